@@ -10,22 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vit import config as vit_config
+from vit.model_family import ModelFamily
 
 if TYPE_CHECKING:
     import torch
 
     from vit.model import VisionTransformer
 
-FAMILY = "Axial ViT"
-REVISION = 1
-NAMING = "AxialViT-<row>/<patch size>: rows of ViT; attention along rows, then along columns"
-DROPOUT = True
 _PREFIX = "Axial"
-
-
-def names() -> tuple[str, ...]:
-    """Those of the paper's Figure 13, and small ones; the grammar accepts every row with every patch size."""
-    return ("AxialViT-B/16", "AxialViT-B/32", "AxialViT-pico/4", "AxialViT-pico/7", "AxialViT-nano/4")
 
 
 def accepts(name: str) -> bool:
@@ -57,3 +49,13 @@ def build(
     fields = {"attention": "axial", "pooling": "mean", **options}
     sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
     return VisionTransformer(vit_config.config_for(name.removeprefix(_PREFIX), **sizes, **fields), generator=generator)
+
+
+FAMILY = ModelFamily(
+    label="Axial ViT",
+    names=("AxialViT-B/16", "AxialViT-B/32", "AxialViT-pico/4", "AxialViT-pico/7", "AxialViT-nano/4"),
+    naming="AxialViT-<row>/<patch size>: rows of ViT; attention along rows, then along columns",
+    has_dropout=True,
+    accepts=accepts,
+    build=build,
+)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from vit.model_family import ModelFamily
+
 if TYPE_CHECKING:
     import torch
 
@@ -29,9 +31,6 @@ BLOCKS: dict[int, tuple[int, ...]] = {
     200: (3, 24, 36, 3),
 }
 
-FAMILY = "ResNet"
-REVISION = 1
-NAMING = f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, BLOCKS))}; -s1, -s2: a stem for small images"
 
 _PAPER = ("R50x1", "R50x2", "R50x3", "R101x1", "R101x3", "R152x1", "R152x2", "R152x4", "R200x3")
 _SMALL = ("R8x0.125-s2", "R8x0.25-s2", "R11x0.25-s2", "R11x0.5-s2", "R14x0.5-s2", "R26x0.25-s2")
@@ -42,11 +41,6 @@ def width_of(text: str | None, default: float) -> float | None:
     """A width factor from a name; None where the channel counts would not be multiples of 8 or would vanish."""
     width = default if text is None else float(text)
     return width if width > 0 and (width * 64) % 8 == 0 else None
-
-
-def names() -> tuple[str, ...]:
-    """The paper's, then small ones; the grammar accepts any depth of the table and any width."""
-    return _PAPER + _SMALL
 
 
 def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
@@ -102,3 +96,12 @@ def build(
     _resnet.small_enough(pair(image_size), model.stride)
     _resnet.materialise(model, device, generator)
     return model
+
+
+FAMILY = ModelFamily(
+    label="ResNet",
+    names=_PAPER + _SMALL,
+    naming=f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, BLOCKS))}; -s1, -s2: a stem for small images",
+    accepts=accepts,
+    build=build,
+)

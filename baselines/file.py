@@ -26,16 +26,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FAMILY, REVISION = "file", 1
-NAMING = "path/to/file.py:CALLABLE, a class or function of your own that makes an nn.Module"
+from vit.model_family import ModelFamily
+
 SEPARATOR = ".py:"
 CONTRACT = ("features", "num_features", "head")
 ALIASES = {"img_size": "image_size", "in_chans": "channels", "in_channels": "channels"}
 HALF = (0.5,)
-
-
-def names() -> tuple[str, ...]:
-    return ()
 
 
 def accepts(name: str) -> bool:
@@ -82,7 +78,7 @@ def _assigned(node: ast.stmt) -> list[str]:
     return [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
 
 
-def family(name: str) -> str:
+def label_of(name: str) -> str:
     """FAMILY of the file, or the callable's name."""
     for node in _tree(source(name)).body:
         if isinstance(node, ast.Assign) and "FAMILY" in _assigned(node) and isinstance(node.value, ast.Constant):
@@ -161,3 +157,14 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     network = make(anatomy.input_size, anatomy.channels)
     mean, std = getattr(network, "mean", HALF), getattr(network, "std", HALF)
     return _outside.Outside(network, anatomy, mean=mean, std=std)
+
+
+FAMILY = ModelFamily(
+    label="file",
+    naming="path/to/file.py:CALLABLE, a class or function of your own that makes an nn.Module",
+    accepts=accepts,
+    build=build,
+    check=check,
+    source=source,
+    label_of=label_of,
+)

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from baselines import bit
 from vit import config as vit_config
+from vit.model_family import ModelFamily
 
 if TYPE_CHECKING:
     import torch
 
     from vit.model import VisionTransformer
 
-FAMILY = "Hybrid"
-REVISION = 1
-NAMING = "R<depth>[x<width>]+ViT-<row>/<n>: a ResNet's first stages, then a ViT's row; n is the total down-sampling"
-DROPOUT = True  # of the transformer
 
 _PAPER = ("R50+ViT-B/32", "R50+ViT-B/16", "R50+ViT-L/32", "R50+ViT-L/16", "R26+ViT-S/32", "R26+ViT-B/32")
 _STEM_ONLY = "R+ViT-Ti/16"
@@ -30,11 +27,6 @@ _SMALL = tuple(f"R{depth}+ViT-{row}/4" for depth in (5, 8) for row in ("pico", "
 _SMALL += ("R8+ViT-nano/8", "R8+ViT-micro/8", "R8+ViT-mini/8")
 _NAME = re.compile(r"R(?P<depth>\d+)(?:x(?P<width>\d+(?:\.\d+)?))?\+ViT-(?P<row>[A-Za-z]+)/(?P<total>[1-9]\d*)")
 _FULL_STEM_FROM = 16
-
-
-def names() -> tuple[str, ...]:
-    """The paper's and AugReg's, then small ones; the grammar accepts more."""
-    return (*_PAPER, _STEM_ONLY, *_SMALL)
 
 
 def _parse(name: str) -> dict[str, Any] | None:
@@ -109,3 +101,13 @@ def build(
             numerics=numerics,
         )
     return VisionTransformer(config, backbone=backbone, generator=generator)
+
+
+FAMILY = ModelFamily(
+    label="Hybrid",
+    names=(*_PAPER, _STEM_ONLY, *_SMALL),
+    naming="R<depth>[x<width>]+ViT-<row>/<n>: a ResNet's first stages, then a ViT's row; n is the total down-sampling",
+    has_dropout=True,
+    accepts=accepts,
+    build=build,
+)

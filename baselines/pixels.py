@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vit.model_family import ModelFamily
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
-
-FAMILY = "Pixels"
-REVISION = 1
-NAMING = "pixels: the image itself as features; a suite only reads it"
-TRAINS = False  # a suite only reads it
-
-
-def names() -> tuple[str, ...]:
-    return ("pixels",)
 
 
 def accepts(name: str) -> bool:
@@ -66,3 +59,13 @@ def build(
 
     height, width = pair(image_size)
     return Pixels(channels * height * width)
+
+
+FAMILY = ModelFamily(
+    label="Pixels",
+    names=("pixels",),
+    naming="pixels: the image itself as features; a suite only reads it",
+    trains=False,  # a suite only reads it
+    accepts=accepts,
+    build=build,
+)

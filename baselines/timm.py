@@ -17,15 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-FAMILY, REVISION = "timm", 1
-NAMING = "timm:NAME of any of timm's models; timm:hf-hub:ORG/NAME; timm:local-dir:FOLDER; +pretrained: with its weights"
+from vit.model_family import ModelFamily
+
 PREFIX, PRETRAINED = "timm:", "+pretrained"
 TABLE = Path(__file__).with_name("timm_models.csv")
-
-
-def names() -> tuple[str, ...]:
-    """None: there are too many to be listed among the others."""
-    return ()
 
 
 def accepts(name: str) -> bool:
@@ -87,7 +82,7 @@ def _stored(source: str) -> tuple[dict[str, Any], str]:
     return dict(config), base
 
 
-def family(name: str) -> str:
+def label_of(name: str) -> str:
     """timm's own family (the module of the architecture), such as "timm:convnext"."""
     base = architecture(name)
     if base in table():
@@ -178,3 +173,16 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
         convert=getattr(module, "checkpoint_filter_fn", None),
         classifiers=(classifier,) if isinstance(classifier, str) else tuple(classifier),
     )
+
+
+FAMILY = ModelFamily(
+    label="timm",
+    naming="timm:NAME of any of timm's models; timm:hf-hub:ORG/NAME; timm:local-dir:FOLDER; +pretrained: with its "
+    "weights",
+    accepts=accepts,
+    build=build,
+    check=check,
+    identity=identity,
+    input_size=input_size,
+    label_of=label_of,
+)

@@ -8,18 +8,13 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-FAMILY, REVISION = "torchvision", 1
-NAMING = "torchvision:NAME of any of torchvision's classification models; +pretrained: with its default weights"
+from vit.model_family import ModelFamily
+
 PREFIX, PRETRAINED = "torchvision:", "+pretrained"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OWN_SIZE = 224
 SIZE_ARGUMENT = {"vision_transformer": "image_size", "maxvit": "input_size"}  # by module
 AUXILIARY = ("googlenet", "inception")  # modules of models that would give more outputs in training
-
-
-def names() -> tuple[str, ...]:
-    """None: torchvision has its own list."""
-    return ()
 
 
 def accepts(name: str) -> bool:
@@ -59,7 +54,7 @@ def check(name: str) -> None:
     _builder(_parse(name)[0])
 
 
-def family(name: str) -> str:
+def label_of(name: str) -> str:
     """torchvision's own family (the module of the builder), such as "torchvision:resnet"."""
     return f"{PREFIX}{_builder(_parse(name)[0]).__module__.rpartition('.')[2]}"
 
@@ -118,3 +113,15 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     if pretrained:
         model.head = nn.Linear(model.num_features, num_classes)
     return model
+
+
+FAMILY = ModelFamily(
+    label="torchvision",
+    naming="torchvision:NAME of any of torchvision's classification models; +pretrained: with its default weights",
+    accepts=accepts,
+    build=build,
+    check=check,
+    identity=identity,
+    input_size=input_size,
+    label_of=label_of,
+)

@@ -121,7 +121,7 @@ def found(name: str) -> list[tuple[str, str]]:
     if prefix in KINDS and rest:
         registry.load(KINDS[prefix], rest)
         return [(KINDS[prefix], rest)]
-    if any(module.accepts(registry.split_options(name)[0]) for module in registry.families()):
+    if any(family.accepts(registry.split_options(name)[0]) for family in registry.families()):
         return [("family", name)]
     kinds = [kind for kind in KINDS.values() if prefix in registry.names(kind)]
     if not kinds:
@@ -159,19 +159,15 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         return found if isinstance(found, tuple) else (found, labels_B)
 
     def is_found() -> str:
-        module = registry.family_of(name)
-        revision = getattr(module, "REVISION", None)
+        family = registry.family_of(name)
+        _require_revision(family.revision)
+        names: Any = family.names
         _require(
-            type(revision) is int and revision >= 1,
-            "REVISION of its family is not a positive integer: add "
-            "REVISION = 1, to be raised when a change of the file makes other models",
+            isinstance(names, tuple) and all(isinstance(one, str) for one in names),
+            'names of its family are no tuple of texts, such as ("Mine-8",)',
         )
-        listed = module.names() if callable(getattr(module, "names", None)) else None
-        _require(
-            isinstance(listed, list | tuple) and all(isinstance(one, str) for one in listed),
-            'names() of its family is no list or tuple of texts: add def names(): return ("Mine-8",), or () '
-            "where none is to be listed",
-        )
+        strange = [one for one in names if not family.accepts(one)]
+        _require(not strange, f"the family does not accept {', '.join(strange[:3])}, which it lists")
         registry.check_model(name)
         return f"family {registry.family_label(name)!r}, {registry.source_of(name)}"
 
@@ -275,7 +271,7 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
 
     yield Requirement(what="is found", check=is_found, is_gate=True)
     yield Requirement(what="is built", check=is_built, is_gate=True)
-    if not getattr(registry.family_of(name), "TRAINS", True):
+    if not registry.family_of(name).trains:
         return  # features only
     yield Requirement(what=FEATURES, check=contract)
     yield Requirement(what="the same weights for the same seed", check=same_seed)
@@ -301,6 +297,10 @@ def _require(met: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
+def _require_revision(revision: object) -> None:
+    _require(type(revision) is int and revision >= 1, f"its revision is {revision!r}, not a positive integer")
+
+
 # -- data sets ---------------------------------------------------------------------------------------------------------
 
 
@@ -320,7 +320,7 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     def described() -> str:
         for member in ("licence", "source", "how_to_get", "description", "kind"):
             _require(bool(str(getattr(one, member)).strip()), f"{member} is missing")
-        _require(type(one.revision) is int and one.revision >= 1, "revision is not a positive integer")
+        _require_revision(one.revision)
         return f"{one.description}; licence: {one.licence}"
 
     def is_here() -> str:
@@ -380,14 +380,15 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     import numpy as np
 
     from bench.data.load import load
-    from bench.tasks._contract import TaskContext
+    from bench.tasks.task import Task, TaskContext
 
-    module, data, root = registry.load("task", name), arguments.data, arguments.data_root
+    task: Task = registry.load("task", name)
+    data, root = arguments.data, arguments.data_root
     made: dict[str, Any] = {}
 
     def is_callable() -> str:
-        _require(isinstance(module.REVISION, int) and module.REVISION >= 1, "REVISION is not a positive integer")
-        first, *options = inspect.signature(module.evaluate).parameters.values()
+        _require_revision(task.revision)
+        first, *options = inspect.signature(task.evaluate).parameters.values()
         _require(first.name == "context" and "data" in [o.name for o in options], "not evaluate(context, *, data, …)")
         for option in options:
             _require(option.kind is option.KEYWORD_ONLY, f"{option.name} is not a keyword argument")
@@ -401,7 +402,7 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
             return images if split == "train" else images.take(np.arange(min(CHECKED_TEST_IMAGES, len(images))))
 
         pixels = lambda images: images.reshape(len(images), -1).astype("float32") / 255  # noqa: E731
-        return module.evaluate(TaskContext(features=pixels, load=part, data_root=root), data=data)
+        return task.evaluate(TaskContext(features=pixels, load=part, data_root=root), data=data)
 
     def scores() -> str:
         try:
@@ -423,10 +424,10 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
         return ""
 
     def planned() -> str:
-        if not hasattr(module, "forward_images"):
+        if task.forward_images is None:
             return "all images of the set, for there is no forward_images"
         sizes = {"num_train": 1000, "num_test": 500, "num_classes": 10, "own_size": 28}
-        return f"{module.forward_images(**sizes):,} images through the network, of 1,000 + 500"
+        return f"{task.forward_images(**sizes):,} images through the network, of 1,000 + 500"
 
     yield Requirement(what="is callable, with options by name", check=is_callable, is_gate=True)
     yield Requirement(what="gives scores", check=scores)
@@ -436,7 +437,7 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
 
 def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
     """A suite: what it asks, and its cells at scale `cpu`."""
-    from bench.suites import _contract as suites
+    from bench.suites import suite as suites
 
     made: dict[str, Any] = {}
 
@@ -452,7 +453,7 @@ def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     def cells() -> str:
         made["cells"] = found = made["suite"].cells(suites.SuiteOptions(data_root=arguments.data_root))
         _require(bool(found), "none")
-        _require(len(set(found)) == len(found), "two of them are the same: use merge of bench/suites/_contract.py")
+        _require(len(set(found)) == len(found), "two of them are the same: use merge of bench/suites/suite.py")
         for cell in found:
             registry.check_model(cell.model)
             registry.directory_name(cell)
@@ -462,7 +463,7 @@ def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         suite = made["suite"]
         judged = {form for cell in made["cells"] for t in cell.tasks for form in (t.data, f"{t.task}:{t.data}")}
         absent = [task for task in (*suite.headline, *suite.far) if task not in judged]
-        _require(not absent, f"{', '.join(absent)} of HEADLINE and FAR are not among the tasks of its cells")
+        _require(not absent, f"{', '.join(absent)} of `headline` and `far` are not among the tasks of its cells")
         return ", ".join((*suite.headline, *suite.far))
 
     def options() -> str:
@@ -481,7 +482,7 @@ def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
 
 def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
     """A figure: drawn twice from the records of a study."""
-    from bench.report.figures._contract import NothingToDraw, render
+    from bench.report.figures.figure import NothingToDraw, render
 
     figure = registry.load("figure", name)
 
@@ -553,25 +554,27 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
 
     from bench.core.record import Result
     from bench.core.spec import Cell
-    from bench.execute.jobs._contract import JobContext
+    from bench.execute.jobs.job import Job, JobContext
     from bench.store.study import CellDirectory
 
-    module, made = registry.load("job", name), dict[str, float]()
+    job: Job = registry.load("job", name)
+    made: dict[str, float] = {}
     cell = Cell(
         model="ViT-pico/14", data=arguments.data, image_size=arguments.image_size, channels=arguments.channels, job=name
     )
 
     def is_callable() -> str:
-        names = [parameter.name for parameter in inspect.signature(module.run).parameters.values()]
+        names = [parameter.name for parameter in inspect.signature(job.run).parameters.values()]
         _require(names == ["cell", "context"], f"run({', '.join(names)}) is not run(cell, context)")
-        revision = getattr(module, "REVISION", None) if name != "train" else 1  # the recipe's is the training's
-        _require(isinstance(revision, int) and revision >= 1, "REVISION is not a positive integer")
+        _require_revision(job.revision)
         return ""
 
     def planned() -> str:
         if name == "train":
             raise Limited("trainings are measured")
-        made["seconds"] = seconds = float(module.expected_seconds(cell, device="cpu"))
+        if job.expected_seconds is None:
+            raise ValueError("it does not say expected_seconds")
+        made["seconds"] = seconds = float(job.expected_seconds(cell, device="cpu"))
         _require(0 < seconds < math.inf, f"expected_seconds gives {seconds}")
         return f"about {duration(seconds)} for a cell"
 
@@ -589,7 +592,7 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
                 log=lambda _: None,
                 data_root=arguments.data_root,
             )
-            found = module.run(cell, context)
+            found = job.run(cell, context)
         _require(isinstance(found, Result), f"a {type(found).__name__}, not a Result of bench/core/record.py")
         _require(found.model.name == cell.model and found.data.name == cell.data, "of another model, or other data")
         json.dumps(to_json(found), allow_nan=False)

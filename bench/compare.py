@@ -267,9 +267,10 @@ def _evidence(studies: Studies) -> Evidence:
     first, *others = studies.values()
     records = {record.directory: record for study in (*others, first) for record in study.records}
     merged = dataclasses.replace(first, records=tuple(records[name] for name in sorted(records)))
-    module = registry.load("suite", first.suite) if first.suite in registry.names("suite") else None
-    headline, far = (getattr(module, name, ()) for name in ("HEADLINE", "FAR"))
-    return lr_sweep.of_chosen(merged, headline=headline, far=far)
+    if first.suite not in registry.names("suite"):
+        return lr_sweep.of_chosen(merged)
+    suite = registry.load("suite", first.suite)
+    return lr_sweep.of_chosen(merged, headline=suite.headline, far=suite.far)
 
 
 def _commit(name: str) -> str:

@@ -327,8 +327,7 @@ def _list(*, as_json: bool) -> int:
     from bench.core import registry
 
     found: dict[str, dict[str, Any]] = {
-        family.FAMILY: {"naming": getattr(family, "NAMING", None), "names": list(family.names())}
-        for family in registry.families()
+        family.label: {"naming": family.naming or None, "names": list(family.names)} for family in registry.families()
     }
     if as_json:
         print(json.dumps(found, indent=2))

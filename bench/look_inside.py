@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bench.data.image_set import ImageSet
-    from bench.report.figures._contract import Drawing
+    from bench.report.figures.figure import Drawing
 
 COMPONENTS = 28  # of the filters, as in Figure 7
 AVERAGED_IMAGES = 128  # for attention distances

@@ -24,8 +24,8 @@ from bench.data.image_set import Images, ImageSet
 from bench.store import weights
 from bench.store.load_weights import load_into
 from bench.store.study import SPEC_FIELDS, CellDirectory
-from bench.tasks._contract import FineTuned, TaskContext, checked_options
 from bench.tasks._features import Load, read_features
+from bench.tasks.task import FineTuned, Task, TaskContext, checked_options
 
 EXAMPLES = """examples:
   python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25
@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
-    task = registry.load("task", args.task)
+    task: Task = registry.load("task", args.task)
     options = checked_options(task.evaluate, _options(args))
     if args.features is not None:
         if args.model or args.data or args.checkpoint:

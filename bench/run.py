@@ -27,8 +27,8 @@ from bench.report import build as report
 from bench.store import planned
 from bench.store.planned import PlannedRun
 from bench.store.study import CellDirectory, Study, state_of
-from bench.suites import _contract as suites
-from bench.trackers import _contract as trackers
+from bench.suites import suite as suites
+from bench.trackers import tracker as trackers
 
 EXAMPLES = """\
 examples:

@@ -26,6 +26,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def round_of(root: Path, said: Path, fail: dict[str, int], code: int = errno.EIO
         real = local.subprocess.Popen
         forked = lambda command, **rest: (Forked if "bench.worker" in command else real)(command, **rest)  # noqa: E731
         local.subprocess.Popen = forked  # type: ignore[misc, assignment]
-        smoke.FIGURES = ()
+        smoke.SUITE = replace(smoke.SUITE, figures=())
         INJECTOR[:] = [injector]
         injector.install()
         leave(lambda: run.main([*ARGUMENTS, "--results", str(root / "results")]))

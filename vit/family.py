@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vit import config as vit_config
+from vit.model_family import ModelFamily
 
 if TYPE_CHECKING:
     import torch
 
     from vit.model import VisionTransformer
 
-FAMILY = "ViT"
-REVISION = 1
-NAMING = f"ViT-<row>/<patch size>; rows {' '.join(vit_config.VARIANTS)}; also {', '.join(vit_config.PRESETS)}"
-DROPOUT = True  # an option of this family
 
 _PATCHES = {  # of the registered names; a row that is not listed is registered with patch 16
     "pico": (4, 7, 14),
@@ -29,11 +26,6 @@ _PATCHES = {  # of the registered names; a row that is not listed is registered 
     "g": (14,),
     "G": (14,),
 }
-
-
-def names() -> tuple[str, ...]:
-    """The registered names; the grammar accepts every row with every patch size."""
-    return tuple(f"ViT-{row}/{patch}" for row in vit_config.VARIANTS for patch in _PATCHES.get(row, (16,)))
 
 
 def accepts(name: str) -> bool:
@@ -63,3 +55,13 @@ def build(
 
     sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
     return VisionTransformer(vit_config.config_for(name, **sizes, **options), generator=generator)
+
+
+FAMILY = ModelFamily(
+    label="ViT",
+    names=tuple(f"ViT-{row}/{patch}" for row in vit_config.VARIANTS for patch in _PATCHES.get(row, (16,))),
+    naming=f"ViT-<row>/<patch size>; rows {' '.join(vit_config.VARIANTS)}; also {', '.join(vit_config.PRESETS)}",
+    has_dropout=True,
+    accepts=accepts,
+    build=build,
+)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Literal
 
 from bench.analysis import wording
@@ -17,7 +16,6 @@ from bench.analysis.finding import Finding, Item
 from bench.analysis.table import Table
 from bench.analysis.wording import Number, Sentence
 from bench.core import registry
-from bench.core.errors import UserError
 
 Tone = Literal["yes", "no", "fact", "unsure"]
 FACTS: tuple[Tone, Tone] = ("fact", "fact")
@@ -73,24 +71,6 @@ class Question:
     verdict: Callable[[Finding], tuple[str, Tone] | None] = wording.by_name
     tables: Callable[[Evidence], Sequence[Table]] = wording.no_tables
     figures: tuple[str, ...] = ()
-
-
-def exported(module: ModuleType, name: str) -> Question:
-    """The question of a file: its QUESTION.
-
-    Raises:
-        UserError: there is none, or it has another name.
-    """
-    question = getattr(module, "QUESTION", None)
-    if not isinstance(question, Question):
-        what = f"The question file {module.__file__} has no QUESTION = Question(…)."
-        raise UserError(what, "CONTRIBUTING.md has an example.")
-    if question.name.replace(" ", "-") != name:
-        raise UserError(
-            f"The question in {module.__file__} is called {question.name!r}.",
-            f"Name it after its file: {name.replace('-', ' ')!r}.",
-        )
-    return question
 
 
 def question_of(finding: Finding) -> Question:

@@ -226,7 +226,7 @@ def unequal_recipes(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Axes along which trainings differ in more than the axis, and than what the suite varies on purpose."""
     used = dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     known = evidence.suite in registry.names("suite")
-    varies = getattr(registry.load("suite", evidence.suite), "VARIES", {}) if known else {}
+    varies = registry.load("suite", evidence.suite).varies if known else {}
     axes = sorted({axis for series in evidence.series for axis in series.last.axes}) or ["compute"]
     for axis in axes if not evidence.published else ():
         compared = [

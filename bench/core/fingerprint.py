@@ -59,12 +59,11 @@ def of_model(name: str) -> Fingerprint | None:
         UserError: nobody builds it.
     """
     family, path = registry.family_of(name), registry.source_of(name)
-    found = of_module(family) if path == Path(family.__file__ or "") else of_file(path.stem, path)
-    if found is None or not hasattr(family, "identity"):
-        return found
-    more = family.identity(name)
+    code = of_module(sys.modules[family.module]) if path == family.file else of_file(path.stem, path)
+    if code is None or not (more := family.identity(name)):
+        return code
     return Fingerprint(
-        digest=_digest([found.digest, *(f"{k} {v}" for k, v in more.items())]), modules={**found.modules, **more}
+        digest=_digest([code.digest, *(f"{k} {v}" for k, v in more.items())]), modules={**code.modules, **more}
     )
 
 

@@ -1,11 +1,12 @@
-"""The plug-in registry: finds suites, data sets, tasks, questions, figures, jobs and model families by file
-name.
+"""The plug-in registry: finds suites, data sets, tasks, questions, figures, jobs, model families, trackers, executors
+and cost models by file name.
 
-A file whose name starts with "_" is a helper and is not listed. A module's public name is its file name with "_"
-written as "-" (`fashion_mnist.py` -> "fashion-mnist"). Listing reads directory entries only and imports nothing.
+A plug-in is one file that exports one object: `TASK = Task(…)`; `KINDS` says what each kind exports. Its public name is
+that of its file with "_" written as "-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_"
+holds what several of them share and is not listed, nor is the file that defines the kind. Listing reads directory
+entries only and imports nothing; a file is imported when it is asked for by name.
 
-A model family is one file with FAMILY, REVISION, names(), accepts(name) and build(name, ...); see CONTRIBUTING.md. A
-model's name is looked up without torch; building it needs torch. Options may follow any model's name, as in
+A model's name is looked up without torch; building it needs torch. Options may follow any model's name, as in
 "ViT-pico/7:position=none:depth=6": arguments of the family's `build`, or fields of its `vit.config.ViTConfig`.
 
 Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
@@ -26,39 +27,70 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from bench.core import old_form
 from bench.core.errors import UserError, unknown
 from bench.core.spec import RECIPE_REVISION, Cell, cell_id
 from bench.core.user_code import prints_aside
+from vit.model_family import ModelFamily
 
 if TYPE_CHECKING:
     from torch import nn
 
 LONGEST, LONGEST_PATH = 100, 1000  # letters of a model's name; of one that holds a path
-FOLDERS = {
-    "suite": "bench.suites",
-    "data set": "bench.data.sets",
-    "task": "bench.tasks",
-    "question": "bench.questions",
-    "figure": "bench.report.figures",
-    "job": "bench.execute.jobs",
-    "tracker": "bench.trackers",
-    "family": "baselines",
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginKind:
+    """A kind of plug-in.
+
+    Attributes:
+        package: where the project's own lie.
+        export: what the object is called in its file.
+        defined: "module:Class" of the object; without a class where a function is exported.
+        subfolder: of a folder of plug-ins; "" where only the project has them.
+    """
+
+    package: str
+    export: str
+    defined: str = ""
+    subfolder: str = ""
+
+
+KINDS = {
+    "suite": PluginKind(package="bench.suites", export="SUITE", defined="bench.suites.suite:Suite", subfolder="suites"),
+    "data set": PluginKind(
+        package="bench.data.sets", export="DATASET", defined="bench.data.data_set:DataSet", subfolder="data"
+    ),
+    "task": PluginKind(package="bench.tasks", export="TASK", defined="bench.tasks.task:Task", subfolder="tasks"),
+    "question": PluginKind(
+        package="bench.questions", export="QUESTION", defined="bench.analysis.question:Question", subfolder="questions"
+    ),
+    "figure": PluginKind(
+        package="bench.report.figures",
+        export="FIGURE",
+        defined="bench.report.figures.figure:Figure",
+        subfolder="figures",
+    ),
+    "job": PluginKind(
+        package="bench.execute.jobs", export="JOB", defined="bench.execute.jobs.job:Job", subfolder="jobs"
+    ),
+    "family": PluginKind(
+        package="baselines", export="FAMILY", defined="vit.model_family:ModelFamily", subfolder="models"
+    ),
+    "tracker": PluginKind(package="bench.trackers", export="TRACKER", defined="bench.trackers.tracker:Tracker"),
+    "executor": PluginKind(
+        package="bench.execute.executors", export="make", defined="bench.execute.executors.executor"
+    ),
+    "cost model": PluginKind(package="bench.plan.cost_models", export="of"),
 }
-SUBFOLDERS = {
-    "suite": "suites",
-    "data set": "data",
-    "task": "tasks",
-    "question": "questions",
-    "figure": "figures",
-    "job": "jobs",
-    "family": "models",
-}
+SUBFOLDERS = {kind: about.subfolder for kind, about in KINDS.items() if about.subfolder}
 ADAPTERS = ("file", "timm", "torchvision")  # families of any network, whose names begin with where it comes from
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
@@ -108,7 +140,7 @@ def names(kind: str) -> tuple[str, ...]:
     Raises:
         UserError: a plug-in has the name of another.
     """
-    package = importlib.import_module(FOLDERS[kind])
+    package = importlib.import_module(KINDS[kind].package)
     own = vars(package).setdefault("_own_path", list(package.__path__))
     more = [str(path / SUBFOLDERS[kind]) for path in _plugin_folders()] if kind in SUBFOLDERS else []
     package.__path__[:] = [*own, *(path for path in more if path not in own)]
@@ -118,7 +150,8 @@ def names(kind: str) -> tuple[str, ...]:
             name = module.name.replace("_", "-")
             if name in found:
                 raise UserError(f"{folder}/{module.name}.py has the name of a {kind} in {found[name]}.", "Rename it.")
-            if not name.startswith("-") and not module.ispkg:
+            is_definition = KINDS[kind].defined.partition(":")[0] == f"{KINDS[kind].package}.{module.name}"
+            if not name.startswith("-") and not module.ispkg and not is_definition:
                 found[name] = folder
     return tuple(sorted(found))
 
@@ -126,38 +159,75 @@ def names(kind: str) -> tuple[str, ...]:
 def plugged_in(kind: str) -> tuple[str, ...]:
     """Names of one kind whose files lie outside the project."""
     every = names(kind)
-    own = vars(importlib.import_module(FOLDERS[kind]))["_own_path"]
+    own = vars(importlib.import_module(KINDS[kind].package))["_own_path"]
     of_project = {module.name.replace("_", "-") for module in pkgutil.iter_modules(own)}
     return tuple(name for name in every if name not in of_project and name not in _row_names(kind))
 
 
 def _row_names(kind: str) -> tuple[str, ...]:
     """Names of plug-ins that are rows of a table rather than files: its package has `ROW_NAMES`, and `row(name)`."""
-    return tuple(getattr(importlib.import_module(FOLDERS[kind]), "ROW_NAMES", ()))
+    return tuple(getattr(importlib.import_module(KINDS[kind].package), "ROW_NAMES", ()))
 
 
 @cache
 def load(kind: str, name: str) -> Any:
-    """The module of one kind with this public name, or the object that it exports (of data sets, a `DataSet`).
+    """The object that the file of this public name exports; of the class that `KINDS` says.
 
     Raises:
-        UserError: no such file (suggests the nearest names), or one that is broken (says where).
+        UserError: no such file (suggests the nearest names), one that is broken (says where), or one that exports
+            something else.
     """
     if kind == "data set":
         name = name.partition(":")[0]  # what follows a colon is for the file itself: "folder:flowers"
     if name not in names(kind):
         raise unknown(kind, name, names(kind))
     if name in _row_names(kind):
-        return importlib.import_module(FOLDERS[kind]).row(name)
-    module = f"{FOLDERS[kind]}.{name.replace('-', '_')}"
-    exported = getattr(importlib.import_module(FOLDERS[kind]), "exported", lambda module, name: module)
+        return importlib.import_module(KINDS[kind].package).row(name)
+    return exported(kind, name, _module(kind, name))
+
+
+def _module(kind: str, name: str) -> ModuleType:
+    """The module of a plug-in.
+
+    Raises:
+        UserError: it is broken.
+    """
+    module = f"{KINDS[kind].package}.{name.replace('-', '_')}"
     try:
         with prints_aside():
-            return exported(importlib.import_module(module), name)
+            return importlib.import_module(module)
     except UserError:  # of a file that knows what it lacks
         raise
     except (Exception, SystemExit) as error:
         raise _broken(kind, module, error) from error
+
+
+def exported(kind: str, name: str, module: ModuleType) -> Any:
+    """The object that a module exports.
+
+    Raises:
+        UserError: there is none, or it has the name of another file.
+    """
+    about = KINDS[kind]
+    made = getattr(module, about.export, None)
+    where, _, type_name = about.defined.partition(":")
+    if not type_name:
+        return made
+    type_ = getattr(importlib.import_module(where), type_name)
+    if not isinstance(made, type_):
+        if not old_form.is_old_form(kind, module):
+            raise UserError(
+                f"The {kind} file {module.__file__} has no {about.export} = {type_name}(…).",
+                "CONTRIBUTING.md has an example.",
+            )
+        made = old_form.converted(kind, name, module, type_=type_, export=about.export)
+    if isinstance(made, ModelFamily):
+        return replace(made, module=module.__name__)
+    own = getattr(made, "name", name)
+    if own.replace(" ", "-") != name:
+        like = name.replace("-", " ") if " " in own else name
+        raise UserError(f"The {kind} in {module.__file__} is called {own!r}.", f"Name it after its file: {like!r}.")
+    return made
 
 
 def _broken(kind: str, module: str, error: Exception | SystemExit) -> UserError:
@@ -191,20 +261,20 @@ def _line(error: BaseException, path: str) -> str:
     return f", line {line}" if line else ""
 
 
-def families() -> Iterator[ModuleType]:
-    """Every family's module, the subject (ViT) first, adapters to networks from outside last; imported one by one."""
-    from vit import family as vit_family
+def families() -> Iterator[ModelFamily]:
+    """Every family, the subject (ViT) first, adapters to networks from outside last; imported one by one. A file of the
+    folder without FAMILY is none."""
+    from vit import family as subject
 
-    yield vit_family
+    yield replace(subject.FAMILY, module=subject.__name__)
     for name in sorted(names("family"), key=lambda name: (name in ADAPTERS, name)):
-        module = load("family", name)
-        if hasattr(module, "FAMILY"):
-            yield module
+        if hasattr(_module("family", name), "FAMILY"):
+            yield load("family", name)
 
 
 def model_names() -> tuple[str, ...]:
     """Every registered model name. Grammars accept more (any patch size, width, …)."""
-    return tuple(name for module in families() for name in module.names())
+    return tuple(name for family in families() for name in family.names)
 
 
 def split_options(name: str) -> tuple[str, dict[str, Any]]:
@@ -221,16 +291,16 @@ def _value(text: str) -> Any:
         return text
 
 
-def family_of(name: str) -> ModuleType:
-    """The module that builds `name`, whatever options follow it.
+def family_of(name: str) -> ModelFamily:
+    """The family that builds `name`, whatever options follow it.
 
     Raises:
         UserError: no family accepts the name; suggests the nearest registered names.
     """
     base, _ = split_options(name)
-    for module in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
-        if module.accepts(base):
-            return module
+    for family in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
+        if family.accepts(base):
+            return family
     error = unknown("model", name, model_names())
     raise UserError(
         error.what,
@@ -245,30 +315,28 @@ def check_model(name: str) -> None:
     Raises:
         UserError: what is there instead.
     """
-    module = family_of(name)
+    family = family_of(name)
     try:
-        if hasattr(module, "check"):
-            module.check(split_options(name)[0])
+        family.check(split_options(name)[0])
     except ValueError as error:
         raise UserError(f"Unknown model {name!r}: {error}.", "Naming rules: python -m bench.flops --list") from error
 
 
 def family_label(name: str) -> str:
     """The family of a model, as figures call it: of its architecture, where one file has several. May import torch."""
-    module = family_of(name)
-    return str(module.family(split_options(name)[0]) if hasattr(module, "family") else module.FAMILY)
+    family = family_of(name)
+    return family.label_of(split_options(name)[0]) if family.label_of else family.label
 
 
 def source_of(name: str) -> Path:
     """The file that a model is made in."""
-    module = family_of(name)
-    return Path(module.source(split_options(name)[0]) if hasattr(module, "source") else str(module.__file__))
+    family = family_of(name)
+    return family.source(split_options(name)[0]) if family.source else family.file
 
 
 def own_image_size(name: str) -> int | None:
     """Pixels per side of the images that a model was made for; None where any will do."""
-    module = family_of(name)
-    return module.input_size(split_options(name)[0]) if hasattr(module, "input_size") else None
+    return family_of(name).input_size(split_options(name)[0])
 
 
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
@@ -277,16 +345,16 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
     Raises:
         UserError: unknown name, or a size the model cannot take (an image that the patch does not divide).
     """
-    module = family_of(name)
+    build = family_of(name).build
     base, named = split_options(name)
     options = {**named, **options}
     sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
     try:
-        inspect.signature(module.build).bind(base, **sizes, **options)
+        inspect.signature(build).bind(base, **sizes, **options)
     except TypeError as error:
         raise UserError(f"Model {name!r} cannot be built: {error}.", "Leave that option out.") from error
     try:
-        return module.build(base, **sizes, **options)
+        return build(base, **sizes, **options)
     except (UserError, MemoryError):
         raise
     except ValueError as error:
@@ -329,12 +397,12 @@ def revisions_of(cell: Cell) -> dict[str, int]:
 
     That of the recipe is the training's. Another job's first revision is left out, as fields at their defaults are.
     """
-    revisions = {"recipe": RECIPE_REVISION, "model": family_of(cell.model).REVISION}
-    if cell.job != "train" and (job := getattr(load("job", cell.job), "REVISION", 1)) != 1:
+    revisions = {"recipe": RECIPE_REVISION, "model": family_of(cell.model).revision}
+    if cell.job != "train" and (job := load("job", cell.job).revision) != 1:
         revisions[f"job:{cell.job}"] = job
     revisions[f"data:{cell.data}"] = load("data set", cell.data).revision
     for task in cell.tasks:
-        revisions[f"task:{task.task}"] = load("task", task.task).REVISION
+        revisions[f"task:{task.task}"] = load("task", task.task).revision
         revisions[f"data:{task.data}"] = load("data set", task.data).revision
     return revisions
 

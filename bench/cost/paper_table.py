@@ -44,7 +44,7 @@ class PaperRow:
 
 def pretraining_options(model: str) -> Options:
     """Model options of the paper's pre-training: ViTs and hybrids have a hidden layer before the head."""
-    return () if registry.family_of(model).FAMILY == "ResNet" else (("head", "mlp"),)
+    return () if registry.family_of(model).label == "ResNet" else (("head", "mlp"),)
 
 
 def rows() -> list[PaperRow]:

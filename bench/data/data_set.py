@@ -3,31 +3,15 @@ published sets exports. Nothing else is asked of it."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
 
 Kind = Literal["photographs", "handwriting", "rendered", "own images"]
-OLD_FORM = "its facts are names of the module; write DATASET = DataSet(…) instead (CONTRIBUTING.md)"
-OLD_NAMES = {
-    "REVISION": "revision",
-    "KIND": "kind",
-    "LICENCE": "licence",
-    "SOURCE": "source",
-    "HOW_TO_GET": "how_to_get",
-    "DESCRIPTION": "description",
-    "OPTIONS": "options",
-    "SPLIT": "split",
-    "PINNED": "pinned",
-    "SIDE": "side",
-}
-OLD_FUNCTIONS = ("load", "available", "look", "size", "listed_images", "some_encoded", "indexed")
 
 
 class Numbers(TypedDict):
@@ -145,33 +129,3 @@ class DataSet:
         """The error for a set that is not on this machine."""
         name = f"{self.name}:{option}" if option else self.name
         return UserError(f"Data set {name!r} is not on this machine.", self.how_to_get)
-
-
-def exported(module: ModuleType, name: str) -> DataSet:
-    """The data set of a file: its DATASET, or what a module of the old form says under single names.
-
-    Raises:
-        UserError: neither.
-    """
-    data_set = getattr(module, "DATASET", None)
-    if isinstance(data_set, DataSet):
-        return data_set
-    if data_set is not None or not hasattr(module, "load"):
-        what = f"The data set file {module.__file__} has no DATASET = DataSet(…)."
-        raise UserError(what, "CONTRIBUTING.md has an example.")
-    warnings.warn(f"{module.__file__} has the old form of a data set: {OLD_FORM}.", FutureWarning, stacklevel=2)
-    return _of_old_form(module, name)
-
-
-def _of_old_form(module: ModuleType, name: str) -> DataSet:
-    """A module whose facts are upper-case names and whose functions are its own: accepted for one release."""
-    facts: dict[str, Any] = dict.fromkeys(("kind", "description", "licence", "source", "how_to_get"), "")
-    facts |= {new: getattr(module, old) for old, new in OLD_NAMES.items() if hasattr(module, old)}
-    facts |= {function: getattr(module, function) for function in OLD_FUNCTIONS if hasattr(module, function)}
-    options = facts["options"] = facts.get("options") or ""
-    data_set = DataSet(name=name, takes_side="px" in options, takes_colour=":grey" in options, **facts)
-    if isinstance(size := getattr(module, "SIZE", None), dict):
-        data_set = replace(data_set, images=(size["train"], size["test"]), classes=size["classes"], unopened=True)
-    elif stated := getattr(module, "IMAGES", None):
-        data_set = replace(data_set, images=tuple(stated[:2]), classes=stated[2], carried_in_part=True)
-    return data_set

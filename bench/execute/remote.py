@@ -25,7 +25,7 @@ from bench.core.formatting import plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.execute import local
-from bench.execute.executors._contract import SAVE_SECONDS, Executor, Resources, WorkerCommand
+from bench.execute.executors.executor import SAVE_SECONDS, Executor, Resources, WorkerCommand
 from bench.execute.local import Account, Failure
 from bench.execute.watching import Watched
 from bench.plan.plan import Plan, PlannedCell

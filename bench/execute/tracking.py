@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.core.subprocesses import child_environment
-from bench.trackers import _contract as trackers
+from bench.trackers import tracker as trackers
 
 FOLLOWER_SECONDS = 10.0  # seconds that a follower gets to end
 

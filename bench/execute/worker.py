@@ -55,7 +55,7 @@ from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.cost import energy, precomputed
-from bench.execute.jobs._contract import JobContext
+from bench.execute.jobs.job import Job, JobContext
 from bench.store.lease import Lease, LeaseLost, claim, holder
 from bench.store.study import CellDirectory, Study, attempt_status
 from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells
@@ -170,7 +170,8 @@ class Worker:
     def _job(self, cell: Cell, context: JobContext) -> Result:
         """Run the cell's job. What breaks one rank, unknown to the others, ends them all."""
         try:
-            result: Result = registry.load("job", cell.job).run(cell, context)
+            job: Job = registry.load("job", cell.job)
+            result = job.run(cell, context)
             return result
         except (Interrupted, SharedError):
             raise

@@ -20,7 +20,7 @@ from bench.core.files import write_bytes
 from bench.plan import recipes, view
 from bench.plan.options import StudyOptions, add_options, listing
 from bench.plan.plan import Plan, make_plan
-from bench.suites import _contract as suites
+from bench.suites import suite as suites
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence

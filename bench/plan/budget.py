@@ -293,7 +293,7 @@ def _option(group: Sequence[PlannedCell], *, whole: bool) -> GridOption:
         )
     return GridOption(
         cell=cell,
-        family=registry.family_of(cell.model).FAMILY,
+        family=registry.family_of(cell.model).label,
         whole=whole,
         seeds=seeds,
         most=MAX_SEED_FACTOR * seeds,

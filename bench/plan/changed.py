@@ -46,8 +46,8 @@ def refusal(changed: Sequence[Change]) -> UserError:
     differences = {name: change for change in changed for name in change.then.differing(change.now)}
     what = join([_difference(name, change) for name, change in sorted(differences.items())])
     made = max(_time(change.directory.spec) for change in changed)
-    family = join(sorted({_shown(Path(registry.family_of(model).__file__ or "")) for model in models}))
-    if all(hasattr(registry.family_of(model), "check") for model in models):  # not in a family's file
+    family = join(sorted({_shown(registry.family_of(model).file) for model in models}))
+    if all(registry.family_of(model).from_outside for model in models):
         return UserError(
             _changed_since(models, changed, made, what),
             "Use --changed redo to replace the old results, "
@@ -55,9 +55,9 @@ def refusal(changed: Sequence[Change]) -> UserError:
         )
     return UserError(
         _changed_since(models, changed, made, what),
-        f"If the network now computes something else, increment REVISION in {family}: the cells are trained again and "
-        "the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept them "
-        "because the network is the same.",
+        f"If the network now computes something else, increment the revision in {family}: the cells are trained again "
+        "and the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept "
+        "them because the network is the same.",
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from bench.core import registry
 from bench.core.device import find_device
 from bench.core.spec import Cell
 from bench.plan import estimate, feed, preflight
@@ -141,9 +141,8 @@ def choose(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, CostMo
     named = bool(options.hardware) and not to_run
     options = replace(options, scale=preflight.resolve_scale(options.scale, "cuda" if named else device))
     assumed = options.scale == "paper" and device == "cpu" and not named and not to_run
-    kind = "named_hardware" if named or assumed else "this_machine"
-    module = importlib.import_module(f"bench.plan.cost_models.{kind}")
-    model: CostModel = module.of(options, device=device, reason=reason)
+    name = "named-hardware" if named or assumed else "this-machine"
+    model: CostModel = registry.load("cost model", name)(options, device=device, reason=reason)
     return options, model
 
 

@@ -180,7 +180,7 @@ def _cache_name(key: str, question: Json) -> Json:
     """What an answer is kept under: also the model's code."""
     model = question["cell"]["model"]
     code = fingerprint.of_model(model)
-    family = [registry.family_of(model).REVISION, None if code is None else code.digest]
+    family = [registry.family_of(model).revision, None if code is None else code.digest]
     return {"key": key, "measure": question["measure"], "family": family}
 
 
@@ -296,7 +296,9 @@ def cell_cost(
         own: share of a processor that each process of a run has, where there are more of them than cores.
     """
     if cell.job != "train":  # says itself how long it takes
-        return CellCost(seconds=registry.load("job", cell.job).expected_seconds(cell, device=device))
+        if (expected_seconds := registry.load("job", cell.job).expected_seconds) is None:
+            raise UserError(f"The job {cell.job!r} does not say how long it takes.", "Give its JOB expected_seconds.")
+        return CellCost(seconds=expected_seconds(cell, device=device))
     rates = calibration.rates[rate_key(cell, sizes[cell.data].classes)]
     images, horizons = images_trained(cell.recipe, cell.horizons), len(cell.horizons)
     training = images / (rates.train_images_per_second * gain(cell, rates, ranks=ranks, device=device, own=own))

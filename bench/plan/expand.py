@@ -13,7 +13,7 @@ from bench.plan.options import StudyOptions
 from bench.plan.passes import apply_all
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells, StudyRequest
-from bench.suites._contract import Suite, SuiteOptions
+from bench.suites.suite import Suite, SuiteOptions
 
 
 def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name: str = "H100") -> StudyCells:

@@ -17,7 +17,7 @@ from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
 from bench.data.load import look, named_at, resizes
-from bench.suites._contract import fitting, merge, patched
+from bench.suites.suite import fitting, merge, patched
 
 DEFAULT_SIDE = 64
 """Pixels per side of larger photographs, where nobody says a size and the suite asks for no more."""

@@ -8,8 +8,8 @@ from bench.core.formatting import join, plural
 from bench.core.spec import Cell
 from bench.data.load import data_set
 from bench.plan.options import StudyOptions
-from bench.suites._contract import Suite
 from bench.suites._recipes import DEFAULT_RATE, rate_of
+from bench.suites.suite import Suite
 
 MAX_SINGLE_NOTES = 2  # missing sets of which each has a note of its own
 
@@ -49,9 +49,7 @@ def absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[s
             if not one.available(options.data_root):
                 notes.append(f"Included in the estimate, but not on this machine: {name}. {one.how_to_get}")
     elif judged and options.downstream is None:
-        gone = {
-            name: data_set(name).how_to_get for name in suite.downstream.get(options.scale, ()) if name not in judged
-        }
+        gone = {name: data_set(name).how_to_get for name in suite.downstream_at(options.scale) if name not in judged}
         notes += [f"Not evaluated on {name}, which is not on this machine. {how}" for name, how in gone.items()]
         if len(gone) > MAX_SINGLE_NOTES:
             what = f"Not evaluated on {join(list(gone))}, which are not on this machine."

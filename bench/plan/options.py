@@ -190,7 +190,7 @@ class StudyOptions:
     Attributes:
         plugins: folders of plug-ins; see bench/core/registry.py.
         suite: its name.
-        scale: "auto" or one of `bench.suites._contract.SCALES`.
+        scale: "auto" or one of `bench.suites.suite.SCALES`.
         models: their names.
         data: names of upstream sets, or NAME@N.
         downstream: sets that replace those of the suite's tasks.

@@ -24,7 +24,7 @@ from bench.core.options import Kind, Option
 from bench.core.spec import CHOICES, Cell, Recipe
 from bench.plan.sizes import DataSizes
 from bench.suites import _paper
-from bench.suites._contract import merge
+from bench.suites.suite import merge
 
 LENGTH_PATTERN = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
 MODEL_PREFIX = "model."  # before the name of an option of the model
@@ -202,7 +202,7 @@ def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
 def _row_for(cell: Cell, recipe: str) -> _paper.Table3Row:
     """The paper's row of this name, if the model can be trained so."""
     row = _paper.row(recipe)
-    if row.dropout and not getattr(registry.family_of(cell.model), "DROPOUT", False):
+    if row.dropout and not registry.family_of(cell.model).has_dropout:
         raise UserError(
             f"{recipe} has a dropout of {row.dropout}, and {cell.model} has no dropout.",
             "Name models that have with --models (ViTs, hybrids), or take a recipe without: "

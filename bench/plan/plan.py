@@ -23,7 +23,7 @@ from bench.plan.resources import Disk
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
 from bench.store.study import State, Study, state_of
-from bench.suites import _contract as suites
+from bench.suites import suite as suites
 from bench.train.schedule import images_trained
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bench.cost import peaks
 from bench.data.load import data_set
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, evaluation_images
-from bench.suites._contract import SCALES
+from bench.suites.suite import SCALES
 from bench.train.schedule import WARMUP_PART, longest_warmup, total_steps, warmup_steps
 
 MAX_PROCESSES_PER_CORE = 8  # processes: each holds torch and its own copy of the model

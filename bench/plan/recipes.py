@@ -21,7 +21,7 @@ from bench.plan import preflight
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
-from bench.suites import _contract as suites
+from bench.suites import suite as suites
 from bench.train.effective import WORDS, EffectiveRecipe, TrainingOnAxis, differences, effective_recipe
 from bench.train.schedule import total_steps
 

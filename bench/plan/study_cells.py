@@ -10,7 +10,7 @@ from bench.core.spec import Cell
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
-from bench.suites._contract import Suite, SuiteOptions
+from bench.suites.suite import Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,1 @@
-"""Questions to the records of a study: one file each, found by name."""
-
-from bench.analysis.question import exported
-
-__all__ = ["exported"]
+"""Questions to the records of a study: one file each, which exports QUESTION."""

@@ -107,7 +107,7 @@ def _send_csv(study: Path, arguments: argparse.Namespace) -> int:
 
 def _send(study: Path, arguments: argparse.Namespace) -> int:
     from bench.report.send import follow
-    from bench.trackers import _contract as trackers
+    from bench.trackers import tracker as trackers
 
     where = {"folder": arguments.into, "project": arguments.project}
     if arguments.follow:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
     from bench.analysis.finding import Findings
     from bench.analysis.study_data import Records
-    from bench.report.figures._contract import RenderedFigure
+    from bench.report.figures.figure import RenderedFigure
 
 PAPER = "paper"
 SWEPT = "best-learning-rate"  # asked of any suite, where a sweep was made
@@ -131,17 +131,17 @@ def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evide
     """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
     from bench.analysis import lr_sweep, study_data
 
-    module = registry.load("suite", suite) if suite in registry.names("suite") else None
+    design = _design(suite)
     records = study_data.load(directory, suite=suite)
     evidence = lr_sweep.of_chosen(
         records,
-        headline=getattr(module, "HEADLINE", ()),
-        far=getattr(module, "FAR", ()),
-        question=getattr(module, "QUESTION", ""),
+        headline=design.headline if design else (),
+        far=design.far if design else (),
+        question=design.question if design else "",
         data_kinds=_data_kinds(records),
         reference=_published()[0] if reference else None,
     )
-    figures = _answering_first(registry.names("figure")) if module is None else module.FIGURES
+    figures = _answering_first(registry.names("figure")) if design is None else design.figures
     return evidence, dict.fromkeys(figures, evidence)
 
 
@@ -150,19 +150,25 @@ def _answering_first(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name != "frontier")
 
 
+def _design(suite: str) -> Any:
+    """The `Suite` of this name; None where there is none, as for a study under a name of its own."""
+    return registry.load("suite", suite) if suite in registry.names("suite") else None
+
+
 def _purpose(suite: str) -> str:
-    return str(getattr(registry.load("suite", suite), "PURPOSE", "")) if suite in registry.names("suite") else ""
+    design = _design(suite)
+    return str(design.purpose) if design else ""
 
 
 def _questions(suite: str, evidence: Evidence) -> list[str] | None:
     """Those that the suite names, that of a sweep where one was made, and those of plug-ins; None: all there are."""
     from bench.analysis import lr_sweep
 
-    named = getattr(registry.load("suite", suite), "QUESTIONS", None) if suite in registry.names("suite") else None
-    if named is None:
+    design = _design(suite)
+    if design is None or design.questions is None:
         return None
     swept = (SWEPT,) if lr_sweep.sweeps(evidence) else ()
-    return list(dict.fromkeys((*named, *swept, *registry.plugged_in("question"))))
+    return list(dict.fromkeys((*design.questions, *swept, *registry.plugged_in("question"))))
 
 
 def _published() -> tuple[Evidence, dict[str, Evidence]]:
@@ -232,7 +238,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
 def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
     """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
-    from bench.report.figures._contract import NothingToDraw, render
+    from bench.report.figures.figure import NothingToDraw, render
 
     drawn: list[RenderedFigure] = []
     missing, broken = [], []

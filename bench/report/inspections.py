@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 from bench.core import files
 from bench.core.errors import UserError
 from bench.core.spec import slug
-from bench.report.figures._contract import RenderedFigure, render
+from bench.report.figures.figure import RenderedFigure, render
 
 if TYPE_CHECKING:
-    from bench.report.figures._contract import Drawing
+    from bench.report.figures.figure import Drawing
 
 FOLDER = "inspect"  # in a study's folder
 TITLES = {

@@ -21,7 +21,7 @@ from bench.analysis.table import Column, Table, clean, markdown, shown
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, runs, text
-from bench.report.figures._contract import RenderedFigure
+from bench.report.figures.figure import RenderedFigure
 from bench.stats.intervals import Estimate
 
 TEMPLATES = Path(__file__).parent / "templates"

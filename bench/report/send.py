@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bench.core import files
 from bench.store import grid
 from bench.store.study import Study, state_of
-from bench.trackers import _contract as trackers
+from bench.trackers import tracker as trackers
 
 if TYPE_CHECKING:
     from bench.core.record import Record
@@ -29,7 +29,7 @@ def follow(study: Path, tracker: str, *, folder: Path | None, project: str, pare
         parent: stop when this process has ended.
 
     Raises:
-        UserError: see `bench.trackers._contract.send`.
+        UserError: see `bench.trackers.tracker.send`.
     """
     changed = 0
     while True:

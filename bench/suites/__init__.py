@@ -1,1 +1,1 @@
-"""Suites: named questions, one file each: QUESTION, FIGURES and `cells(options)`, see `_contract.Suite`. No torch."""
+"""Suites: designs of studies, one file each, which exports SUITE. No torch."""

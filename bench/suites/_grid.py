@@ -18,9 +18,9 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.load import data_set, look, named_at, resizes
 from bench.data.public_names import UPSTREAM_IMAGES
 from bench.suites import _paper
-from bench.suites._contract import SuiteOptions, patched, pick, task
 from bench.suites._paper import IMAGES, as_published
 from bench.suites._recipes import recipe_for
+from bench.suites.suite import SuiteOptions, patched, pick, task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,7 +103,7 @@ def row(name: str) -> Table3Row:
 def row_for(model: str, data: str) -> Table3Row:
     """The row that a model is trained by on an upstream set, the longer of two; where the table leaves the model or the
     set out, that of the model it is most like, or that of JFT-300M."""
-    family = registry.family_of(model).FAMILY
+    family = registry.family_of(model).label
     for name in (model, LIKE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
         for upstream in (data.partition(":")[0], "jft-300m"):
             found = [row for row in rows().values() if (row.model, row.data.lower()) == (name, upstream)]

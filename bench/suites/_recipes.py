@@ -31,7 +31,7 @@ def rate_of(model: str, *, scale: str) -> float | None:
     """What a sweep at this scale chose for a model, or for its family; None without. Options in a name change none."""
     base, _ = registry.split_options(model)
     families = FAMILY_RATES.get(scale, {})
-    return MODEL_RATES.get(scale, {}).get(base) or families.get(registry.family_of(model).FAMILY)
+    return MODEL_RATES.get(scale, {}).get(base) or families.get(registry.family_of(model).label)
 
 
 def recipe_for(model: str, *, scale: str = "cpu", **changes: Any) -> Recipe:

@@ -16,15 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, merge, pick, task
 from bench.suites._recipes import recipe_for
+from bench.suites.suite import Suite, SuiteOptions, merge, pick, task
 from vit.config import config_for
 
-QUESTION = "what do position embeddings, pooling, shape, stem and optimizer change, one at a time?"
-FIGURES = ("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants")
-QUESTIONS = ("as-published",)
 HEADLINE = ("scripts", "mnist")
-VARIES = {"pooling": ("lr",), "optimizer": ("lr", "optimizer", "weight_decay")}
 
 POSITIONS = {  # signal -> where it is added
     "none": ("stem",),
@@ -148,3 +144,14 @@ def named(base: str, row: Any, **changes: Any) -> str:
     if patch is not None:
         base = f"{base.rpartition('/')[0]}/{patch}"
     return ":".join([base, *(f"{key}={value}" for key, value in changes.items() if getattr(row, key) != value)])
+
+
+SUITE = Suite(
+    name="ablation",
+    question="what do position embeddings, pooling, shape, stem and optimizer change, one at a time?",
+    figures=("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants"),
+    questions=("as-published",),
+    headline=HEADLINE,
+    varies={"pooling": ("lr",), "optimizer": ("lr", "optimizer", "weight_decay")},
+    cells=cells,
+)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge, pick, task
 from bench.suites._grid import (
     FAR_FROM_PHOTOGRAPHS,
     GPU_DOWNSTREAM,
@@ -24,13 +23,7 @@ from bench.suites._grid import (
     here,
 )
 from bench.suites._recipes import recipe_for
-
-QUESTION = "what do cool-down branches cost in accuracy, and how much training do they save?"
-FIGURES = ("branching",)
-HEADLINE = ("scripts", *PHOTOGRAPHIC)
-FAR = FAR_FROM_PHOTOGRAPHS
-DOWNSTREAM = {"cpu": ("scripts",), "gpu": GPU_DOWNSTREAM}
-VARIES = {"branching": ("schedule", "cooldown", "cooldown_shape")}
+from bench.suites.suite import Suite, SuiteOptions, merge, pick, task
 
 WAYS: dict[str, dict[str, Any]] = {
     "branch": {},
@@ -101,3 +94,15 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for model in options.models or scale.models
         for way, change in WAYS.items()
     )
+
+
+SUITE = Suite(
+    name="branching",
+    question="what do cool-down branches cost in accuracy, and how much training do they save?",
+    figures=("branching",),
+    headline=("scripts", *PHOTOGRAPHIC),
+    far=FAR_FROM_PHOTOGRAPHS,
+    downstream={"cpu": ("scripts",), "gpu": GPU_DOWNSTREAM},
+    varies={"branching": ("schedule", "cooldown", "cooldown_shape")},
+    cells=cells,
+)

@@ -12,14 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import fewshot
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._recipes import recipe_for
+from bench.suites.suite import Suite, SuiteOptions, merge, pick
 
-QUESTION = "at equal compute, how many images does a ViT need to catch up with a ResNet?"
-FIGURES = ("gap", "data-size", "frontier", "compute", "laws", "learning-curves")
-QUESTIONS = OF_FAMILIES
 HEADLINE, FAR = ("scripts", "mnist"), ("fashion-mnist",)
 
 DATA = "lettering:100x3000"
@@ -79,3 +76,14 @@ def cells(options: SuiteOptions) -> list[Cell]:
                 parts = tuple(images(model, share) for share in SIZE_SHARES)
                 found += [replace(base, num_images=size, horizons=parts, axes=("data_size",)) for size in sizes]
     return merge(found)
+
+
+SUITE = Suite(
+    name="crossover",
+    question="at equal compute, how many images does a ViT need to catch up with a ResNet?",
+    figures=("gap", "data-size", "frontier", "compute", "laws", "learning-curves"),
+    questions=OF_FAMILIES,
+    headline=HEADLINE,
+    far=FAR,
+    cells=cells,
+)

@@ -9,14 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._recipes import recipe_for
 from bench.suites.crossover import DATA, RATES, RECIPE, images
+from bench.suites.suite import Suite, SuiteOptions, merge, pick
 
-QUESTION = "which learning rate does each model of the suite crossover train best with?"
-FIGURES = ("learning-rates",)
-
-VARIES = {"compute": ("lr",)}
 TRIED = (2e-3, 4e-3, 8e-3, 1.6e-2)
 SHARE = 8  # of the largest budget
 
@@ -38,3 +34,12 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for model in options.models or RATES
         for rate in TRIED
     )
+
+
+SUITE = Suite(
+    name="crossover-rates",
+    question="which learning rate does each model of the suite crossover train best with?",
+    figures=("learning-rates",),
+    varies={"compute": ("lr",)},
+    cells=cells,
+)

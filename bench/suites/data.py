@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge
-from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
-from bench.suites._grid import PHOTOGRAPHIC, grids, pixel_cells, size_cells
+from bench.suites._grid import DOWNSTREAM, PHOTOGRAPHIC, grids, pixel_cells, size_cells
 from bench.suites._questions import OF_FAMILIES
-
-QUESTION = "how many pre-training images does each family need?"
-FIGURES = ("data-size",)
-QUESTIONS = OF_FAMILIES
-HEADLINE = ("fashion-mnist", *PHOTOGRAPHIC)
-FAR = ("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain")
+from bench.suites.suite import Suite, SuiteOptions, merge
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
@@ -21,3 +14,15 @@ def cells(options: SuiteOptions) -> list[Cell]:
     for grid, asked in grids(options, of_photographs=True):
         found += [*size_cells(grid, asked, untrained=True), *pixel_cells(grid, asked)]
     return merge(found)
+
+
+SUITE = Suite(
+    name="data",
+    question="how many pre-training images does each family need?",
+    figures=("data-size",),
+    questions=OF_FAMILIES,
+    headline=("fashion-mnist", *PHOTOGRAPHIC),
+    far=("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain"),
+    downstream=DOWNSTREAM,
+    cells=cells,
+)

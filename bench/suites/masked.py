@@ -14,13 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, pick, task
 from bench.suites._recipes import recipe_for
+from bench.suites.suite import Suite, SuiteOptions, pick, task
 
-QUESTION = "is masked patch prediction better than training from scratch at equal compute, and how far from labels?"
-FIGURES = ("masked",)
-QUESTIONS = ("as-published",)
-HEADLINE = ("finetune@10shot:mnist", "finetune:mnist")
 DOWNSTREAM = ("mnist", "fashion-mnist", "scripts")
 
 MASKED = ":head=masked"  # after a model's name: see vit/masked.py
@@ -104,3 +100,14 @@ def _tasks(scale: MaskedScale, steps: int) -> tuple[TaskSpec, ...]:
     probes = (task("fewshot", name, **scale.probe) for name in DOWNSTREAM)
     few = task("finetune", DOWNSTREAM[0], shots=scale.shots, **tuning)
     return (*probes, few, task("finetune", DOWNSTREAM[0], train_limit=scale.many, **tuning))
+
+
+SUITE = Suite(
+    name="masked",
+    question="is masked patch prediction better than training from scratch at equal compute, and how far from labels?",
+    figures=("masked",),
+    questions=("as-published",),
+    headline=("finetune@10shot:mnist", "finetune:mnist"),
+    downstream=DOWNSTREAM,
+    cells=cells,
+)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from bench.core.spec import Cell, Recipe
-from bench.suites._contract import SuiteOptions, pick
-
-QUESTION = "is training faster here than in the libraries that people use?"
-FIGURES = ("peers",)
-VARIES = {"peers": ("batch",)}  # models are timed each in the batch that fits it, never compared with each other
-EXCLUSIVE = True  # one worker with all cores: a neighbour would be measured too
+from bench.suites.suite import Suite, SuiteOptions, pick
 
 DATA, IMAGES = "fashion-mnist", 512
 MODELS = {  # model -> input size, batch
@@ -47,3 +42,13 @@ def _like_theirs(name: str) -> tuple[tuple[str, str], ...]:
         return ()
     options = {"numerics": "timm"} if name.startswith("R") else {}
     return tuple((options | ({} if name.startswith("R") and "+" not in name else {"gelu": "exact"})).items())
+
+
+SUITE = Suite(
+    name="peers",
+    question="is training faster here than in the libraries that people use?",
+    figures=("peers",),
+    varies={"peers": ("batch",)},  # models are timed each in the batch that fits it, never compared with each other
+    exclusive=True,  # one worker with all cores: a neighbour would be measured too
+    cells=cells,
+)

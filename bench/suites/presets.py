@@ -7,10 +7,7 @@ The published figure, about 96 %, is on all of MNIST. Where only parts are found
 from __future__ import annotations
 
 from bench.core.spec import Cell, Recipe
-from bench.suites._contract import SuiteOptions
-
-QUESTION = "does the published 7,562-parameter ViT train as published?"
-FIGURES: tuple[str, ...] = ()
+from bench.suites.suite import Suite, SuiteOptions
 
 EPOCHS = 15
 RECIPE = Recipe(
@@ -35,3 +32,10 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for data in options.data or tuple(SIZES)
         for model in options.models or ("mnist-7562",)
     ]
+
+
+SUITE = Suite(
+    name="presets",
+    question="does the published 7,562-parameter ViT train as published?",
+    cells=cells,
+)

@@ -9,16 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import grids
 from bench.suites._recipes import recipe_for
 from bench.suites.scaling import warmed_up_alike
-
-QUESTION = "which learning rate does each family train best with, by accuracy on the upstream set's test images?"
-FIGURES = ("learning-rates",)
+from bench.suites.suite import Suite, SuiteOptions, merge, pick
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
-VARIES = {"compute": ("lr",)}
 IMAGES = {"cpu": 16_000, "gpu": 250_000}
 
 
@@ -44,3 +40,12 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for rate in RATES
     ]
     return merge(found)
+
+
+SUITE = Suite(
+    name="rates",
+    question="which learning rate does each family train best with, by accuracy on the upstream set's test images?",
+    figures=("learning-rates",),
+    varies={"compute": ("lr",)},
+    cells=cells,
+)

@@ -11,16 +11,19 @@ from dataclasses import replace
 from typing import Any
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge
-from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
-from bench.suites._grid import FAR_FROM_PHOTOGRAPHS, PHOTOGRAPHIC, Grid, compute_cells, grids, pixel_cells, size_cells
+from bench.suites._grid import (
+    DOWNSTREAM,
+    FAR_FROM_PHOTOGRAPHS,
+    PHOTOGRAPHIC,
+    Grid,
+    compute_cells,
+    grids,
+    pixel_cells,
+    size_cells,
+)
 from bench.suites._questions import OF_FAMILIES
+from bench.suites.suite import Suite, SuiteOptions, merge
 
-QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
-FIGURES = ("frontier", "compute", "laws", "data-size", "learning-curves")
-QUESTIONS = OF_FAMILIES
-HEADLINE = ("scripts", "mnist", *PHOTOGRAPHIC)
-FAR = FAR_FROM_PHOTOGRAPHS
 CPU_WARMUP = 23 * 32
 """Images, at scale `cpu`: 23 steps, a quarter of the shortest budget of the compute axis. Both axes share it, since the
 cells on all images are on both."""
@@ -42,3 +45,15 @@ def warmed_up_alike(grid: Grid) -> Grid:
         return {**grid.recipe(data), "warmup_images": CPU_WARMUP}
 
     return replace(grid, recipe=recipe)
+
+
+SUITE = Suite(
+    name="scaling",
+    question="how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?",
+    figures=("frontier", "compute", "laws", "data-size", "learning-curves"),
+    questions=OF_FAMILIES,
+    headline=("scripts", "mnist", *PHOTOGRAPHIC),
+    far=FAR_FROM_PHOTOGRAPHS,
+    downstream=DOWNSTREAM,
+    cells=cells,
+)

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge, task
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._recipes import recipe_for
-
-QUESTION = "does the whole pipeline work here? (the numbers mean nothing)"
-FIGURES = ("frontier", "compute", "data-size")
-QUESTIONS = OF_FAMILIES
-HEADLINE = ("fashion-mnist",)
-PURPOSE = "check"  # of the pipeline: its numbers mean nothing
-FAR = ("digits",)
+from bench.suites.suite import Suite, SuiteOptions, merge, task
 
 MODELS = ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2")
 UPSTREAM = "fashion-mnist"
@@ -42,3 +35,15 @@ def cells(options: SuiteOptions) -> list[Cell]:
                 found.append(replace(base, num_images=max(SIZES), axes=("compute",)))
     found.append(Cell(model="pixels", data=data[0], num_images=max(SIZES), tasks=TASKS, axes=("compute", "data_size")))
     return merge(found)
+
+
+SUITE = Suite(
+    name="smoke",
+    question="does the whole pipeline work here? (the numbers mean nothing)",
+    figures=("frontier", "compute", "data-size"),
+    questions=OF_FAMILIES,
+    headline=("fashion-mnist",),
+    far=("digits",),
+    purpose="check",  # of the pipeline: its numbers mean nothing
+    cells=cells,
+)

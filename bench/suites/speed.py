@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from bench.core.spec import Cell, Recipe
-from bench.suites._contract import SuiteOptions, fitting, pick
-
-QUESTION = "how fast is each model, and how large a batch fits, at each input size?"
-FIGURES = ("throughput",)
-EXCLUSIVE = True  # one worker with all cores: a neighbour would be measured too
+from bench.suites.suite import Suite, SuiteOptions, fitting, pick
 
 DATA = "noise"
 MODELS = {
@@ -40,3 +36,12 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for size in pick("input sizes", options.scale, SIZES)
         for model in models
     ]
+
+
+SUITE = Suite(
+    name="speed",
+    question="how fast is each model, and how large a batch fits, at each input size?",
+    figures=("throughput",),
+    exclusive=True,  # one worker with all cores: a neighbour would be measured too
+    cells=cells,
+)

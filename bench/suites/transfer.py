@@ -12,18 +12,14 @@ from functools import partial
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, fitting, pick, task
 from bench.suites._grid import GPU_DOWNSTREAM, gpu_size, here
 from bench.suites._paper import CROP
 from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small, stored_at
 from bench.suites._questions import OF_FAMILIES
+from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
 
-QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
-FIGURES = ("pretraining-data",)  # one budget per model: nothing to draw against compute
-QUESTIONS = OF_FAMILIES
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("fashion-mnist", "photo-tiles:56px")  # also fine-tuned at a higher resolution
-HEADLINE = tuple(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM)))
 
 PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2 and 5
 
@@ -95,3 +91,14 @@ def _tasks(
         if name in HIGHER:
             found.append(task("finetune", name, image_size=fitting(model, higher), **tuning))
     return tuple(found)
+
+
+SUITE = Suite(
+    name="transfer",
+    question="how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?",
+    figures=("pretraining-data",),  # one budget per model: nothing to draw against compute
+    questions=OF_FAMILIES,
+    headline=tuple(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM))),
+    downstream=DOWNSTREAM,
+    cells=cells,
+)

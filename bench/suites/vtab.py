@@ -12,17 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, fitting, pick, task
 from bench.suites._grid import here
 from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small, stored_at
 from bench.suites._questions import OF_FAMILIES
+from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
 from bench.tasks.vtab import SMALL, VTAB, task_names
 
-QUESTION = "how do pre-trained models adapt to natural, specialised and structured tasks from 1,000 examples?"
-FIGURES = ("groups", "compute")
-QUESTIONS = OF_FAMILIES
 DOWNSTREAM = task_names(SMALL)
-HEADLINE = tuple(f"vtab:{name}{size}" for name in (*task_names(VTAB), *DOWNSTREAM) for size in ("", ":384px"))
 
 IN_TABLE_9 = {("jft-300m", "ViT-H/14"), ("jft-300m", "ViT-L/16"), ("imagenet-21k", "ViT-L/16")}
 
@@ -65,3 +61,14 @@ def _paper(options: SuiteOptions) -> PretrainingStudy:
 
 def _tasks(data: tuple[str, ...], **options: Any) -> tuple[TaskSpec, ...]:
     return tuple(task("vtab", name, **options) for name in data)
+
+
+SUITE = Suite(
+    name="vtab",
+    question="how do pre-trained models adapt to natural, specialised and structured tasks from 1,000 examples?",
+    figures=("groups", "compute"),
+    questions=OF_FAMILIES,
+    headline=tuple(f"vtab:{name}{size}" for name in (*task_names(VTAB), *DOWNSTREAM) for size in ("", ":384px")),
+    downstream=DOWNSTREAM,
+    cells=cells,
+)

@@ -1,1 +1,1 @@
-"""Evaluations, one file each. A task is a module with REVISION and `evaluate(context, data, **options)`."""
+"""Evaluations, one file each, which exports TASK."""

@@ -19,8 +19,8 @@ from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost import flops
 from bench.data.image_set import EncodedImages, Images, ImageSet
-from bench.tasks._contract import FineTuned
 from bench.tasks._features import network_input
+from bench.tasks.task import FineTuned
 from bench.train import inference
 from bench.train.batches import Batches
 from bench.train.events import Stepped

@@ -25,10 +25,9 @@ from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
-from bench.tasks._contract import TaskContext, accuracy_score, at_once, balanced_part, judged
 from bench.tasks._ridge import SupportSet, choose_ridge, decompose
+from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, judged
 
-REVISION = 1
 PUBLISHED_RIDGE = 2.0**10
 RIDGES = tuple(2.0**power for power in range(-4, 21))
 SHOTS = (1, 5, 10, 25)
@@ -293,3 +292,11 @@ def _missing(
         for k in sorted(set(shots))
         for metric in metrics
     ]
+
+
+TASK = Task(
+    evaluate=evaluate,
+    begin=begin,
+    forward_images=forward_images,
+    solving_seconds=solving_seconds,
+)

@@ -21,9 +21,7 @@ from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.data.real import real_hash, real_right
 from bench.data.subset import priorities, rank_within_class
-from bench.tasks._contract import NO_DETAIL, FineTuned, TaskContext, Unsuited, accuracy_score, balanced_part, judged
-
-REVISION = 2  # every class holds out its share
+from bench.tasks.task import NO_DETAIL, FineTuned, Task, TaskContext, Unsuited, accuracy_score, balanced_part, judged
 
 # By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
 # held out are those of the paper's appendix B.1.1, which follow the same sizes.
@@ -402,3 +400,10 @@ def tuning_images(settings: Tuning, *, num_test: int, repeats: int, own_size: in
     tried = len(settings.rates) if len(settings.rates) > 1 else 0
     trained = 3 * settings.steps * settings.batch * (tried + repeats)
     return round(pixels * (trained + tried * settings.num_held_out + repeats * num_test))
+
+
+TASK = Task(
+    evaluate=evaluate,
+    revision=2,  # every class holds out its share
+    forward_images=forward_images,
+)

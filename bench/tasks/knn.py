@@ -11,9 +11,8 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
-from bench.tasks._contract import TaskContext, accuracy_score, balanced_part, judged
+from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, judged
 
-REVISION = 1
 CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities
 
 
@@ -80,3 +79,9 @@ def predict(
 def _unit(features_ND: np.ndarray) -> np.ndarray:
     features_ND = np.asarray(features_ND, dtype=np.float64)
     return features_ND / np.maximum(np.linalg.norm(features_ND, axis=1, keepdims=True), 1e-12)
+
+
+TASK = Task(
+    evaluate=evaluate,
+    forward_images=forward_images,
+)

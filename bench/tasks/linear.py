@@ -11,9 +11,8 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
-from bench.tasks._contract import TaskContext, Unsuited, accuracy_score, balanced_part, judged
+from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, judged
 
-REVISION = 1
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
 
 
@@ -105,3 +104,9 @@ def fit_predict(
         best = STRENGTHS[int(np.argmax(means))]
         model = LogisticRegression(C=best, max_iter=max_iter).fit(x_ND, labels_N)
     return model.predict(x_MD), best
+
+
+TASK = Task(
+    evaluate=evaluate,
+    forward_images=forward_images,
+)

@@ -20,9 +20,8 @@ from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.data.subset import priorities
 from bench.tasks import finetune
-from bench.tasks._contract import TaskContext, balanced_part
+from bench.tasks.task import Task, TaskContext, balanced_part
 
-REVISION = 2  # examples at natural frequencies; every class holds out its share
 EXAMPLES, HELD_OUT = 1_000, 200
 STEPS, BATCH, RATES = 2_500, 512, (0.01,)
 
@@ -165,3 +164,10 @@ def _base(data: str) -> str:
 def task_names(table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Every task of a table, in its order."""
     return tuple(name for group in table.values() for name in group)
+
+
+TASK = Task(
+    evaluate=evaluate,
+    revision=2,  # examples at natural frequencies; every class holds out its share
+    forward_images=forward_images,
+)

@@ -1,1 +1,1 @@
-"""Experiment trackers: readers of what cells have stored, one file each."""
+"""Experiment trackers: readers of what cells have stored, one file each, which exports TRACKER."""

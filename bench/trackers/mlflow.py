@@ -13,13 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.trackers._contract import IMAGES, TrackedRun, known_rows, series_of
+from bench.trackers.tracker import IMAGES, TrackedRun, Tracker, known_rows, series_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
-PACKAGE, EXTRA = "mlflow", "mlflow"
 AT_ONCE = 1000  # metrics that MLflow takes in one call
 STATUS = {"running": "RUNNING", "complete": "FINISHED"}
 
@@ -72,3 +71,6 @@ def _find(client: MlflowClient, experiment: str, run: TrackedRun) -> Run | None:
 def _allowed(name: str) -> str:
     """Names of metrics have no ":" and the like."""
     return re.sub(r"[^\w\-. /]", "_", name)
+
+
+TRACKER = Tracker(package="mlflow", extra="mlflow", write=write)

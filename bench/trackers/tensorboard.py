@@ -12,14 +12,12 @@ from datetime import datetime
 from pathlib import Path
 
 from bench.core import files
-from bench.trackers._contract import IMAGES, TrackedRun
-
-PACKAGE, EXTRA = "tensorboard", "tensorboard"
+from bench.trackers.tracker import IMAGES, TrackedRun, Tracker
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
     """Write `folder`/tensorboard/<cell>/events.out.tfevents.<id>. Returns the number of files that changed."""
-    return sum(_put(folder / PACKAGE / run.name / f"events.out.tfevents.{run.id}", to_bytes(run)) for run in runs)
+    return sum(_put(folder / "tensorboard" / run.name / f"events.out.tfevents.{run.id}", to_bytes(run)) for run in runs)
 
 
 def to_bytes(run: TrackedRun) -> bytes:
@@ -54,3 +52,6 @@ def _put(path: Path, data: bytes) -> bool:
     else:
         files.write_bytes(path, data)
     return True
+
+
+TRACKER = Tracker(package="tensorboard", extra="tensorboard", write=write)

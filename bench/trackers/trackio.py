@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.trackers._contract import Row, TrackedRun
-
-PACKAGE, EXTRA = "trackio", "trackio"
+from bench.trackers.tracker import Row, TrackedRun, Tracker
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
@@ -55,3 +53,6 @@ def _rows(project: str, name: str) -> list[Row]:
     logs: list[dict[str, Any]] = SQLiteStorage.get_logs(project, name)
     ordered = sorted(logs, key=lambda row: row["step"])
     return [{key: value for key, value in row.items() if key not in ("step", "timestamp")} for row in ordered]
+
+
+TRACKER = Tracker(package="trackio", extra="trackio", write=write)

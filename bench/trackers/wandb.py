@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.core import files
-from bench.trackers._contract import IMAGES, TrackedRun, known_rows, series_of
+from bench.trackers.tracker import IMAGES, TrackedRun, Tracker, known_rows, series_of
 
-PACKAGE, EXTRA = "wandb", "wandb"
 SERIES = "series.json"
 
 
@@ -73,3 +72,6 @@ def _told(folder: Path, cell: str) -> tuple[int, dict[str, str]]:
                 shutil.rmtree(path)
         number += 1
     return max(1, number - 1), newest
+
+
+TRACKER = Tracker(package="wandb", extra="wandb", write=write)

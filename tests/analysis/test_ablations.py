@@ -17,7 +17,7 @@ from bench.report.figures import ablation_pooling, ablation_position, ablation_s
 from bench.suites import ablation as suite
 from bench.suites import branching
 from bench.suites import masked as masked_suite
-from bench.suites._contract import SuiteOptions
+from bench.suites.suite import SuiteOptions
 from bench.train import schedule
 from tests.analysis._records import World, map_scores
 from tests.analysis._study import ask, beside_own_training, read

@@ -21,7 +21,7 @@ from bench.core.formatting import short_count
 from bench.report import build as report
 from bench.report import tables
 from bench.report.figures import branching
-from bench.report.figures._contract import NothingToDraw
+from bench.report.figures.figure import NothingToDraw
 from bench.stats.intervals import Estimate
 from bench.store.grid import WantedCells
 from bench.suites import _recipes

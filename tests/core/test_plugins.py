@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,81 @@ def test_a_folder_of_extensions(tmp_path):
     assert "stripes" not in registry.names("data set")
     registry.add_plugins(str(write(tmp_path / "mine", FILES)))
     assert registry.load("data set", "stripes").kind == "rendered"
-    assert registry.load("task", "centroid").REVISION == 1
-    assert registry.load("suite", "perceptrons").QUESTION == "do perceptrons see stripes?"
-    assert registry.family_of("MLP-8").FAMILY == "MLP"
+    assert registry.load("task", "centroid").revision == 1
+    assert registry.load("suite", "perceptrons").question == "do perceptrons see stripes?"
+    assert registry.family_of("MLP-8").label == "MLP"
     assert registry.source_of("MLP-8") == tmp_path / "mine/models/mlp.py"
     assert str(tmp_path / "mine") in os.environ[registry.PLUGINS], "workers look there too"
     assert {"timm", "bit"} <= set(registry.names("family"))
+
+
+OLD_FORMS = {
+    "models/mlp.py": """
+        FAMILY, REVISION, DROPOUT = "MLP", 3, True
+        def names():
+            return ["MLP-32"]
+        def accepts(name):
+            return name.startswith("MLP-")
+        def build(name, **sizes):
+            return name
+        """,
+    "tasks/centroid.py": """
+        REVISION = 3
+        def evaluate(context, *, data):
+            return []
+        """,
+    "suites/perceptrons.py": """
+        QUESTION, FIGURES, HEADLINE, EXCLUSIVE = "do they?", ("widths",), ("stripes",), True
+        def cells(options):
+            return []
+        """,
+    "figures/widths.py": """
+        TITLE = "Widths"
+        def draw(evidence):
+            return None
+        """,
+    "jobs/idle.py": """
+        REVISION = 3
+        def run(cell, context):
+            return None
+        """,
+}
+
+
+def test_modules_of_the_old_form_are_taken_with_a_notice(tmp_path):
+    registry.add_plugins(str(write(tmp_path, OLD_FORMS)))
+    with pytest.warns(FutureWarning, match=r"mlp\.py has the old form of a family.* FAMILY = ModelFamily"):
+        family = registry.family_of("MLP-8")
+    assert (family.label, family.names, family.revision, family.has_dropout) == ("MLP", ("MLP-32",), 3, True)
+    assert registry.source_of("MLP-8") == tmp_path / "models/mlp.py" and family.build("MLP-8") == "MLP-8"
+    with pytest.warns(FutureWarning, match=r"centroid\.py has the old form of a task.* TASK = Task"):
+        task = registry.load("task", "centroid")
+    assert (task.revision, task.begin, task.evaluate(None, data="")) == (3, None, [])
+    with pytest.warns(FutureWarning, match=r"perceptrons\.py has the old form of a suite.* SUITE = Suite"):
+        suite = registry.load("suite", "perceptrons")
+    assert (suite.name, suite.exclusive, suite.headline, suite.cells(None)) == ("perceptrons", True, ("stripes",), [])
+    with pytest.warns(FutureWarning, match=r"widths\.py has the old form of a figure.* FIGURE = Figure"):
+        assert registry.load("figure", "widths").title == "Widths"
+    with pytest.warns(FutureWarning, match=r"idle\.py has the old form of a job.* JOB = Job"):
+        assert registry.load("job", "idle").revision == 3
+
+
+@pytest.mark.parametrize(
+    "file, text, wanted",
+    [
+        ("tasks/mine.py", "def evaluat(context):\n    pass\n", r"mine\.py has no TASK = Task\(…\)"),
+        ("jobs/mine.py", "JOB = 3\n", r"mine\.py has no JOB = Job\(…\)"),
+        (
+            "suites/mine.py",
+            "from bench.suites.suite import Suite\nSUITE = Suite(name='yours', question='?', cells=list)\n",
+            "is called 'yours'",
+        ),
+    ],
+)
+def test_a_file_that_exports_nothing_of_its_kind_is_named(tmp_path, file, text, wanted):
+    registry.add_plugins(str(write(tmp_path, {file: text})))
+    with pytest.raises(UserError, match=wanted):
+        registry.load(file.partition("s/")[0], "mine")
 
 
 def test_no_extension_takes_the_place_of_another(tmp_path):
@@ -140,16 +210,18 @@ DRAWN = """
 RAISES = {
     "cells": (
         "suites/torn.py",
-        "QUESTION, FIGURES = 'does it?', ()\ndef cells(options):\n    return 1 / 0\n",
+        "from bench.suites.suite import Suite\ndef cells(options):\n    return 1 / 0\n"
+        "SUITE = Suite(name='torn', question='does it?', cells=cells)\n",
         ("--suite", "torn"),
         "line 3, failed: ZeroDivisionError: division by zero",
     ),
     "load": ("data/torn.py", DRAWN, ("--suite", "smoke", "--data", "torn"), "line 8, failed: KeyError: 'pixels'"),
     "accepts": (
         "models/torn.py",
-        "FAMILY, REVISION = 'Torn', 1\ndef names():\n    return ()\ndef accepts(name):\n    return int(name) > 0\n",
+        "from vit.model_family import ModelFamily\ndef accepts(name):\n    return int(name) > 0\n"
+        "FAMILY = ModelFamily(label='Torn', accepts=accepts, build=accepts)\n",
         ("--suite", "smoke", "--models", "Torn-8"),
-        "line 5, failed: ValueError: invalid literal",
+        "line 3, failed: ValueError: invalid literal",
     ),
 }
 
@@ -188,8 +260,7 @@ def test_every_kind_is_checked_and_all_is_met(verb, tmp_path):
 
 JOB = """
     from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result
-
-    REVISION = 1
+    from bench.execute.jobs.job import Job
 
     def expected_seconds(cell, *, device="cpu"):
         return 0.1
@@ -197,16 +268,18 @@ JOB = """
     def run(cell, context):
         return Result(status="complete", model=ModelFacts(name=cell.model), data=DataFacts(name=cell.data),
                       execution=Execution(device=context.device), cost=Cost())
+
+    JOB = Job(run=run, revision=1, expected_seconds=expected_seconds)
 """
 
 
 def test_jobs_are_checked(tmp_path, capsys):
-    slipshod, silent = JOB.replace("REVISION = 1", ""), JOB.replace("Result(", "dict(")
+    slipshod, silent = JOB.replace("revision=1", "revision=0"), JOB.replace("Result(", "dict(")
     write(tmp_path, {"jobs/idle.py": JOB, "jobs/slipshod.py": slipshod, "jobs/silent.py": silent})
     assert check.main(["idle", "--plugins", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("job idle\n") and said.count("\n  ok") == 3 and said.endswith("All met.\n")
-    for name, wrong in (("slipshod", "REVISION"), ("silent", "a dict, not a Result")):
+    for name, wrong in (("slipshod", "revision"), ("silent", "a dict, not a Result")):
         assert check.main([f"job:{name}", "--plugins", str(tmp_path)]) == 3
         assert wrong in capsys.readouterr().out
     assert check.main(["job:peers"]) == 0 and "long jobs are not tried" in capsys.readouterr().out
@@ -267,14 +340,13 @@ def test_a_misspelt_data_set_is_refused_before_anything_is_checked(capsys, name)
 @pytest.mark.parametrize(
     "old, new, wanted",
     [
-        ("REVISION = ", "VERSION = ", "add REVISION = 1"),
-        ("REVISION = ", "REVISION = '1' or ", "add REVISION = 1"),
-        ("def names():", "def others():", "add def names"),
-        ("def names():", "def names():\n    return 8", "add def names"),
+        ('label="MLP"', 'label="MLP", revision="1"', "revision"),
+        ('names=("MLP-32",)', "names=8", "names of its family"),
+        ('names=("MLP-32",)', 'names=("MPL-32",)', "does not accept MPL-32"),
     ],
 )
-def test_a_family_without_revision_or_names_is_found(tmp_path, capsys, old, new, wanted):
-    text = textwrap.dedent(FAMILY).replace('FAMILY, REVISION = "MLP", 1', 'FAMILY = "MLP"\nREVISION = 1')
+def test_mistakes_in_the_facts_of_a_family_are_found(tmp_path, capsys, old, new, wanted):
+    text = textwrap.dedent(FAMILY)
     assert old in text
     write(tmp_path, {"models/mlp.py": text.replace(old, new, 1)})
     assert check.main(["MLP-8", "--plugins", str(tmp_path)]) == 3
@@ -362,7 +434,7 @@ def test_one_message_names_file_and_line(text, line, what, tmp_path, monkeypatch
     (package / "__init__.py").write_text("")
     (package / "mine.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(registry.FOLDERS, "family", "added")
+    monkeypatch.setitem(registry.KINDS, "family", replace(registry.KINDS["family"], package="added"))
     registry.names.cache_clear()
     try:
         with pytest.raises(UserError) as refusal:

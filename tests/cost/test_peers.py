@@ -21,7 +21,7 @@ from bench.questions import faster_than_peers as races
 from bench.report.figures import peers as figure
 from bench.store.study import Study
 from bench.suites import peers as suite
-from bench.suites._contract import SuiteOptions
+from bench.suites.suite import SuiteOptions
 from tests.analysis._records import blank
 from tests.train.driving import job_context
 

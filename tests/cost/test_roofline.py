@@ -15,7 +15,7 @@ from tools.codegen import MODELS, TABLE
 def work(model: str, *, batch: int, side: int = 224) -> roofline.StepWork:
     count = flops.count(model, image_size=side, channels=3, num_classes=1000)
     return roofline.StepWork(
-        family=registry.family_of(model).FAMILY,
+        family=registry.family_of(model).label,
         flops=count.train_flops_per_image["dense"],
         params=count.params,
         activation_bytes=count.activation_bytes or 0,

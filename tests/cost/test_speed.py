@@ -39,11 +39,11 @@ from bench.cost import trace
 from bench.cost.timing import CPU_PACE, OutOfMemory, Pace, Workload, spread
 from bench.cost.trace import ACTIVE, LABELS
 from bench.execute.jobs import speed as job
-from bench.execute.jobs._contract import JobContext
+from bench.execute.jobs.job import JobContext
 from bench.report.figures import throughput
-from bench.report.figures._contract import NothingToDraw, render
+from bench.report.figures.figure import NothingToDraw, render
 from bench.suites import speed as suite
-from bench.suites._contract import SuiteOptions
+from bench.suites.suite import SuiteOptions
 from tests.analysis._records import blank
 from tests.train.driving import job_context
 
@@ -252,7 +252,9 @@ def test_a_newer_revision_of_a_job_makes_other_cells(monkeypatch: pytest.MonkeyP
     trained = replace(measured, job="train")
     before = [cell_id(c, revisions_of(c)) for c in (measured, trained)]
     assert not any(name.startswith("job") for name in revisions_of(measured))
-    monkeypatch.setattr(job, "REVISION", 2)
+    newer = replace(job.JOB, revision=2)
+    load = registry.load
+    monkeypatch.setattr(registry, "load", lambda kind, name: newer if kind == "job" else load(kind, name))
     after = [cell_id(c, revisions_of(c)) for c in (measured, trained)]
     assert revisions_of(measured)["job:speed"] == 2
     assert after[0] != before[0] and after[1] == before[1]

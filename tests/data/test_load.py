@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.data.__main__ import about
-from bench.data.data_set import DataSet, exported
+from bench.data.data_set import DataSet
 from bench.data.idx import find_pair
 from bench.data.image_set import ImageSet
 from bench.data.load import data_set, load, parse
@@ -254,7 +254,7 @@ def test_a_module_of_the_old_form_is_taken_with_a_notice(tmp_path: Path, stated:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with pytest.warns(FutureWarning, match=r"scribbles\.py has the old form .* DATASET = DataSet"):
-        one = exported(module, "scribbles")
+        one = registry.exported("data set", "scribbles", module)
     assert (one.name, one.revision, one.kind, one.licence) == ("scribbles", 3, "handwriting", "mine")
     assert (one.takes_side, one.takes_colour, one.options) == (True, False, "scribbles:56px")
     assert one.stated == {"train": 400, "test": 100, "classes": 4}
@@ -269,10 +269,10 @@ def test_a_file_that_exports_no_data_set_is_named(tmp_path: Path) -> None:
     module = types.ModuleType("empty")
     module.__file__ = "mine/empty.py"
     with pytest.raises(UserError, match=r"mine/empty\.py has no DATASET"):
-        exported(module, "empty")
+        registry.exported("data set", "empty", module)
     module.DATASET = {"name": "empty"}  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="has no DATASET"):
-        exported(module, "empty")
+        registry.exported("data set", "empty", module)
 
 
 def test_no_set_of_the_project_has_the_old_form() -> None:

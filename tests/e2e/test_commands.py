@@ -128,7 +128,7 @@ def test_every_family_says_its_names_and_how_they_are_made(arguments, capsys):
     assert flops.main(arguments) == EXIT_OK
     said = capsys.readouterr().out
     for family in registry.families():
-        assert f"{family.FAMILY}: {family.NAMING}\n" in said
+        assert f"{family.label}: {family.naming}\n" in said
     assert set(registry.model_names()) <= set(said.replace(",", " ").split()) and "--paper-table" in said
 
 

@@ -15,11 +15,7 @@ from tests.conftest import PROJECT, stay_on_one_core
 
 FAMILY = '''
 """Multi-layer perceptrons on pixels."""
-FAMILY = "MLP"
-REVISION = 1
-
-def names():
-    return ("MLP-32",)
+from vit.model_family import ModelFamily
 
 def accepts(name):
     return name.startswith("MLP-") and name[4:].isdigit()
@@ -41,6 +37,8 @@ def build(name, *, image_size, channels, num_classes):
             return self.head(self.features(x_BCHW))
 
     return MLP(int(name[4:]))
+
+FAMILY = ModelFamily(label="MLP", names=("MLP-32",), accepts=accepts, build=build)
 '''
 
 DATA = '''
@@ -68,8 +66,7 @@ TASK = '''
 """Nearest class mean on frozen features."""
 import numpy as np
 from bench.core.record import Score
-
-REVISION = 1
+from bench.tasks.task import Task
 
 def forward_images(*, num_train, num_test, **_):
     return num_train + num_test
@@ -83,23 +80,23 @@ def evaluate(context, *, data):
     return [Score(task="centroid", data=data, metric="accuracy", value=value,
                   stderr=(value * (1 - value) / len(test)) ** 0.5, num_test=len(test),
                   num_classes=test.num_classes, chance=1 / test.num_classes)]
+
+TASK = Task(evaluate=evaluate, forward_images=forward_images)
 '''
 
 SUITE = '''
 """Perceptrons on stripes."""
 from bench.core.spec import Cell, Recipe, TaskSpec
-
-QUESTION = "do perceptrons see stripes?"
-FIGURES = ("widths",)
-QUESTIONS = ("beats-untrained",)
-HEADLINE = ("stripes",)
-FAR = ()
+from bench.suites.suite import Suite
 
 def cells(options):
     task = TaskSpec(task="centroid", data="stripes")
     return [Cell(model=m, data="stripes", num_images=200, horizons=(0, 2000), tasks=(task,),
                  recipe=Recipe(lr=3e-3, warmup_images=448),
                  axes=("compute",)) for m in options.models or ("MLP-8", "MLP-32")]
+
+SUITE = Suite(name="perceptrons", question="do perceptrons see stripes?", figures=("widths",),
+              questions=("beats-untrained",), headline=("stripes",), cells=cells)
 '''
 
 FIGURE = '''
@@ -107,7 +104,7 @@ FIGURE = '''
 import pandas as pd
 import seaborn.objects as so
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, Figure
+from bench.report.figures.figure import Drawing, Figure
 
 def draw(evidence):
     widths = {r.directory: r.model.num_features for r in evidence.records.records}

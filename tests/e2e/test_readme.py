@@ -20,8 +20,8 @@ from bench.plan.expand import expand
 from bench.plan.options import RUN, StudyOptions, add_options
 from bench.plan.preflight import resolve_scale
 from bench.plan.sizes import DataSizes
-from bench.suites import _contract as suites
-from bench.trackers import _contract as trackers
+from bench.suites import suite as suites
+from bench.trackers import tracker as trackers
 from tests.conftest import PROJECT
 
 # -- what README says to type works: commands run on a finished study, studies are planned, the Python lines executed --

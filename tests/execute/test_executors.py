@@ -25,7 +25,7 @@ from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.events import CellStarted, Notice
 from bench.core.spec import Cell
 from bench.execute import remote
-from bench.execute.executors import _contract, slurm
+from bench.execute.executors import executor, slurm
 from bench.plan import preflight
 from bench.plan.options import StudyOptions
 from bench.plan.resources import Needs
@@ -365,7 +365,7 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     from bench.execute.executors import slurm
 
     made = slurm.make(tmp_path / "library", needs)
-    made.submit([_contract.WorkerCommand(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
+    made.submit([executor.WorkerCommand(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
     made.close()
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))
     expected = {

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +20,7 @@ from bench.core.events import CellDone, CellFailed, CellLost, CellStarted, Notic
 from bench.core.spec import Cell
 from bench.execute import local, worker
 from bench.execute.jobs import train
+from bench.execute.jobs.job import Job
 from bench.store import lease
 from bench.store.study import WEIGHTS, CellDirectory, Study, state_of
 from bench.suites._recipes import recipe_for
@@ -337,7 +337,7 @@ def meanwhile(monkeypatch):
             now()
             return result
 
-        load, fake = registry.load, SimpleNamespace(run=job)
+        load, fake = registry.load, Job(run=job)
         monkeypatch.setattr(registry, "load", lambda kind, name: fake if kind == "job" else load(kind, name))
 
     return plan

@@ -235,7 +235,7 @@ from bench.core.registry import directory_name
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
-from bench.suites._contract import load
+from bench.suites.suite import load
 for name in registry.names("suite"):
     for cell in expand(load(name), StudyOptions.of(dict(scale="cpu")), DataSizes()).cells:
         directory_name(cell)

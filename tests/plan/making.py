@@ -14,7 +14,7 @@ from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
-from bench.suites import _contract as suites
+from bench.suites import suite as suites
 
 
 def grid_of(suite: str, *, scale: str = "cpu", **options) -> StudyCells:

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.analysis import lr_sweep, study_data
 from bench.analysis.evidence import Evidence
 from bench.plan.plan import Plan, PlannedCell
-from bench.suites import _contract as suites
+from bench.suites import suite as suites
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 
@@ -17,23 +18,22 @@ from bench.plan.cost_model import NOTHING_MEASURED
 from bench.plan.options import StudyOptions
 from bench.plan.plan import make_plan
 from bench.store.study import CellDirectory, state_of
-from bench.suites import _contract as suites
+from bench.suites import suite as suites
 from tests.plan.finished import finish
 
 FAMILY = """
     '''A family of one's own.'''
     from mine_parts import width
 
-    FAMILY, REVISION = "Mine", 1
-
-    def names():
-        return ("mine-4",)
+    from vit.model_family import ModelFamily
 
     def accepts(name):
         return name.startswith("mine-")
 
     def build(name, *, image_size, channels, num_classes):
         return width(int(name[5:]))
+
+    FAMILY = ModelFamily(label="Mine", names=("mine-4",), accepts=accepts, build=build, revision=1)
 """
 PARTS = "def width(number):\n    return 2 * number\n"
 CELLS = [
@@ -50,7 +50,7 @@ def edit(tmp_path, monkeypatch):
     (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(folder.parent))
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setitem(registry.FOLDERS, "family", "added")
+    monkeypatch.setitem(registry.KINDS, "family", replace(registry.KINDS["family"], package="added"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits of one second and length look alike to its cache
 
     def forget():
@@ -76,12 +76,6 @@ def study(edit, tmp_path, monkeypatch):
     suite = suites.Suite(
         name="own",
         question="?",
-        figures=(),
-        headline=(),
-        far=(),
-        downstream=(),
-        exclusive=False,
-        varies={},
         cells=lambda _: CELLS,
     )
     monkeypatch.setattr(suites, "load", lambda _: suite)
@@ -112,14 +106,14 @@ def test_results_of_other_code_are_refused_with_the_file_and_what_to_do(edit, st
         plan(study)
     assert "mine-4" in refusal.value.what and "2 of these cells" in refusal.value.what
     assert ("mine_parts.py" if "parts" in changed else "added/mine.py") in refusal.value.what
-    assert all(word in refusal.value.fix for word in ("REVISION", "--changed redo", "--changed keep"))
+    assert all(word in refusal.value.fix for word in ("revision", "--changed redo", "--changed keep"))
     shown = plan(study, to_run=False)  # it can still be costed
     assert [cell.state for cell in shown.cells] == ["changed"] * 2 and len(shown.todo) == 2
     assert {cell["state"] for cell in shown.json()["cells"]} == {"changed"}
 
 
 def test_a_new_revision_leaves_the_old_results_and_makes_new_ones(edit, study):
-    edit(family=FAMILY.replace('"Mine", 1', '"Mine", 2'), parts=PARTS.replace("2", "3"))
+    edit(family=FAMILY.replace("revision=1", "revision=2"), parts=PARTS.replace("2", "3"))
     assert [cell.state for cell in plan(study).cells] == ["missing"] * 2
     assert len(list(study.path.glob("cells/*/record.json"))) == 2
 

@@ -245,7 +245,7 @@ def test_another_step_or_other_neighbours_are_measured(machine, cell, options):
         (environment, "version", lambda _: "another"),
         (platform, "node", lambda: "another"),
         (rate_cache, "RECIPE_REVISION", 4096),
-        (vit.family, "REVISION", 4096),
+        (vit.family, "FAMILY", replace(vit.family.FAMILY, revision=4096)),
         (estimate.fingerprint, "of_model", lambda _: estimate.fingerprint.Fingerprint(digest="another")),
     ],
     ids=lambda v: v if isinstance(v, str) else "",

@@ -14,8 +14,8 @@ from bench.plan import preflight
 from bench.plan.overrides import NO_OVERRIDES, Overrides
 from bench.plan.sizes import DataSizes
 from bench.store.records import read_record
-from bench.suites import _contract as suites
-from bench.suites._contract import SuiteOptions
+from bench.suites import suite as suites
+from bench.suites.suite import SuiteOptions
 from tests.conftest import PROJECT
 from tests.data import writers
 from tests.plan.making import cells_of, grid_of

@@ -18,9 +18,9 @@ from bench.plan.options import StudyOptions
 from bench.plan.overrides import Overrides
 from bench.plan.passes import chosen_grid, hours
 from bench.plan.sizes import DataSizes
-from bench.suites import _contract as suites
 from bench.suites import _recipes
-from bench.suites._contract import SuiteOptions
+from bench.suites import suite as suites
+from bench.suites.suite import SuiteOptions
 from bench.train.schedule import images_trained
 from tests.plan.making import cells_of, grid_of
 

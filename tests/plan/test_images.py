@@ -14,7 +14,7 @@ from bench.core.errors import UserError
 from bench.core.spec import cell_id
 from bench.data.load import load, look, named_at
 from bench.plan.sizes import DataSizes
-from bench.suites._contract import patched
+from bench.suites.suite import patched
 from tests.data import writers
 from tests.plan.making import cells_of, grid_of
 

@@ -24,9 +24,9 @@ from bench.plan.overrides import NO_OVERRIDES, OPTIONS, Overrides, length
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
 from bench.store import grid
-from bench.suites import _contract as suites
 from bench.suites import _paper
-from bench.suites._contract import SuiteOptions
+from bench.suites import suite as suites
+from bench.suites.suite import SuiteOptions
 from bench.train import schedule
 from tests.conftest import PROJECT
 from tests.plan.finished import finish

@@ -20,8 +20,8 @@ from bench.plan import estimate, preflight, recipes
 from bench.plan.__main__ import main as plan_verb
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
-from bench.suites import _contract as suites
-from bench.suites._contract import SuiteOptions
+from bench.suites import suite as suites
+from bench.suites.suite import SuiteOptions
 from tests.data import writers
 
 

@@ -10,7 +10,6 @@ import statistics
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from bench.core import registry
 from bench.core.formatting import short_count
 from bench.core.record import Horizon, LearningCurve, Record, Score
 from bench.report import fits, tables
-from bench.report.figures import _contract as contract
 from bench.report.figures import (
     _panels,
     _style,
@@ -41,7 +39,8 @@ from bench.report.figures import (
     learning_rates,
     pretraining_data,
 )
-from bench.report.figures._contract import Drawing, NothingToDraw, render
+from bench.report.figures import figure as contract
+from bench.report.figures.figure import Drawing, NothingToDraw, render
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read, study, swept
 
@@ -152,15 +151,6 @@ def test_points_link_to_the_first_record_behind_them(drawn: Drawing) -> None:
         assert {link.partition("#")[0] for link in links} == {
             f"../cells/{names[0]}/record.json" for names in saved.cells
         }
-
-
-def test_a_module_of_the_old_form_is_taken_with_a_notice() -> None:
-    old = ModuleType("widths")
-    old.TITLE, old.draw = "Widths", compute.draw  # type: ignore[attr-defined]
-    with pytest.warns(DeprecationWarning, match=r"FIGURE = Figure\(title"):
-        assert contract.exported(old, "widths") == contract.Figure(title="Widths", draw=compute.draw)
-    with pytest.raises(TypeError, match="FIGURE"):
-        contract.exported(ModuleType("empty"), "empty")
 
 
 # -- panels ----------------------------------------------------------------------------------------------------------

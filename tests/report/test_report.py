@@ -37,7 +37,7 @@ from bench.core import formatting, registry
 from bench.report import build as report
 from bench.report import caveats, fits, text
 from bench.report.__main__ import main as report_main
-from bench.report.figures._contract import RenderedFigure
+from bench.report.figures.figure import RenderedFigure
 from bench.store import export, grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
@@ -295,7 +295,7 @@ def test_a_study_without_finished_cells_still_reports(tmp_path: Path) -> None:
 
 def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path, monkeypatch) -> None:
     """Points, records and rows are bounded; what is left out is counted, and named where it lies."""
-    monkeypatch.setattr("bench.report.figures._contract.MAX_HOVER_POINTS", 20)
+    monkeypatch.setattr("bench.report.figures.figure.MAX_HOVER_POINTS", 20)
     monkeypatch.setattr("bench.report.runs.MAX_RECORDS", 3)
     monkeypatch.setattr("bench.report.page.MAX_ROWS", 5)
     shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")

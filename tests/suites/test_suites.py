@@ -19,8 +19,9 @@ from bench.plan.overrides import Overrides
 from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
-from bench.suites import _contract, _paper, crossover, crossover_rates, transfer, vtab
-from bench.suites._contract import SCALES, SuiteOptions
+from bench.suites import _paper, crossover, crossover_rates, transfer, vtab
+from bench.suites import suite as suites
+from bench.suites.suite import SCALES, SuiteOptions
 from bench.tasks.vtab import VTAB, task_names
 from bench.train import schedule
 from bench.train.effective import effective_recipe
@@ -41,7 +42,7 @@ def scales_of(suite: str) -> Iterable[tuple[str, float | None]]:
         except UserError as error:
             assert "has no scale" in str(error)
             continue
-        with_hours = scale == "gpu" and not _contract.load(suite).exclusive
+        with_hours = scale == "gpu" and not suites.load(suite).exclusive
         yield from ((scale, hours) for hours in (HOURS if with_hours else (None,)))
 
 
@@ -76,7 +77,7 @@ def test_every_suite_is_looked_at() -> None:
 
 @pytest.mark.parametrize("suite, scale, hours", PLANNED)
 def test_cells_of_an_axis_differ_in_nothing_but_the_axis(suite: str, scale: str, hours: float | None) -> None:
-    grid, varies = grid_of(suite, scale=scale, hours=hours), _contract.load(suite).varies
+    grid, varies = grid_of(suite, scale=scale, hours=hours), suites.load(suite).varies
     preflight.check_warmup(grid.cells)
     axes = by_axis(trained(grid))
     assert set(varies) <= set(axes), "what an axis varies on purpose is said of an axis that there is"
@@ -144,7 +145,7 @@ def test_a_share_of_the_largest_budget_is_as_many_flops_for_every_model(per_imag
 def test_compute_spans_as_much_as_four_warm_ups_allow(per_image: dict[str, int], family: str, factor: int) -> None:
     """From the largest budget down to the smallest one of the family that has room for its warm-up."""
     spent = {(c.model, h): h * per_image[c.model] for c in CELLS for h in c.horizons if h}
-    mine = [work for (model, _), work in spent.items() if family == registry.family_of(model).FAMILY]
+    mine = [work for (model, _), work in spent.items() if family == registry.family_of(model).label]
     assert max(mine) >= factor * min(mine)
 
 
@@ -247,7 +248,7 @@ def test_a_set_of_one_s_own_is_trained_on_as_the_suite_s_first() -> None:
 
 @pytest.mark.parametrize("suite", registry.names("suite"))
 def test_a_headline_names_every_measure_once(suite: str) -> None:
-    headline = _contract.load(suite).headline
+    headline = suites.load(suite).headline
     assert len(set(headline)) == len(headline)
 
 
@@ -292,8 +293,8 @@ def test_image_sizes_are_divided_by_the_patches_and_headlines_are_measured(suite
             assert size is None or size % patch == 0
             measured.add(f"{task.task}:{task.data}")
     if scale != "paper" or suite is vtab:
-        assert measured & set(suite.HEADLINE)
-    for name in suite.DOWNSTREAM:
+        assert measured & set(suite.SUITE.headline)
+    for name in suite.SUITE.downstream:
         registry.load("data set", name)
 
 

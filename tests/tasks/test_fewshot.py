@@ -11,10 +11,10 @@ from bench.core.device import InBatches
 from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
 from bench.tasks import fewshot
-from bench.tasks._contract import TaskContext
 from bench.tasks._features import extractor, network_input
 from bench.tasks._ridge import BIAS_FEATURE, STD_FLOOR, choose_ridge, decompose
 from bench.tasks.fewshot import PUBLISHED_RIDGE, RIDGES, score_features
+from bench.tasks.task import TaskContext
 
 # -- the few-shot task as a whole: draws, metrics, missing scores, shared work -----------------------------------------
 

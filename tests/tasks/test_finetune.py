@@ -23,9 +23,9 @@ from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.tasks import _finetuner as engine
 from bench.tasks import finetune
-from bench.tasks._contract import TaskContext
 from bench.tasks._finetuner import FineTuner
 from bench.tasks.finetune import make_tuning
+from bench.tasks.task import TaskContext
 from bench.train.batches import Batches
 from vit.checkpoints import export
 

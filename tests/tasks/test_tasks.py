@@ -27,7 +27,7 @@ from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSize, DataSizes
 from bench.store.prediction_bits import from_detail
 from bench.tasks import knn, linear
-from bench.tasks._contract import TaskContext, Unsuited, balanced_part, checked_options, judged
+from bench.tasks.task import TaskContext, Unsuited, balanced_part, checked_options, judged
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 from tests.tasks.test_tuning import skewed
 from tests.train.driving import job_context
@@ -45,9 +45,9 @@ def context(features: object = None) -> TaskContext:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_interface(name: str) -> None:
-    module = registry.load("task", name)
-    assert isinstance(module.REVISION, int) and module.REVISION >= 1
-    parameters = inspect.signature(module.evaluate).parameters
+    task = registry.load("task", name)
+    assert isinstance(task.revision, int) and task.revision >= 1
+    parameters = inspect.signature(task.evaluate).parameters
     assert next(iter(parameters)) == "context" and "data" in parameters
     for parameter in list(parameters.values())[1:]:
         assert parameter.kind is parameter.KEYWORD_ONLY, "options are keywords"

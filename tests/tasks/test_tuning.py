@@ -16,7 +16,7 @@ from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
 from bench.store.prediction_bits import from_detail
 from bench.tasks import finetune, vtab
-from bench.tasks._contract import FineTuned, TaskContext, balanced_part
+from bench.tasks.task import FineTuned, TaskContext, balanced_part
 from tests.tasks.test_fewshot import CLASSES, image_set
 
 # The training images of Table 4's sets; of Flowers those of the official train and validation splits together.

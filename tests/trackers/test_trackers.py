@@ -20,7 +20,7 @@ from bench.report import send
 from bench.store import grid
 from bench.store.records import read_record
 from bench.store.study import Study
-from bench.trackers import _contract as trackers
+from bench.trackers import tracker as trackers
 from tests.conftest import PROJECT
 from tests.reliability._attempt import SUITE, attempt
 from tests.reliability.test_kill import CELL

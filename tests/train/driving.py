@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.record import Horizon
-from bench.execute.jobs._contract import JobContext
+from bench.execute.jobs.job import JobContext
 from bench.store.study import CellDirectory
 from bench.train.events import HorizonReached, Stepped
 from bench.train.trainer import Trainer

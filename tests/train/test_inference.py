@@ -22,8 +22,8 @@ from bench.execute.jobs import train
 from bench.store.prediction_bits import from_detail
 from bench.suites._recipes import recipe_for
 from bench.tasks import fewshot
-from bench.tasks._contract import TaskContext
 from bench.tasks._features import extractor, top1, top1_and_loss
+from bench.tasks.task import TaskContext
 from bench.train import compiled, inference
 from bench.train.batches import Batches
 from tests.tasks.test_finetune import images as toy

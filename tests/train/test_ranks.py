@@ -23,7 +23,7 @@ from bench.cost import memory
 from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
 from bench.plan import resources
-from bench.tasks._contract import Unsuited
+from bench.tasks.task import Task, Unsuited
 from bench.train import compiled, distributed, precision
 from bench.train.batches import Batches
 from bench.train.distributed import DistributedRanks
@@ -120,7 +120,7 @@ def test_the_first_rank_of_a_machine_compiles_and_the_others_find_it(first_here,
 def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch):
     """Upstream accuracy and three tasks, on two ranks: together all of them, none twice. What is made of them, and that
     it is what one rank finds: test_distributed.py."""
-    real, stub = registry.load, SimpleNamespace(evaluate=lambda _, *, data: [data])
+    real, stub = registry.load, Task(evaluate=lambda _, *, data: [data])
     monkeypatch.setattr(registry, "load", lambda kind, name: stub if kind == "task" else real(kind, name))
     monkeypatch.setattr(train.TrainJob, "_upstream_score", lambda *_: "upstream")
     job = train.TrainJob(CELL, context(tmp_path, Pretended(0, 1)))
@@ -156,7 +156,7 @@ def test_what_another_rank_says_of_a_horizon_reaches_the_log(tmp_path, monkeypat
             raise Unsuited("too few classes", missing=[missing])
         return []
 
-    stub = SimpleNamespace(evaluate=evaluate)
+    stub = Task(evaluate=evaluate)
     monkeypatch.setattr(registry, "load", lambda kind, name: stub if kind == "task" else real(kind, name))
     monkeypatch.setattr(train.TrainJob, "_upstream_score", lambda *_: missing)
     first, second = (train.TrainJob(CELL, context(tmp_path, Pretended(rank, 2))) for rank in range(2))

@@ -343,8 +343,8 @@ def test_other_names_are_refused(name: str) -> None:
 
 
 def test_legal_names_beyond_the_registered() -> None:
-    assert family.accepts("ViT-S/7") and "ViT-S/7" not in family.names()
-    assert all(family.accepts(name) for name in (*family.names(), *PRESETS))
+    assert family.accepts("ViT-S/7") and "ViT-S/7" not in family.FAMILY.names
+    assert all(family.accepts(name) for name in (*family.FAMILY.names, *PRESETS))
 
 
 def test_indivisible_image_says_which_sizes_would_do() -> None:
@@ -393,7 +393,7 @@ def test_listing_models_does_not_import_torch() -> None:
     code = (
         "import sys, vit, vit.config, vit.family\n"
         "from baselines import bit, hybrid, pixels\n"
-        "for f in (vit.family, bit, hybrid, pixels): assert all(map(f.accepts, f.names())) and f.FAMILY\n"
+        "for m in (vit.family, bit, hybrid, pixels): assert all(map(m.accepts, m.FAMILY.names)) and m.FAMILY.label\n"
         "assert not {'torch', 'timm', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
-from bench.execute.executors._contract import Ended, Resources, WorkerCommand, load
+from bench.execute.executors.executor import Ended, Resources, WorkerCommand, load
 
 
 def work_of(work: WorkerCommand) -> Ended:
@@ -26,7 +26,7 @@ def work_of(work: WorkerCommand) -> Ended:
 
 
 class Ray:
-    """See `bench.execute.executors._contract.Executor`."""
+    """See `bench.execute.executors.executor.Executor`."""
 
     def __init__(self, folder: Path, needs: Resources) -> None:
         self._ray = load("ray", package="ray")

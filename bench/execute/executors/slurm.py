@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
-from bench.execute.executors._contract import Ended, Resources, WorkerCommand, load
+from bench.execute.executors.executor import Ended, Resources, WorkerCommand, load
 
 TIMEOUTS = 1000  # times that a job may be requeued after its time is up: cells go on from their checkpoints
 SIGNAL_SECONDS = 120  # before the end of a job, in which its worker saves
@@ -50,7 +50,7 @@ class Job:
 
 
 class Slurm:
-    """See `bench.execute.executors._contract.Executor`."""
+    """See `bench.execute.executors.executor.Executor`."""
 
     slots = 256
 

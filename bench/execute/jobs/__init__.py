@@ -1,1 +1,1 @@
-"""The jobs of a worker, one file each: `run(cell, context) -> Result`."""
+"""The jobs of a worker, one file each, which exports JOB."""

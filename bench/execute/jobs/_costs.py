@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bench.core.record import Cost, Horizon, Operations, Seconds
 from bench.core.spec import Recipe
 from bench.cost import units
-from bench.execute.jobs._contract import JobContext
+from bench.execute.jobs.job import JobContext
 from bench.train import schedule
 from bench.train.events import HorizonReached
 from bench.train.trainer import TrainingProgress

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 from bench.core.events import Advanced
 from bench.core.record import ContenderResult, PeerSettings, PeersResult, PeerTrial, Result, Seconds
 from bench.core.spec import Cell, to_json
+from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
 
 if TYPE_CHECKING:
-    from bench.execute.jobs._contract import JobContext
     from bench.execute.peers.contenders import Competitor
 
-REVISION = 2
 STARTS = {"cpu": 4, "cuda": 4}
 ROUNDS = {"cpu": 7, "cuda": 1}  # of a start
 WINDOWS = {"cpu": 1, "cuda": 3}  # of a contender in a round
@@ -47,7 +46,6 @@ def run(cell: Cell, context: JobContext) -> Result:
     from bench.core.errors import Interrupted
     from bench.cost import flops, peaks
     from bench.data.load import load
-    from bench.execute.jobs._contract import data_facts, execution, model_facts
     from bench.execute.jobs._costs import cell_cost
     from bench.execute.peers.contenders import contenders
 
@@ -68,7 +66,7 @@ def run(cell: Cell, context: JobContext) -> Result:
     per_image = cost.train_flops_per_image["dense"]
     best = max(peak.values(), key=lambda p: p.flops_per_second)
     found = PeersResult(
-        revision=REVISION,
+        revision=JOB.revision,
         contenders=tuple(entrant.summary(per_image, best.flops_per_second) for entrant in entrants),
         peaks={dtype: p.flops_per_second for dtype, p in peak.items()},
         window_seconds=WINDOW_SECONDS[kind],
@@ -241,3 +239,6 @@ def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) ->
             if context.should_stop():
                 return
             entrant.turn(kind)
+
+
+JOB = Job(run=run, revision=2, expected_seconds=expected_seconds)

@@ -29,14 +29,13 @@ from bench.core.record import (
     Status,
 )
 from bench.core.spec import Cell
+from bench.execute.jobs.job import Job, JobContext, execution, model_facts
 
 if TYPE_CHECKING:
     from torch import nn
 
     from bench.cost.timing import Workload
-    from bench.execute.jobs._contract import JobContext
 
-REVISION = 1
 CANDIDATES = 3  # batch sizes that are measured thoroughly: the fastest of the scan
 PHASES = 6
 COMPILE_MODE = "reduce-overhead"
@@ -89,7 +88,6 @@ class SpeedJob:
         """What was found, under `speed`."""
         from bench.core.errors import Interrupted
         from bench.cost.timing import OutOfMemory
-        from bench.execute.jobs._contract import execution, model_facts
         from bench.execute.jobs._costs import cell_cost
         from bench.execute.workloads import CLASSES
 
@@ -98,7 +96,7 @@ class SpeedJob:
         try:
             found = self.measure()
         except OutOfMemory:
-            found = SpeedResult(revision=REVISION, conditions=self.conditions())
+            found = SpeedResult(revision=JOB.revision, conditions=self.conditions())
             status, reason = "oom", f"{self.cell.model} at {self.cell.image_size} px does not fit at batch 1"
         if self.context.should_stop():
             raise Interrupted("the measurement was not finished")
@@ -154,7 +152,7 @@ class SpeedJob:
         latency = Latency(batch=1, **speed.latency(single.call, device=self.device, calls=pace.latency_calls))
         best = max(chosen, key=lambda w: w.spread().median or 0.0)
         found = SpeedResult(
-            revision=REVISION,
+            revision=JOB.revision,
             conditions=self.conditions(),
             inference=best.throughput(utilisation=self._utilisation(best, self.cost.forward_flops), limit=limit),
             batches=tuple(w.throughput(scan_images_per_second=_scan_rate(w)) for w in scanned),
@@ -285,3 +283,6 @@ class SpeedJob:
 
 def _scan_rate(workload: Workload) -> float | None:
     return workload.images / workload.call_seconds if workload.call_seconds else None
+
+
+JOB = Job(run=run, expected_seconds=expected_seconds)

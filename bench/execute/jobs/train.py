@@ -25,13 +25,13 @@ from bench.cost.flops import ModelCost
 from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.data.image_set import ImageSet
 from bench.data.load import load
-from bench.execute.jobs._contract import JobContext, data_facts, execution, model_facts
 from bench.execute.jobs._costs import TrainingCosts
+from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
 from bench.store import weights
 from bench.store.study import WEIGHTS
-from bench.tasks._contract import TaskContext, Unsuited, judged
 from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.tasks._finetuner import FineTuner
+from bench.tasks.task import Task, TaskContext, Unsuited, judged
 from bench.train import inference, precision
 from bench.train.batches import Batches
 from bench.train.events import HorizonReached, Stepped
@@ -289,8 +289,8 @@ class TrainJob:
                 by_part[number] = [self._upstream_score(network)] if self.trains and supervised else []
                 continue
             try:
-                task = registry.load("task", spec.task)
-                read = (self.probes_in_background and getattr(task, "begin", None)) or task.evaluate
+                task: Task = registry.load("task", spec.task)
+                read = (self.probes_in_background and task.begin) or task.evaluate
                 by_part[number] = read(task_context, data=spec.data, **spec.kwargs)
             except Unsuited as error:
                 by_part[number] = error.missing
@@ -366,3 +366,6 @@ class TrainJob:
             ),
             cost=self.costs.of_cell(progress),
         )
+
+
+JOB = Job(run=run)

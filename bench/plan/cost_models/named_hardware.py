@@ -216,7 +216,7 @@ def rates_on(
     shares = {}
     for key, (cell, _, roof) in roofs.items():
         if (own := records.rates.get(key)) and roof:
-            shares[key] = (registry.family_of(cell.model).FAMILY, own / roof)
+            shares[key] = (registry.family_of(cell.model).label, own / roof)
     made = {
         key: _rates(cell, rates, roof, hardware.device, records.rates.get(key), shares.values())
         for key, (cell, rates, roof) in roofs.items()
@@ -228,7 +228,7 @@ def _roof(cell: Cell, rates: Rates, device: Accelerator) -> float:
     """Images per second by the roofline; 0 of a model that trains nothing."""
     images = micro_batch(cell, rates, device)
     work = roofline.StepWork(
-        family=registry.family_of(cell.model).FAMILY,
+        family=registry.family_of(cell.model).label,
         flops=rates.train_flops_per_image["dense"],
         activation_bytes=rates.activation_bytes,
         params=rates.params,
@@ -246,7 +246,7 @@ def _rates(
     shares: Iterable[tuple[str, float]],
 ) -> Rates:
     """`own`: images per second that records of the same training say."""
-    family = registry.family_of(cell.model).FAMILY
+    family = registry.family_of(cell.model).label
     like = [math.log(share) for other, share in shares if other == family]
     if own:
         rate, error, basis = own, RECORDED_MODEL_ERROR, f"recorded on {device.name}"

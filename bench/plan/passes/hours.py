@@ -98,7 +98,7 @@ def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str]
 
 def _largest(models: dict[str, float], keep: Sequence[str]) -> str | None:
     """The costliest model of a family that has others, unless it must be kept."""
-    families = {model: registry.family_of(model).FAMILY for model in models}
+    families = {model: registry.family_of(model).label for model in models}
     spare = [
         model
         for model in models
@@ -120,5 +120,5 @@ def _seconds(cell: Cell, cost: dict[tuple[str, int, int], float]) -> float:
 
 def _seconds_per_image(model: str, side: int, channels: int, row: Accelerator) -> float:
     count = flops.count(model, image_size=side, channels=channels, num_classes=ASSUMED_CLASSES, activations=False)
-    used = UTILISATION.get(registry.family_of(model).FAMILY, OTHER_UTILISATION)
+    used = UTILISATION.get(registry.family_of(model).label, OTHER_UTILISATION)
     return count.train_flops_per_image["dense"] / (used * row.tera["bfloat16"] * TERA)

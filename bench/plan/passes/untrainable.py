@@ -23,7 +23,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 def trainable(cells: Sequence[Cell]) -> list[Cell]:
     """The cells, without trainings of models that have nothing to train: of these stays the suite's own baseline, the
     untrained model read once."""
-    fixed = {cell.model for cell in cells if not getattr(registry.family_of(cell.model), "TRAINS", True)}
+    fixed = {cell.model for cell in cells if not registry.family_of(cell.model).trains}
     kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
     if lost := sorted(fixed - {cell.model for cell in kept}):
         raise UserError(

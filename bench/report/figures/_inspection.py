@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.colors import Normalize
 
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing
+from bench.report.figures.figure import Drawing
 
 States = Mapping[str, np.ndarray]
 PER_ROW = 7  # components beside each other

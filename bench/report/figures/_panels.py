@@ -19,7 +19,7 @@ from baselines.published import SOURCE
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
 from bench.core.formatting import count, flops, interval, measure_text, plural, set_and_task, short_count
 from bench.report.figures import _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures.figure import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
 if TYPE_CHECKING:

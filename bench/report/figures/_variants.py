@@ -13,7 +13,7 @@ import pandas as pd
 from bench.analysis.evidence import Evidence, Point
 from bench.core.formatting import compact
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures.figure import Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
 LETTERS = 13  # of a place's name on one line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.questions.as_published import Ablations
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Position embeddings"
 ENCODINGS = {

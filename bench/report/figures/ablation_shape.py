@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point
 from bench.questions.as_published import SHAPE, Ablations
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Shape of the network"
 DIMENSIONS = {

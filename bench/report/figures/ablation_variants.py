@@ -6,7 +6,7 @@ from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.core.formatting import significant
 from bench.questions.as_published import OPTIMIZER, STEM, Ablations, optimizer_of
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Stem, axial attention, optimizer"
 OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}

@@ -14,7 +14,7 @@ from bench.analysis.comparisons import PairedDifference
 from bench.analysis.evidence import Evidence, family_rank
 from bench.core.formatting import join
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

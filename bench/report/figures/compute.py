@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bench.analysis.evidence import Evidence, Series
 from bench.core.formatting import flop_unit
 from bench.report.figures import _panels
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Performance versus pre-training compute"
 LEAST_SPAN = 4.0  # largest over smallest compute, below which there is nothing to see along the axis

@@ -6,7 +6,7 @@ from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import count, join
 from bench.report.figures import _panels
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Accuracy versus number of pre-training images"
 

@@ -12,8 +12,8 @@ from bench.analysis.budgets import ONE_BUDGET, budgets
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.core.formatting import flop_unit
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 from bench.report.figures.compute import counted
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 from bench.stats.crossing import pareto
 from bench.stats.intervals import Estimate, contents
 

@@ -13,7 +13,7 @@ from bench.analysis.catch_up import EqualComputePoint, GapSeries
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.core.formatting import count, flops, join, signed
 from bench.report.figures import _style
-from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.intervals import contents
 
 if TYPE_CHECKING:

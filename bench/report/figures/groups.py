@@ -13,7 +13,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.vtab import groups_of, means
 from bench.core.formatting import join
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 from bench.report.tables import longest
 from bench.stats.intervals import Estimate, contents
 

@@ -14,7 +14,7 @@ from bench.analysis.evidence import HEADLINE, Evidence
 from bench.core.formatting import flop_unit, join, percent
 from bench.report import fits
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.extrapolation import MIN_ORIGINS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from bench.analysis.evidence import Evidence, Series
 from bench.core.formatting import count, plural
 from bench.core.record import LearningCurve
 from bench.report.figures import _style
-from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

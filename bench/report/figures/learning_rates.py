@@ -18,7 +18,7 @@ from bench.analysis.study_data import without
 from bench.core.formatting import count, interval, join, plural
 from bench.core.spec import RATE_MARGIN
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.intervals import contents
 
 if TYPE_CHECKING:

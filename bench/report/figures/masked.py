@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.analysis.evidence import Evidence
 from bench.questions.as_published import ways
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}

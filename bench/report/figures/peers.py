@@ -13,7 +13,7 @@ from bench.core.formatting import join, plural
 from bench.questions import faster_than_peers as races
 from bench.questions.faster_than_peers import RacedContender
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Training speed beside other libraries"
 OWN_COLOUR, PEER_COLOUR = _style.COLOURS[0], _style.GREY

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench.analysis.evidence import UPSTREAM, Evidence, Point, family_rank
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

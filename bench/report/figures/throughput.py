@@ -13,7 +13,7 @@ from bench.analysis.evidence import Evidence, family_rank
 from bench.core.formatting import plural, significant
 from bench.core.record import Record, SpeedResult
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,6 +11,7 @@ import time
 from bench.core.errors import Interrupted
 from bench.core.events import Advanced
 from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result, Seconds
+from bench.execute.jobs.job import Job
 
 
 def run(cell, context):
@@ -30,3 +31,6 @@ def run(cell, context):
         execution=Execution(device=context.device),
         cost=Cost(seconds=Seconds(wait=seconds, train=time.process_time())),
     )
+
+
+JOB = Job(run=run)

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
@@ -136,22 +134,6 @@ class RenderedFigure:
         """File name to content."""
         pictures = {folder / f"{self.name}.png": self.png, folder / f"{self.name}.svg": self.svg.encode()}
         return pictures | ({folder / f"{self.name}.csv": self.csv.encode()} if self.csv else {})
-
-
-def exported(module: ModuleType, name: str) -> Figure:
-    """The figure that a file exports. One of the old form (TITLE and `draw`) is taken with a notice."""
-    figure = getattr(module, "FIGURE", None)
-    if isinstance(figure, Figure):
-        return figure
-    if not (isinstance(getattr(module, "TITLE", None), str) and callable(getattr(module, "draw", None))):
-        raise TypeError("it exports no FIGURE = Figure(title=…, draw=…)")
-    warnings.warn(
-        f"The figure {name} has TITLE and draw: write FIGURE = Figure(title=…, draw=…). The old form goes with the "
-        "next release.",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return Figure(title=module.TITLE, draw=module.draw)
 
 
 def render(name: str, title: str, drawing: Drawing) -> tuple[RenderedFigure, ...]:

@@ -1,4 +1,4 @@
-"""The interface of a suite, and helpers that suites share."""
+"""What a suite is and what it is asked with, and functions that suites share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,15 @@ T = TypeVar("T")
 class SuiteOptions:
     """What a user may change about a suite. None leaves the suite's own choice for the scale.
 
-    `hours` on one data-centre GPU are for scale `gpu`, where they also choose the size of images. `num_images`, of the
-    sets that were named, are for scale `paper`.
+    Attributes:
+        scale: one of SCALES.
+        models: names of models.
+        data: names of upstream sets.
+        seeds: number of seeds.
+        image_size: pixels per side.
+        hours: on one data-centre GPU, at scale `gpu`; they also choose the size of images.
+        num_images: name of a set that was named -> training images, at scale `paper`.
+        data_root: folder with data sets that do not come with the installation.
     """
 
     scale: str = "cpu"
@@ -37,29 +44,39 @@ class SuiteOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A named question: the constants and the function of one file in this folder.
+    """A design of a study. A file in this folder exports one as `SUITE`.
 
     Attributes:
-        question: QUESTION.
-        figures: FIGURES, names of files in bench/report/figures/.
-        headline, far: HEADLINE and FAR, the tasks (NAME:DATA) or downstream sets that answer it; optional.
-        downstream: DOWNSTREAM, all downstream sets by scale, or of every scale; where a file has none, the headline and
-            far ones.
-        varies: VARIES, by axis the fields of a recipe that its cells differ in on purpose; the others are equal along
-            the axis; optional.
-        exclusive: EXCLUSIVE, whether cells measure time, so that they have the machine to themselves; optional.
-        cells: what is to be trained.
+        name: that of its file, with "-" for "_".
+        question: what the study is to answer, for people.
+        cells: options -> what is to be trained.
+        figures: files of bench/report/figures/ that its report draws.
+        questions: files of bench/questions/ that its report asks; None for all that there are.
+        headline: tasks (NAME:DATA) or downstream sets that answer its question.
+        far: downstream sets that are unlike the upstream set.
+        downstream: all downstream sets, or those of each scale; None for the headline and the far ones.
+        varies: axis -> fields of a recipe that its cells differ in on purpose. The others are equal along the axis.
+        exclusive: cells measure time, so that one worker has the machine to itself.
+        purpose: "check" where its numbers mean nothing.
     """
 
     name: str
     question: str
-    figures: tuple[str, ...]
-    headline: tuple[str, ...]
-    far: tuple[str, ...]
-    downstream: Mapping[str, tuple[str, ...]]
-    exclusive: bool
-    varies: Mapping[str, tuple[str, ...]]
     cells: Callable[[SuiteOptions], list[Cell]]
+    figures: tuple[str, ...] = ()
+    questions: tuple[str, ...] | None = None
+    headline: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
+    downstream: tuple[str, ...] | Mapping[str, tuple[str, ...]] | None = None
+    varies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exclusive: bool = False
+    purpose: str = ""
+
+    def downstream_at(self, scale: str) -> tuple[str, ...]:
+        """Downstream sets of a scale."""
+        if self.downstream is None:
+            return (*self.headline, *self.far)
+        return self.downstream.get(scale, ()) if isinstance(self.downstream, Mapping) else self.downstream
 
 
 def load(name: str) -> Suite:
@@ -68,22 +85,8 @@ def load(name: str) -> Suite:
     Raises:
         UserError: there is none; suggests the nearest.
     """
-    module = registry.load("suite", name)
-    headline, far = getattr(module, "HEADLINE", ()), getattr(module, "FAR", ())
-    downstream = getattr(module, "DOWNSTREAM", (*headline, *far))
-    if not isinstance(downstream, Mapping):
-        downstream = dict.fromkeys(SCALES, downstream)
-    return Suite(
-        name=name,
-        question=module.QUESTION,
-        figures=module.FIGURES,
-        headline=headline,
-        far=far,
-        downstream=downstream,
-        exclusive=getattr(module, "EXCLUSIVE", False),
-        varies=getattr(module, "VARIES", {}),
-        cells=module.cells,
-    )
+    suite: Suite = registry.load("suite", name)
+    return suite
 
 
 def pick(kind: str, scale: str, table: Mapping[str, T]) -> T:

@@ -1,7 +1,4 @@
-"""What a tracker is given: one run per cell, a series that only grows; and what a tracker is.
-
-A tracker is one file in this folder with PACKAGE, the library it needs; EXTRA, which brings it; and
-`write(runs, folder, project)`, which sends what the tracker does not have yet and returns how many runs got something.
+"""What a tracker is, and what it is given: one run per cell, a series that only grows.
 
 The series is read from the record of a finished cell, or from the newest checkpoint of one at work. A checkpoint holds
 settled points only, and a resumed cell repeats its work exactly, so that what is read later always begins with what was
@@ -12,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.core import files, registry
-from bench.core.errors import UserError, unknown
+from bench.core.errors import UserError
 from bench.core.record import Horizon, LearningCurve, Record
 from bench.core.spec import Cell, canonical, to_json
 from bench.store import checkpoints
@@ -55,6 +52,21 @@ class TrackedRun:
     @property
     def finished(self) -> bool:
         return self.status != "running"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracker:
+    """An experiment tracker. A file in this folder exports one as `TRACKER`.
+
+    Attributes:
+        package: the library it needs.
+        extra: what `pip install` brings it with.
+        write: (runs, folder=…, project=…) sends what the tracker does not have yet -> how many runs got something.
+    """
+
+    package: str
+    extra: str
+    write: Callable[..., int]
 
 
 def runs_of(study: Path) -> Iterator[TrackedRun]:
@@ -167,28 +179,24 @@ def send(study: Path, name: str, *, folder: Path | None = None, project: str = "
         UserError: an unknown tracker, a missing library, a disk that cannot be written.
     """
     tracker, target = load(name), files.make_directory(folder or study)
-    sent: int = tracker.write(runs_of(study), folder=target, project=project or study.name)
-    return sent
+    return tracker.write(runs_of(study), folder=target, project=project or study.name)
 
 
 # -- which there are ---------------------------------------------------------------------------------------------------
 
 
-def load(name: str) -> Any:
+def load(name: str) -> Tracker:
     """The tracker of this name.
 
     Raises:
         UserError: there is none, or its library is not installed.
     """
-    names = registry.names("tracker")
-    if name not in names:
-        raise unknown("tracker", name, names)
-    module = registry.load("tracker", name)
+    tracker: Tracker = registry.load("tracker", name)
     if not installed(name):
         raise UserError(
-            f"The tracker {name!r} needs the package {module.PACKAGE}.", f"Install it: pip install {module.EXTRA}."
+            f"The tracker {name!r} needs the package {tracker.package}.", f"Install it: pip install {tracker.extra}."
         )
-    return module
+    return tracker
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
@@ -207,4 +215,4 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
 
 def installed(name: str) -> bool:
     """Whether the library of a tracker is there."""
-    return importlib.util.find_spec(registry.load("tracker", name).PACKAGE) is not None
+    return importlib.util.find_spec(registry.load("tracker", name).package) is not None

@@ -1,5 +1,5 @@
-"""The interface of a task, and helpers for tasks: parts of a split, accuracies with their standard
-errors, options that are checked against the signature of `evaluate`."""
+"""What a task is and what it is given; and what tasks share: parts of a split, accuracies with their standard errors,
+options that are checked against the signature of `evaluate`."""
 
 from __future__ import annotations
 
@@ -95,6 +95,28 @@ class TaskContext:
         from bench.data.dedup import copies
 
         return copies(self.upstream, test)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """An evaluation of a trained model. A file in this folder exports one as `TASK`.
+
+    Attributes:
+        evaluate: (context, data=name, **options) -> scores. Options are checked against its annotations.
+        revision: raised when a change gives other scores. It is part of a result's identity.
+        begin: the same arguments -> a function that computes the scores of the features, for which neither the model
+            nor the device is needed; see `at_once`. None: `evaluate` does all.
+        forward_images: (num_train=…, num_test=…, num_classes=…, own_size=…, **options) -> images that pass through the
+            network, for plans. UserError says why the task cannot be done. None: all images of both splits.
+        solving_seconds: (num_train=…, num_test=…, num_classes=…, features=…, **options) -> seconds that one core works
+            on the features, for plans. None: next to nothing.
+    """
+
+    evaluate: Callable[..., list[Score]]
+    revision: int = 1
+    begin: Callable[..., Callable[[], list[Score]]] | None = None
+    forward_images: Callable[..., int] | None = None
+    solving_seconds: Callable[..., float] | None = None
 
 
 def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:

@@ -1,4 +1,4 @@
-"""The interface between worker and job, and the facts on model and data that every job records."""
+"""What a job is and what a worker gives to it, and the facts on model and data that every job records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core import fingerprint, registry
 from bench.core.events import Advanced
-from bench.core.record import DataFacts, Execution, ModelFacts, Operations
+from bench.core.record import DataFacts, Execution, ModelFacts, Operations, Result
 from bench.core.spec import Cell
 from bench.data.image_set import ImageSet
 from bench.store.study import CellDirectory
@@ -37,10 +37,6 @@ class JobContext:
             another runner has taken the cell over.
         ranks: the processes that run this cell together. Only the first may write; progress and log of the others go
             nowhere, unless the job hands them on.
-
-    A job is a file in bench/execute/jobs/ with `run(cell: Cell, context: JobContext) -> bench.core.record.Result`,
-    REVISION, and for plans `expected_seconds(cell, *, device) -> float`, of one cell. The worker adds identity,
-    environment and attempts, and writes the record.
     """
 
     directory: CellDirectory
@@ -63,6 +59,22 @@ class JobContext:
     def devices(self) -> int:
         """What core-days count: CPU threads, or accelerators, of all ranks."""
         return self.ranks.size * (self.threads if self.on_cpu else 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a worker does with a cell. A file in this folder exports one as `JOB`.
+
+    Attributes:
+        run: (cell, context) -> the result; the worker adds identity, environment and attempts, and writes the record.
+        revision: raised when a change gives other results. It is part of a result's identity, but for `train`, whose
+            revision is `bench.core.spec.RECIPE_REVISION`.
+        expected_seconds: (cell, device=…) -> seconds of one cell, for plans; None where a plan measures them.
+    """
+
+    run: Callable[[Cell, JobContext], Result]
+    revision: int = 1
+    expected_seconds: Callable[..., float] | None = None
 
 
 def model_facts(name: str, cost: ModelCost) -> ModelFacts:

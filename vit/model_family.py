@@ -1,0 +1,74 @@
+"""What a family of models says of itself: the one object that a file of models exports. Nothing else is asked of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def check_nothing(name: str) -> None:
+    """`ModelFamily.check` of a family that builds whatever it accepts."""
+
+
+def no_more(name: str) -> Mapping[str, str]:
+    """`ModelFamily.identity` of models that depend on their code alone."""
+    return {}
+
+
+def any_size(name: str) -> int | None:
+    """`ModelFamily.input_size` of models that are made for no size in particular."""
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFamily:
+    """A family of models: their names, and how one is built. Names are given to it without options.
+
+    Attributes:
+        label: in figures and tables.
+        accepts: whether it builds a model of this name, listed or not.
+        build: (name, image_size=…, channels=…, num_classes=…, **options) -> the network. ValueError says which names,
+            sizes and options are allowed. On the meta device it gives shapes only.
+        names: shown in lists and suggestions.
+        revision: raised when a change gives other models. It is part of a result's identity.
+        naming: the rule of its names, for people.
+        trains: False for a model that has nothing to train.
+        has_dropout: whether `dropout` is an option of its models.
+        label_of: name -> its own label, where one file holds several architectures.
+        check: raises ValueError for a name of the right form that nothing stands behind.
+        identity: name -> what else its results depend on: versions, digests of files.
+        input_size: name -> pixels per side that the model was made for.
+        source: name -> the file that the model is made in; None where that is the family's own.
+        module: the module that exports it; the registry fills it in.
+    """
+
+    label: str
+    accepts: Callable[[str], bool]
+    build: Callable[..., nn.Module]
+    names: tuple[str, ...] = ()
+    revision: int = 1
+    naming: str = ""
+    trains: bool = True
+    has_dropout: bool = False
+    label_of: Callable[[str], str] | None = None
+    check: Callable[[str], None] = check_nothing
+    identity: Callable[[str], Mapping[str, str]] = no_more
+    input_size: Callable[[str], int | None] = any_size
+    source: Callable[[str], Path] | None = None
+    module: str = ""
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether its models are made elsewhere, so that there may be nothing behind a name."""
+        return self.check is not check_nothing
+
+    @property
+    def file(self) -> Path:
+        """The file that exports it."""
+        return Path(sys.modules[self.module].__file__ or "")
