@@ -185,16 +185,54 @@ def coverage(made: list[Study], rule: Callable[[Study], dict[tuple[int, int], tu
     )
 
 
-def of_differences(made: list[Study]) -> tuple[float, float, float]:
-    """Share of differences between models whose interval holds the truth, its standard error over studies, and the
-    same share for the mean of several models' differences."""
-    shares, means = [], []
+@dataclass(frozen=True, kw_only=True)
+class OfDifferences:
+    """Of differences between models, and of means of three of them.
+
+    Attributes:
+        share, error: that hold the truth, and its standard error over studies.
+        median, widest: half-widths in points.
+        mean_share, mean_error, mean_median, mean_widest: the same of the means.
+    """
+
+    share: float
+    error: float
+    median: float
+    widest: float
+    mean_share: float
+    mean_error: float
+    mean_median: float
+    mean_widest: float
+
+    def __str__(self) -> str:
+        one = f"{self.share:.1%} ± {self.error:.1%}, {self.median:.2f} to {self.widest:.1f}"
+        mean = f"{self.mean_share:.1%} ± {self.mean_error:.1%}, {self.mean_median:.2f} to {self.mean_widest:.1f}"
+        return f"{one}; means of 3: {mean}"
+
+
+def of_differences(made: list[Study], rule: Callable[[Study], list[tuple[Estimate, float]]]) -> OfDifferences:
+    """What a rule's intervals of differences hold, each of them once, and in a mean of three."""
+    shares, means, halves, mean_halves = [], [], [], []
     for one in made:
-        found = differences(one)
+        found = rule(one)
         shares.append(np.mean([e.low <= truth <= e.high for e, truth in found]))
-        mean = intervals.mean_of([e for e, _ in found[:3]])
-        means.append(mean.low <= np.mean([truth for _, truth in found[:3]]) <= mean.high)
-    return float(np.mean(shares)), float(np.std(shares) / len(made) ** 0.5), float(np.mean(means))
+        halves += [100 * e.half for e, _ in found]
+        held = []
+        for start in range(0, len(found) - 2, 3):
+            mean = intervals.mean_of([e for e, _ in found[start : start + 3]])
+            held.append(mean.low <= np.mean([truth for _, truth in found[start : start + 3]]) <= mean.high)
+            mean_halves.append(100 * mean.half)
+        means.append(np.mean(held))
+    return OfDifferences(
+        share=float(np.mean(shares)),
+        error=float(np.std(shares) / len(made) ** 0.5),
+        median=float(np.median(halves)),
+        widest=max(halves),
+        mean_share=float(np.mean(means)),
+        mean_error=float(np.std(means) / len(made) ** 0.5),
+        mean_median=float(np.median(mean_halves)),
+        mean_widest=max(mean_halves),
+    )
 
 
 def studies(number: int, design: Design, spread: Spread, level: tuple[float, float]) -> list[Study]:
@@ -214,8 +252,7 @@ def main(number: int) -> None:
                 c = coverage(made, rule)
                 text = f"{c.share:.1%} ± {c.error:.1%} | {c.of_noisiest:.0%} | {c.median:.2f} | {c.widest:.1f}"
                 print(f"| {name} | {words} | {design} | {called} | {text} |", flush=True)
-            share, error, mean = of_differences(made)
-            print(f"| | | | differences now | {share:.1%} ± {error:.1%}, means of 3 {mean:.1%} | | | |", flush=True)
+            print(f"| | | | differences now | {of_differences(made, differences)} | | | |", flush=True)
 
 
 if __name__ == "__main__":

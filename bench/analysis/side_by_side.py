@@ -298,8 +298,8 @@ def contrast(
         [(variant, gap.seeds, gap.values_SD.mean(axis=1)) for variant, gap in zip(variants, diffs, strict=True)]
     )
     by_seed = _seed_errors(seeds, known, borrowed) if seeds else []
-    if by_seed and all(df for _, df in by_seed):
-        errors[SEEDS] = sum_of_errors(by_seed)
+    if by_seed and all(df for _, df, _ in by_seed):
+        errors[SEEDS] = sum_of_errors([(error, df) for error, df, _ in by_seed], [model for *_, model in by_seed])
     elif seeds:
         excluded.append(SEEDS)
     draws = _by_label([("", gap.draws, gap.values_SD.mean(axis=0)) for gap in diffs if gap.draws])
@@ -342,8 +342,9 @@ def _seed_errors(
     seeds: Mapping[Hashable, np.ndarray],
     items: Sequence[tuple[VariantAtHorizon, tuple[Samples, Samples], str]],
     borrowed: Moderated | None,
-) -> list[tuple[float, float]]:
-    """Standard error over training seeds of each variant's part of the mean difference, and its degrees of freedom.
+) -> list[tuple[float, float, Hashable]]:
+    """Standard error over training seeds of each variant's part of the mean difference, its degrees of freedom, and the
+    model whose variance it rests on.
 
     Args:
         seeds: by variant, the mean difference of every seed.
@@ -354,7 +355,11 @@ def _seed_errors(
     if borrowed is not None and borrowed.df >= max(BORROW_DF, sum(len(x) - 1 for x in seeds.values()) + 1):
         sides = [(variant, side) for variant in seeds for side in (0, 1)]
         apart = [(variant, _run_error(members[variant], side, borrowed)) for variant, side in sides]
-        return [(shares[v] * error / math.sqrt(len(seeds[v])), df) for v, (error, df) in apart]
+        models = [members[variant][0][1][side].model for variant, side in sides]
+        return [
+            (shares[v] * error / math.sqrt(len(seeds[v])), df, model)
+            for (v, (error, df)), model in zip(apart, models, strict=True)
+        ]
     made = {}
     for variant, of in members.items():
         accuracies = [samples.mean for _, both, _ in of for samples in both]
@@ -372,7 +377,7 @@ def _seed_errors(
         )
     pooled = pool(made.values())
     found = {variant: seed_error(samples, pooled) for variant, samples in made.items()}
-    return [(shares[variant] * error, df) for variant, (error, df) in found.items()]
+    return [(shares[variant] * error, df, made[variant].model) for variant, (error, df) in found.items()]
 
 
 def _run_error(

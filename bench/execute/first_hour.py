@@ -165,7 +165,7 @@ def ranks(device: str) -> Iterator[CheckResult]:
             yield at_most(f"{count} ranks, {sharding}: losses apart from one rank's", _apart(found, wanted), limit)
         yield from _killed_rank(Path(name, "killed"), device, count)
     if device.startswith("cuda"):
-        for what in ("exchange", "scarce", "growth"):
+        for what in ("exchange", "growth"):
             yield from _under_torchrun(what, device, count)
 
 
@@ -247,21 +247,6 @@ def exchange(joined: Any) -> list[CheckResult]:
     if joined.device == "cuda":
         return [at_least("exchange", rate, BUS, "GB/s", why="target, with NVLink")]
     return [CheckResult(check="exchange", value=f"{compact(rate, 3)} GB/s")]
-
-
-def scarce(joined: Any) -> list[CheckResult]:
-    """Memory is short on the last rank: all go on with smaller micro-batches, and nobody hangs."""
-    import torch
-
-    last = joined.rank == joined.size - 1
-    whole, need = _trained(joined.device, joined)
-    if last:
-        _allow(0.5 * need)
-    found, _ = _trained(joined.device, joined)
-    _allow(None)
-    apart = float((found - whole).norm() / whole.norm())
-    assert torch.isfinite(found).all()
-    return [at_most("memory short on one rank: weights apart", apart, ROUNDING)]
 
 
 def growth(joined: Any) -> list[CheckResult]:
@@ -574,7 +559,7 @@ def main(argv: list[str]) -> int:
     what, device = argv
     precision.set_up(threads=1)
     joined = DistributedRanks(device=device)
-    found = {"exchange": exchange, "scarce": scarce, "growth": growth}[what](joined)
+    found = {"exchange": exchange, "growth": growth}[what](joined)
     if joined.is_rank0:
         print(json.dumps([to_json(line) for line in found]), flush=True)
     joined.close()

@@ -106,8 +106,7 @@ class Moderated:
         mean_T = self.mean_TG[:, column]
         mean = float(self.weight_T @ (mean_T + shift_T))
         square = float(self.weight_T @ (self.square_TG[:, column] + 2 * shift_T * mean_T + shift_T**2))
-        df = max(LEAST_DF, 2 * inverse_trigamma(square - mean**2))
-        return math.exp(mean + float(special.digamma(df / 2)) - math.log(df / 2)), df
+        return inverse_gamma(mean, square - mean**2)
 
 
 def moderate(found: Sequence[Repeated]) -> Moderated | None:
@@ -151,6 +150,12 @@ def independent(budgets: int) -> float:
 def trends() -> np.ndarray:
     """Every pair of slopes, (T, 2)."""
     return np.array(list(product(*SLOPES)))
+
+
+def inverse_gamma(mean: float, variance: float) -> tuple[float, float]:
+    """s² and df of the variable s² df / chi²(df) whose log has a mean and a variance."""
+    df = max(LEAST_DF, 2 * inverse_trigamma(variance))
+    return math.exp(mean + float(special.digamma(df / 2)) - math.log(df / 2)), df
 
 
 def inverse_trigamma(y: float) -> float:

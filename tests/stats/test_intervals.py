@@ -167,13 +167,27 @@ def test_two_models_trained_apart_have_both_their_variances() -> None:
     assert pixels.margins[SEEDS] == pytest.approx(alone.margins[SEEDS])
 
 
-def test_errors_add_as_satterthwaite_has_it() -> None:
-    """Equal to Welch's t test of two samples (SciPy)."""
+@pytest.mark.parametrize("errors", [((1.0, 4.0), (3.0, 5.0)), ((1.0, 2.5),) * 6, ((0.1, 3.0), (2.0, 40.0), (1.0, 8.0))])
+def test_errors_add_as_behrens_and_fisher_have_it(errors) -> None:
+    """Student's quantile of what they add up to is the quantile of a sum of independent t variables."""
     rng = np.random.default_rng(2)
-    a, b = rng.normal(0, 1, 6), rng.normal(0, 3, 4)
-    error, df = intervals.sum_of_errors([(stats.sem(a), 5), (stats.sem(b), 3)])
-    test = stats.ttest_ind(a, b, equal_var=False)
-    assert df == pytest.approx(test.df) and (a.mean() - b.mean()) / error == pytest.approx(test.statistic)
+    drawn = sum(error * rng.standard_t(df, 400_000) for error, df in errors)
+    error, df = intervals.sum_of_errors(errors)
+    for level in (0.9, 0.95):
+        assert intervals.t_quantile(df, level) * error == pytest.approx(np.quantile(np.abs(drawn), level), rel=0.02)
+
+
+def test_errors_that_are_known_well_add_in_quadrature() -> None:
+    error, df = intervals.sum_of_errors([(3.0, 5000.0), (4.0, 5000.0)])
+    assert error == pytest.approx(5, rel=1e-3) and df > 5000
+    assert intervals.sum_of_errors([(0.0, 3.0), (0.0, 2.0)]) == (0.0, 2.0)
+
+
+def test_errors_of_one_model_share_what_is_not_known_of_its_variance() -> None:
+    """Twice the same variance is known no better than once."""
+    assert intervals.sum_of_errors([(3.0, 2.0), (4.0, 2.0)], ["a", "a"]) == pytest.approx((5.0, 2.0))
+    apart, shared = (intervals.sum_of_errors([(1.0, 2.0)] * 3, of) for of in ("abc", "aab"))
+    assert apart[1] > shared[1] > 2.0
 
 
 def test_paired_difference_cancels_what_both_sides_share() -> None:
@@ -375,21 +389,20 @@ def test_95_percent_intervals_hold_93_to_97_percent(name: str, level: tuple[floa
             assert now.widest < before.widest, (design, now, before)
 
 
-MISSED = "variance grows a hundredfold"
-"""Differences at the last budget hold 85 to 88 % there: one variance per trunk lags behind such growth."""
-SPREADS = [
-    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="the goal is missed")) if name == MISSED else name
-    for name in measure.SPREADS
-]
+MISSED_GOALS = {"variance grows a hundredfold": 0.87}
+"""Where the goal of 93 % is missed: such growth is four standard deviations from what trends are expected to be."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [measure.MIDDLE, measure.CEILING], ids=["middle", "ceiling"])
-@pytest.mark.parametrize("name", SPREADS)
+@pytest.mark.parametrize("name", list(measure.SPREADS))
 def test_95_percent_intervals_of_differences_hold_93_to_97_percent(name: str, level: tuple[float, float]) -> None:
     for design in measure.DESIGNS:
-        share, error, _ = measure.of_differences(measure.studies(60, design, measure.SPREADS[name], level))
-        assert plausible(share, error), (design, share)
+        made = measure.studies(60, design, measure.SPREADS[name], level)
+        found = measure.of_differences(made, measure.differences)
+        low = MISSED_GOALS.get(name, 0.93)
+        assert plausible(found.share, found.error, low=low), (design, found)
+        assert plausible(found.mean_share, found.mean_error, low=low), (design, found)
 
 
 @pytest.mark.slow
