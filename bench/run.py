@@ -109,7 +109,7 @@ def work_off(plan: Plan, options: StudyOptions, console: Console) -> tuple[Plan,
 
 
 def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -> str:
-    """What a run was planned at and took: its cells by their records, resumed ones as a whole; and by the clock."""
+    """Planned and actual time of a run: of its cells by their records, resumed ones as a whole; and by the clock."""
     states = {name: state_of(CellDirectory(Study(store).cells_path / name)) for name in cells}
     compared = planned.compare(planned.read(store), {name: state.took for name, state in states.items()})
     parts = [f"The run: {planned_and_took(run.planned, run.took)}"]

@@ -62,10 +62,10 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError("--recipes plans nothing, and --budget does.", "Give one of them.")
     options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
     if arguments.recipes:
-        found = recipes.axes(options)
-        recipes.show(found, console)
+        axes = recipes.axes(options)
+        recipes.show(axes, console)
         if arguments.json:
-            print(json.dumps([axis.json() for axis in found]))
+            print(json.dumps([axis.json() for axis in axes]))
         return EXIT_OK
     with sigterm_interrupts():
         if not arguments.budget:
@@ -85,20 +85,20 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
     wanted = budget.parse(text)
     whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
     asked = budget.question(whole, _evidence(options))
-    found = budget.chosen(asked, budget.within(whole, wanted))
-    for line in budget.sentences(found, workers=whole.workers):
+    chosen = budget.chosen(asked, budget.within(whole, wanted))
+    for line in budget.sentences(chosen, workers=whole.workers):
         write(console, line)
-    options = replace(options, grid=found.grid, seeds=found.seeds, calibrate=False)
+    options = replace(options, grid=chosen.grid, seeds=chosen.seeds, calibrate=False)
     plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console))
     view.show(plan, console)
     if save is not None:
         write_bytes(save, f"# {text} of budget: python -m bench.run {save}\n{plan.asked}".encode())
         write(console, f"Written to {save}: python -m bench.run {save}")
-    return plan, found
+    return plan, chosen
 
 
 def _evidence(options: StudyOptions) -> Evidence | None:
-    """Of the suite's results, where there are any."""
+    """The suite's results; None without any."""
     from bench.analysis import lr_sweep, study_data  # pandas, which no other plan needs
 
     suite = suites.load(options.suite)

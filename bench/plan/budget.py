@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from bench.plan.plan import Plan, PlannedCell
 
 BUDGET_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(gpuh|h|min|[a-z€$£]{1,3})")
-ASSUMED_COMPONENTS = Components(model=0.0158, point=3.11e-4, trunk=2.43e-5, run=2.76e-4, df=10)
-"""Of the headline accuracy in results/reference/scaling-cpu: tests/plan/test_budget.py estimates them again."""
+ASSUMED_COMPONENTS = Components(model=0.0169, point=5.5e-4, trunk=3.8e-5, run=2.0e-4, df=10)
+"""Of the headline accuracy of the main study at scale `cpu`, on two cores. An assumption about any other study."""
 MIN_RECORDS = 20  # records of runs from which a study's own components are used
 MAX_SEED_FACTOR = 2  # times the suite's number of seeds, at most
 MAX_SWAPS = 4  # at most
@@ -118,8 +118,8 @@ class GridOption:
         family: of the model.
         x: horizon -> logarithm (base 2) of its training FLOPs.
         whole: on as many images as any of the study: all, or the N of a set that was named as NAME@N.
-        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen is
-            chosen for all of them.
+        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. A choice
+            holds for all of them.
         seeds: of the suite.
         most: seeds that may be chosen.
     """
@@ -141,7 +141,7 @@ class GridOption:
         return axis in self.cell.axes and (axis != COMPUTE or self.whole)
 
     def seconds(self, horizons: Iterable[int]) -> float:
-        """Of one seed's trainings, read at these."""
+        """Seconds of one seed's trainings, read at these."""
         kept = tuple(sorted({*horizons, *({0} & set(self.cell.horizons))}))
         if kept in ((), (0,)):
             return 0.0
@@ -149,12 +149,12 @@ class GridOption:
 
 
 Choice = dict[Unit, tuple[tuple[int, ...], int]]
-"""Of every unit that is trained: its horizons, and seeds."""
+"""Unit that is trained -> its horizons, and seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridQuestion:
-    """What a grid is judged by.
+    """Leads, costs and variances that a grid is judged by.
 
     Attributes:
         options: by unit.
@@ -181,13 +181,13 @@ class GridQuestion:
         return {unit: (tuple(option.x), option.seeds) for unit, option in self.options.items()}
 
     def seconds(self, choice: Choice) -> float:
-        """Of one worker."""
+        """Seconds of one worker."""
         return self.fixed + sum(
             seeds * self.options[unit].seconds(horizons) for unit, (horizons, seeds) in choice.items()
         )
 
     def half_widths(self, choice: Choice) -> dict[str, float]:
-        """Of every lead, by what it is called."""
+        """Half-width of every lead, by its name."""
         arms = [
             Arm(
                 model=unit[0],
@@ -198,7 +198,7 @@ class GridQuestion:
             for unit, (horizons, seeds) in choice.items()
             if self.options[unit].is_on(COMPUTE)
         ]
-        found = {name(t, COMPUTE): half_width(arms, self.components, t, families=self.families) for t in self.compute}
+        widths = {name(t, COMPUTE): half_width(arms, self.components, t, families=self.families) for t in self.compute}
         sized = {unit[0]: option.family for unit, option in self.options.items() if option.is_on(IMAGES)}
         places = {point[1 + side] for target in self.images for point in target.points for side in (0, 1)}
         parts = []
@@ -206,7 +206,7 @@ class GridQuestion:
             number = self._number(model, size, horizons)
             if model in places and number is not None:
                 parts.append(Arm(model=model, family=sized[model], x=(math.log2(number),), seeds=seeds))
-        return found | {name(t, IMAGES): half_width(parts, self.components, t, families=sized) for t in self.images}
+        return widths | {name(t, IMAGES): half_width(parts, self.components, t, families=sized) for t in self.images}
 
     def _number(self, model: str, size: int | None, horizons: Sequence[int]) -> int | None:
         """Distinct images that a unit has on the axis of images: all, where it is read at the horizon of its parts."""
@@ -229,7 +229,7 @@ def name(target: Target, axis: str) -> str:
 
 
 def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
-    """What a plan's grid is judged by.
+    """The question that a plan's grid is judged by.
 
     Args:
         evidence: records of the same suite, for variance components and for which model stands for its family.
@@ -256,9 +256,9 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
     )
     seen = None if evidence is None else observations(evidence, of={p.cell.data for p in trained})
     if seen is not None and len(seen.values) >= MIN_RECORDS:
-        found = fit(seen)
-        if found.df >= 3:
-            components, source = found, f"estimated from {len(seen.values)} results of this study"
+        estimate = fit(seen)
+        if estimate.df >= 3:
+            components, source = estimate, f"estimated from {len(seen.values)} results of this study"
             curves = _curves(seen)
     parts = {unit[0]: option for unit, option in options.items() if not option.whole}
     return GridQuestion(
@@ -275,14 +275,14 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
 
 
 def _grouped(cells: Iterable[PlannedCell]) -> dict[Unit, list[PlannedCell]]:
-    found: dict[Unit, list[PlannedCell]] = {}
+    groups: dict[Unit, list[PlannedCell]] = {}
     for planned in cells:
-        found.setdefault((planned.cell.model, planned.cell.num_images), []).append(planned)
-    return found
+        groups.setdefault((planned.cell.model, planned.cell.num_images), []).append(planned)
+    return groups
 
 
 def _option(group: Sequence[PlannedCell], *, whole: bool) -> GridOption:
-    """Of the cells of one unit: its seeds, and what each seed trains."""
+    """One unit of these cells: its seeds, and the trainings of each seed."""
     first, seeds = max(group, key=lambda p: len(p.cell.axes)), len({p.cell.seed for p in group})
     cell, flops = first.cell, (first.flops or {}).get("paper", 0) / max(1, first.images)
     each = {replace(p.cell, seed=0): p for p in reversed(group)}  # the first seed's where there are several
@@ -375,10 +375,10 @@ def observations(
 
 
 def _curves(seen: Observations) -> dict[str, dict[float, float]]:
-    found: dict[str, dict[float, list[float]]] = {}
+    values: dict[str, dict[float, list[float]]] = {}
     for model, x, value in zip(seen.models, seen.x, seen.values, strict=True):
-        found.setdefault(model, {}).setdefault(x, []).append(value)
-    return {model: {x: sum(v) / len(v) for x, v in curve.items()} for model, curve in found.items()}
+        values.setdefault(model, {}).setdefault(x, []).append(value)
+    return {model: {x: sum(v) / len(v) for x, v in curve.items()} for model, curve in values.items()}
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------
@@ -415,28 +415,28 @@ def _seeds(asked: GridQuestion, factor: float) -> Choice:
 
 def _smaller(choice: Choice) -> list[Choice]:
     """Every choice with one horizon, one seed or one unit less."""
-    found = []
+    choices = []
     for unit, (horizons, seeds) in choice.items():
         if len(horizons) > 1:
-            found += [{**choice, unit: (tuple(h for h in horizons if h != drop), seeds)} for drop in horizons]
+            choices += [{**choice, unit: (tuple(h for h in horizons if h != drop), seeds)} for drop in horizons]
         if seeds > 1:
-            found.append({**choice, unit: (horizons, seeds - 1)})
-        found.append({other: value for other, value in choice.items() if other != unit})
-    return found
+            choices.append({**choice, unit: (horizons, seeds - 1)})
+        choices.append({other: value for other, value in choice.items() if other != unit})
+    return choices
 
 
 def _larger(asked: GridQuestion, choice: Choice) -> list[Choice]:
     """Every choice with one horizon, one seed or one unit more."""
-    found = []
+    choices = []
     for unit, option in asked.options.items():
         if unit not in choice:
-            found += [{**choice, unit: ((h,), 1)} for h in option.x] + [{**choice, unit: (tuple(option.x), 1)}]
+            choices += [{**choice, unit: ((h,), 1)} for h in option.x] + [{**choice, unit: (tuple(option.x), 1)}]
             continue
         horizons, seeds = choice[unit]
-        found += [{**choice, unit: (tuple(sorted((*horizons, h))), seeds)} for h in option.x if h not in horizons]
+        choices += [{**choice, unit: (tuple(sorted((*horizons, h))), seeds)} for h in option.x if h not in horizons]
         if seeds < option.most:
-            found.append({**choice, unit: (horizons, seeds + 1)})
-    return found
+            choices.append({**choice, unit: (horizons, seeds + 1)})
+    return choices
 
 
 def _removed(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
@@ -579,29 +579,29 @@ def chosen(asked: GridQuestion, seconds: float) -> Chosen:
     )
 
 
-def sentences(found: Chosen, *, workers: int) -> list[str]:
-    """What was chosen and left out, what it is expected to answer, and what twice the budget would buy."""
+def sentences(best: Chosen, *, workers: int) -> list[str]:
+    """The chosen cells, those that are left out, the expected answer, and the gain of twice the budget."""
 
     def points(widths: Mapping[str, float], key: str) -> str:
         return f"±{100 * widths[key]:.1f}" if math.isfinite(widths[key]) else "nothing"
 
     left = []
-    for unit in found.twice | found.choice:
-        if unit not in found.choice:
+    for unit in best.twice | best.choice:
+        if unit not in best.choice:
             left.append(_called(unit))
     lines = [
-        f"Within the budget: {sum(n for _, n in found.choice.values())} trainings, "
-        f"{duration(found.seconds / workers)} (the whole grid: {duration(found.whole_seconds / workers)})."
+        f"Within the budget: {sum(n for _, n in best.choice.values())} trainings, "
+        f"{duration(best.seconds / workers)} (the whole grid: {duration(best.whole_seconds / workers)})."
     ]
-    lines += [f"  {line}" for line in found.grid]
+    lines += [f"  {line}" for line in best.grid]
     lines.append(
         "Expected half-width of the answer, in points of accuracy, from variance components "
-        f"{found.source} (test images and draws not counted):"
+        f"{best.source} (test images and draws not counted):"
     )
     lines += [
-        f"  {key}: {points(found.widths, key)}; whole grid {points(found.whole, key)}; every horizon halved "
-        f"{points(found.halved, key)}; twice the budget {points(found.twice_widths, key)}"
-        for key in found.widths
+        f"  {key}: {points(best.widths, key)}; whole grid {points(best.whole, key)}; every horizon halved "
+        f"{points(best.halved, key)}; twice the budget {points(best.twice_widths, key)}"
+        for key in best.widths
     ]
     if left:
         lines.append(f"Left out, and in the grid for twice the budget: {join(left)}.")

@@ -37,7 +37,7 @@ TRAINING_IMAGES = 512  # of the made-up training set
 
 @dataclass(frozen=True)
 class Clock:
-    """What passes for everybody, and what this thread gets of it; both in seconds."""
+    """Two clocks, in seconds: time that passes for everybody, and processor time of this thread."""
 
     wall: Callable[[], float] = time.perf_counter
     own: Callable[[], float] = time.thread_time
@@ -99,8 +99,8 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
         activation_bytes=cost.activation_bytes or 0,
         features=cost.num_features,
     )
-    found = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
-    return {"rates": asdict(rates), "precomputed": found}
+    for_workers = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
+    return {"rates": asdict(rates), "precomputed": for_workers}
 
 
 def refusal(cell: Cell, error: Exception) -> str:
@@ -112,7 +112,7 @@ def refusal(cell: Cell, error: Exception) -> str:
 
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
-    """What the cell will be trained in: a matter of the model's shapes."""
+    """The precision that the cell is trained in, which the model's shapes decide."""
     import torch
 
     from bench.train import precision
@@ -150,7 +150,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
 
         return quickest(call, clock=clock)
 
-    found: list[tuple[float, float]] = []  # images per second, share
+    rates: list[tuple[float, float]] = []  # images per second, share
     if trains:
         with compiled.switched("off"):
             trainer = Trainer(
@@ -163,7 +163,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
             )
         model.train()
         seconds, share = measured(trainer.step)
-        found.append((cell.recipe.batch / seconds, share))
+        rates.append((cell.recipe.batch / seconds, share))
     model.eval()
     batches = InBatches(EVALUATED_IMAGES, device=device)
     dtype = inference.resolve(cell.recipe.evaluation_dtype, device, model)
@@ -171,8 +171,8 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
         network = inference.in_precision(model, dtype=dtype, device=device, batches=batches)
     features = extractor(network, image_size=side, channels=cell.channels, device=device, batches=batches)
     seconds, share = measured(lambda: features(images.images_NHWC[:EVALUATED_IMAGES]))
-    found.append((EVALUATED_IMAGES / seconds, share))
-    return found[0][0], found[-1][0], min(share for _, share in found)
+    rates.append((EVALUATED_IMAGES / seconds, share))
+    return rates[0][0], rates[-1][0], min(share for _, share in rates)
 
 
 @command
@@ -191,10 +191,10 @@ def main(argv: list[str] | None = None) -> int:
                 break
             cell = cell_from_json(question.pop("cell"))
             try:
-                found = answer(cell, **question, device=options.device, threads=options.threads)
+                said = answer(cell, **question, device=options.device, threads=options.threads)
             except Exception as error:  # whatever a user's network raises: the other models are measured all the same
-                found = {"refused": refusal(cell, error)}
-            print(json.dumps({"key": key} | found), file=answers, flush=True)
+                said = {"refused": refusal(cell, error)}
+            print(json.dumps({"key": key} | said), file=answers, flush=True)
     return EXIT_OK
 
 

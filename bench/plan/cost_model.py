@@ -1,4 +1,4 @@
-"""What a study costs, whoever says so: one protocol, and what its implementations in `cost_models/` share."""
+"""Cost models: one protocol, and the parts that its implementations in `cost_models/` share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUIET = Reporter()
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingWork:
-    """What is to be costed.
+    """The work that is to be costed.
 
     Attributes:
         options: of the study, with a scale that is resolved.
@@ -57,7 +57,7 @@ class RemainingWork:
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingCost:
-    """What is left of one cell.
+    """The rest of one cell and its cost.
 
     Attributes:
         refused: why its model cannot be trained; everything else is then unknown.
@@ -86,7 +86,7 @@ class RemainingCost:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyCost:
-    """What is left of a study, and how it is spread.
+    """The rest of a study, its cost, and how it is spread.
 
     Attributes:
         workers: cells at a time.

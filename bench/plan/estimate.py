@@ -107,14 +107,14 @@ class Reporter:
     """Receives progress messages while a plan is made; this one ignores them."""
 
     def message(self, text: str) -> None:
-        """What is being done."""
+        """Receives a line on the present stage."""
 
     def calibrated(self, done: int, total: int) -> None:
-        """How many models have been measured, of how many that have to be."""
+        """Receives how many models have been measured, and how many have to be."""
 
 
 def rate_key(cell: Cell, classes: int) -> str:
-    """What a rate depends on, as text."""
+    """A text that is equal for cells with equal rates."""
     model = [cell.model, to_json(cell.model_options), cell.image_size, cell.channels, classes]
     return canonical([*model, {name: getattr(cell.recipe, name) for name in STEP_FIELDS}])
 
@@ -177,7 +177,7 @@ def calibrate(
 
 
 def _cache_name(key: str, question: Json) -> Json:
-    """What an answer is kept under: also the model's code."""
+    """The name that an answer is kept under; the model's code is part of it."""
     model = question["cell"]["model"]
     code = fingerprint.of_model(model)
     family = [registry.family_of(model).revision, None if code is None else code.digest]
@@ -263,7 +263,7 @@ def rated(cells: Sequence[Cell], calibration: Calibration, sizes: DataSizes) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class CellCost:
-    """What is left of a cell, on one worker of this machine.
+    """The rest of a cell, on one worker of this machine.
 
     Attributes:
         flops: of the whole cell, the shared trunk counted once, by convention; None if not counted.

@@ -38,7 +38,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
 
 
 def _request(suite: Suite, options: StudyOptions, sizes: DataSizes, device_name: str) -> StudyRequest:
-    """What is asked, every name checked."""
+    """The request, with every name checked."""
     data, limits = _split_limits(options.data)
     for name in options.models or ():
         registry.check_model(name)

@@ -25,7 +25,7 @@ MIN_SIDE, MAX_SIDE = 8, 1024
 
 
 class StudyImages:
-    """What was asked of a study's images.
+    """The images that a study was asked to use.
 
     Args:
         asked: pixels per side; None to follow the data.
@@ -73,12 +73,12 @@ class StudyImages:
             UserError: a model that was named and whose patches do not divide the size.
         """
         exchanged: dict[str, str] = {}
-        found = cells
+        fitted = cells
         if self._looks or self.asked:
-            found = merge(self._judged(self._resized(cell, exchanged)) for cell in cells)
+            fitted = merge(self._judged(self._resized(cell, exchanged)) for cell in cells)
         pairs = join([f"{new} instead of {old}" for old, new in exchanged.items()])
-        note = f"At {max(cell.image_size for cell in found)} px: {pairs}; patches must divide the image."
-        return list(found), (note,) if exchanged else ()
+        note = f"At {max(cell.image_size for cell in fitted)} px: {pairs}; patches must divide the image."
+        return list(fitted), (note,) if exchanged else ()
 
     def _resized(self, cell: Cell, exchanged: dict[str, str]) -> Cell:
         if cell.job != "train" and self.asked is None:

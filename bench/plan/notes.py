@@ -1,4 +1,4 @@
-"""What a plan says besides its table: what is left to other runs, missing sets, rates that nobody swept."""
+"""Notes below a plan's table: cells left to other runs, missing sets, rates that nobody swept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
     for cell in cells:
         if cell.job == "train" and cell.horizons != (0,) and rate_of(cell.model, scale=options.scale) is None:
             rates.setdefault(cell.model, set()).add(cell.recipe.lr)
-    models = [model for model, found in rates.items() if found == {DEFAULT_RATE}]
+    models = [model for model, tried in rates.items() if tried == {DEFAULT_RATE}]
     if not models:
         return []
     return [

@@ -185,7 +185,7 @@ RUN = (
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """What is asked of a study; defaults are in the table. None, or an empty tuple, means the suite's default.
+    """The options of a study; defaults are in the table. None, or an empty tuple, means the suite's default.
 
     Attributes:
         plugins: folders of plug-ins; see bench/core/registry.py.
@@ -312,7 +312,7 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
 
 
 def read_study(path: Path | str | None) -> Values:
-    """What a study file says; nothing without one.
+    """The values in a study file; none without one.
 
     Raises:
         UserError: see `bench.core.options.read_file`.

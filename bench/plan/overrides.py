@@ -238,7 +238,7 @@ def _example(key: str) -> str:
 
 
 def _value(key: str, text: str) -> Any:
-    """What was typed, as the type that the field has."""
+    """The typed text, as the type that the field has."""
     default = DEFAULTS[key]
     if isinstance(default, str):
         return text
@@ -312,4 +312,4 @@ OPTIONS = (
         help="train every cell with each of these values; repeat for all combinations",
     ),
 )
-"""What makes `Overrides`."""
+"""Options that make `Overrides`."""

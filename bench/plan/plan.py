@@ -115,8 +115,8 @@ class Plan:
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
-        """What is not done and can be; what has been started first, then the longest: short cells fill the gaps at the
-        end."""
+        """Cells that are not done and can be: partly done ones first, then the longest, so that short ones fill the
+        gaps at the end."""
         left = (cell for cell in self.cells if cell.state not in ("done", "refused"))
         wanted = (cell for cell in left if self.retry in (None, cell.state))
         return tuple(sorted(wanted, key=lambda cell: (cell.state != "partial", -(cell.seconds or 0.0))))[: self.most]
@@ -137,7 +137,7 @@ class Plan:
 
     @property
     def priced(self) -> Price | None:
-        """What is left on the hardware that was named."""
+        """The price of the rest on the hardware that was named."""
         if self.hardware is None:
             return None
         from bench.plan import price
@@ -146,12 +146,12 @@ class Plan:
 
     @property
     def disk(self) -> Disk:
-        """What is left needs of the disk."""
+        """Bytes on the disk that the rest needs."""
         return resources.disk([c.needs for c in self.todo if c.needs is not None], running=self.workers)
 
     @property
     def repeated(self) -> tuple[RepeatedImages, ...]:
-        """What sees its images more often than `MAX_EPOCHS`, most often first."""
+        """Sets whose images are seen more often than `MAX_EPOCHS`, most often first."""
         return repeats.find(self.todo)
 
     @property
@@ -248,7 +248,7 @@ def _device_name(model: CostModel) -> str:
 def _states(
     cells: Sequence[Cell], options: StudyOptions, *, to_run: bool, as_new: bool
 ) -> tuple[dict[Cell, State], tuple[Change, ...]]:
-    """What the store says of every cell, and results of changed code that are to be taken as they are.
+    """The state of every cell in the store, and results of changed code that are to be taken as they are.
 
     Raises:
         UserError: a store from a newer version; a run that would reuse results of changed code without a word.

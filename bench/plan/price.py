@@ -1,4 +1,4 @@
-"""What a plan costs on named devices: hours of one device per cell, wall time, money, each with its range."""
+"""The price of a plan on named devices: hours of one device per cell, wall time, money, each with its range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 
 class Priced(Protocol):
-    """What a planned cell says of its cost; see `bench.plan.plan.PlannedCell`."""
+    """The part of a planned cell that is priced; see `bench.plan.plan.PlannedCell`."""
 
     @property
     def device_hours(self) -> float | None: ...
@@ -26,8 +26,10 @@ class Priced(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """Of what is left of a plan. A range is the amount divided and multiplied by `factor`: 80 %, with one error for all
-    cells, since most rates come from the same assumption.
+    """The price of the rest of a plan.
+
+    A range is the amount divided and multiplied by `factor`: 80 %, with one error for all cells, since most rates come
+    from the same assumption.
 
     Attributes:
         hardware: what is priced.
@@ -58,7 +60,7 @@ class Price:
     def json(self) -> dict[str, Any]:
         """As JSON types."""
         low, high = 1 / self.factor, self.factor
-        found: dict[str, Any] = {
+        body: dict[str, Any] = {
             "hardware": self.hardware.device.name,
             "devices": self.hardware.count,
             "ranks": self.ranks,
@@ -70,8 +72,8 @@ class Price:
             "basis": list(self.bases),
         }
         if self.money is not None:
-            found |= {"money": self.money, "money_range": [self.money * low, self.money * high]}
-        return found
+            body |= {"money": self.money, "money_range": [self.money * low, self.money * high]}
+        return body
 
 
 def of(

@@ -1,7 +1,7 @@
 """A one-hour cache of calibrated rates, so that a plan and the run after it measure only once.
 
-One file per model beside the decoded data sets, named by a hash of everything that its rates depend on. What is older,
-damaged or not ours is as good as absent, and a folder that cannot be written keeps nothing: rates are never a result.
+One file per model beside the decoded data sets, named by a hash of everything that its rates depend on. A file that
+is older, damaged or not ours counts as absent. A folder that cannot be written keeps nothing: rates are never a result.
 """
 
 from __future__ import annotations

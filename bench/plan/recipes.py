@@ -47,7 +47,7 @@ class RecipeRow:
 
     @property
     def share(self) -> float:
-        """Of the shortest budget that is warm-up."""
+        """The part of the shortest budget that is warm-up."""
         return self.recipe.warmup_steps / total_steps(self.shortest, self.recipe.batch)
 
 
@@ -98,26 +98,26 @@ def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> t
     Args:
         varied: by axis, fields that differ on purpose.
     """
-    found: dict[str, dict[RecipeRow, None]] = {}
+    grouped: dict[str, dict[RecipeRow, None]] = {}
     for cell in cells:
         if cell.job == "train" and any(cell.horizons):
             shortest = min(h for h in cell.horizons if h)
             row = RecipeRow(model=cell.model, data=cell.data_name, shortest=shortest, recipe=effective_recipe(cell))
             for axis in cell.axes or ("",):
-                found.setdefault(axis, {})[row] = None
+                grouped.setdefault(axis, {})[row] = None
     made = []
-    for name, rows in found.items():
+    for name, rows in grouped.items():
         varies = varied.get(name, ())
         compared = (TrainingOnAxis(model=r.model, data=r.data.partition("@")[0], recipe=r.recipe) for r in rows)
         made.append(RecipeAxis(name=name, rows=tuple(rows), differ=differences(compared, varies=varies), varies=varies))
     return tuple(made)
 
 
-def show(found: tuple[RecipeAxis, ...], console: Console) -> None:
+def show(axes: tuple[RecipeAxis, ...], console: Console) -> None:
     """Print a table for each axis."""
-    if not found:
+    if not axes:
         write(console, "This study trains nothing.")
-    for axis in found:
+    for axis in axes:
         title = f"{axis.name.replace('_', ' ') or 'no'} axis"
         console.print(Text(title, style="bold"), soft_wrap=True)
         table = make_table(*COLUMNS, right=NUMBERS)

@@ -1,4 +1,4 @@
-"""What a plan trains on images that it has seen before: how often, and how much of its time that takes."""
+"""Cells that see their images again and again: how often, and their share of a plan's time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.core.spec import MAX_EPOCHS, Cell
 
 
 class Planned(Protocol):
-    """What a planned cell says of its images; see `bench.plan.plan.PlannedCell`."""
+    """The part of a planned cell that tells of its images; see `bench.plan.plan.PlannedCell`."""
 
     @property
     def cell(self) -> Cell: ...

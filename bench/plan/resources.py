@@ -1,4 +1,4 @@
-"""What a cell needs besides time: bytes on the device, the host and the disk, and from where its images are read.
+"""Resources of a cell besides time: bytes on the device, the host and the disk, and where its images are read from.
 
 Nothing is decoded or drawn to find out: numbers of images are those that are published, listed or asked for.
 """
@@ -28,7 +28,7 @@ CHECKPOINTS_ON_DISK = KEEP + 1  # of a running cell: those that are kept, and th
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What one cell needs. Bytes; on a CPU, `device` and `host` are the same memory.
+    """Resources that one cell needs, in bytes. On a CPU, `device` and `host` are the same memory.
 
     Attributes:
         tier: from where training images are read.
@@ -77,7 +77,7 @@ class Disk:
 
 
 def disk(needed: Sequence[Needs], *, running: int) -> Disk:
-    """What cells need on the disk together, of which so many run at once."""
+    """Bytes on the disk of all these cells, of which so many run at once."""
     shared: dict[str, int] = {}
     for each in needed:
         for name, size in each.shared.items():
@@ -117,7 +117,7 @@ def needs(
     ranks: int = 1,
     micro: int | None = None,
 ) -> Needs:
-    """What a cell that trains needs.
+    """Resources of a cell that trains.
 
     Args:
         memory: free bytes of the device.

@@ -123,5 +123,5 @@ def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
 
 
 def _asked(task: TaskSpec, size: DataSize) -> dict[str, Any]:
-    """What a task's questions for planning are about; its own options come last."""
+    """Arguments of a task's functions for planning; its own options come last."""
     return {"num_train": size.train, "num_test": size.test, "num_classes": size.classes, **task.kwargs}

@@ -36,7 +36,7 @@ class StudyCells:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
-    """What is asked of a suite.
+    """A request to a suite.
 
     Attributes:
         suite: the design.

@@ -40,7 +40,7 @@ EXPECTED_RANGE = (0.85, 1.25)  # factors around the expected time
 
 
 class ConsoleReporter(Reporter):
-    """Shows how the making of a plan goes on."""
+    """Shows the progress of planning."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -152,18 +152,18 @@ def plan_summary(plan: Plan) -> list[str]:
 
 def _needs(todo: Sequence[PlannedCell]) -> list[str]:
     """Memory at most, and where images are read from, over the cells that train."""
-    found = [(cell.cell, cell.needs) for cell in todo if cell.needs is not None]
-    if not found:
+    needed = [(cell.cell, cell.needs) for cell in todo if cell.needs is not None]
+    if not needed:
         return []
-    cell, most = max(found, key=lambda pair: pair[1].device)
-    host = max(needs.host for _, needs in found)
+    cell, most = max(needed, key=lambda pair: pair[1].device)
+    host = max(needs.host for _, needs in needed)
     lines = [
         f"Memory: up to {data_size(most.device)} on the device ({cell.model}, batch {cell.recipe.batch})"
         + (f" and {data_size(host)} of the host's" if host else "")
         + "."
     ]
     for tier, how in (("streamed", "decoded as they are needed"), ("mapped", "read from stored pixels on the disk")):
-        if names := list(dict.fromkeys(c.data for c, needs in found if needs.tier == tier)):
+        if names := list(dict.fromkeys(c.data for c, needs in needed if needs.tier == tier)):
             lines.append(f"Images of {join(names)} are {tier}: {how}.")
     return lines
 
@@ -236,7 +236,7 @@ def _expected(plan: Plan) -> str:
 
 
 def _priced(priced: Price) -> list[str]:
-    """What is left on the devices that were named."""
+    """The price of the rest on the devices that were named."""
     count, name = priced.hardware.count, priced.hardware.device.name
     low, high = 1 / priced.factor, priced.factor
     lines = [
@@ -263,7 +263,7 @@ def _priced(priced: Price) -> list[str]:
 
 
 def _accelerator_lines(plan: Plan, total: float) -> list[str]:
-    """What a study takes on the devices that it is meant for, where it is planned for others."""
+    """Time on the devices that a study is meant for, where it is planned for others."""
     lines, priced, proxy = [], plan.elsewhere, units.tpuv3_core_days(total)
     if priced is not None and plan.hardware is None:
         low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor

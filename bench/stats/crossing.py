@@ -61,6 +61,10 @@ def crossing(
     At every x the interval of log y1 - log y2 says who is ahead, if it excludes 0. The places where it does not are the
     confidence set of the crossing (a test inverted, after Fieller): the true one is among them as often as the interval
     at that x holds the true difference. The refits of the two must be independent.
+
+    In simulations over forms the set holds the crossing more often than `level`: 98 % at 90 %, where the interval of
+    each law's y holds it at 93 %. Laws of like form err alike, which cancels in their difference; and with 5 to 12
+    points the difference of two long-tailed distributions has longer tails than it needs (Behrens-Fisher).
     """
     low = max(first.fit.range[0], second.fit.range[0])
     high = min(first.fit.range[1], second.fit.range[1])

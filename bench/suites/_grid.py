@@ -112,10 +112,10 @@ def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
 
 def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
     """The downstream sets that are on this machine. At scale `paper` all: it is costed before they are fetched."""
-    found = [name for name in names if name.partition(":")[0] in registry.names("data set")]
+    known = [name for name in names if name.partition(":")[0] in registry.names("data set")]
     if options.scale == "paper":
-        return tuple(found)
-    return tuple(name for name in found if data_set(name).available(options.data_root))
+        return tuple(known)
+    return tuple(name for name in known if data_set(name).available(options.data_root))
 
 
 def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
@@ -161,7 +161,7 @@ CPU = Grid(
     recipe=lambda data: {"batch": 32, "shift": 1},
 )
 
-# What networks of the scale `gpu` are judged on: public photographs that are here, and what comes with packages.
+# Sets that networks of the scale `gpu` are judged on: public photographs that are here, and sets in packages.
 PHOTOGRAPHIC = ("pets", "flowers102", "dtd", "caltech101", "cifar100", "cifar10", "eurosat", "photo-tiles:56px")
 FAR_FROM_PHOTOGRAPHS = ("specimen-tiles:56px", "terrain", "fashion-mnist", "digits")
 GPU_DOWNSTREAM = (*PHOTOGRAPHIC, *FAR_FROM_PHOTOGRAPHS)
@@ -206,7 +206,7 @@ def gpu_upstream(options: SuiteOptions) -> str:
 
 
 def gpu_recipe(upstream: str) -> dict[str, Any]:
-    """What differs from the suites' recipe: crops of whatever images, and mirrored ones of photographs alone. Letters
+    """Differences from the suites' recipe: crops of whatever images, and mirrored ones of photographs alone. Letters
     and digits mirrored are others or none, and what a user's own folder shows is not known."""
     flip = data_set(upstream).kind == "photographs"
     return {"scale": "gpu", "batch": 512, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
@@ -232,11 +232,11 @@ def _gpu(options: SuiteOptions) -> Grid:
 
 def _table_6() -> dict[str, tuple[int, ...]]:
     """Model -> its budgets: 7 epochs of JFT-300M, 14, or both."""
-    found: dict[str, tuple[int, ...]] = {}
+    horizons: dict[str, tuple[int, ...]] = {}
     for line in published.table("table6"):
         model = published.model_name(line["name"])
-        found[model] = (*found.get(model, ()), int(line["epochs"]) * JFT)
-    return found
+        horizons[model] = (*horizons.get(model, ()), int(line["epochs"]) * JFT)
+    return horizons
 
 
 PAPER = Grid(
@@ -267,8 +267,8 @@ def grids(options: SuiteOptions, *, of_photographs: bool = False) -> list[tuple[
     small = replace(CPU, size_data=PHOTOGRAPHS, size_models=SEEN, sizes=NUMBERS) if of_photographs else CPU
     scales = {"cpu": lambda: small, "gpu": lambda: _gpu(options), "paper": lambda: PAPER}
     grid = pick("grid", options.scale, scales)()
-    found = here(tuple(task.data for task in grid.tasks), options)
-    grid = replace(grid, tasks=tuple(task for task in grid.tasks if task.data in found))
+    present = here(tuple(task.data for task in grid.tasks), options)
+    grid = replace(grid, tasks=tuple(task for task in grid.tasks if task.data in present))
     if options.scale != "paper" or not options.data:
         return [(grid, options)]
     return [(_paper_on(name, options), replace(options, data=(name,))) for name in options.data]

@@ -61,7 +61,7 @@ class Table3Row:
 @cache
 def rows() -> Mapping[str, Table3Row]:
     """Name to row. Where the paper trains a model twice, the name says for how long."""
-    found = {}
+    named = {}
     for printed in published.table("table3"):
         lengths = printed["epochs"].split("/")
         for model in _models(printed["models"]):
@@ -76,8 +76,8 @@ def rows() -> Mapping[str, Table3Row]:
                     dropout=float(printed["dropout"]),
                 )
                 end = f":{epochs}epochs" if len(lengths) > 1 else ""
-                found[f"paper:{model}:{row.data.lower()}{end}"] = row
-    return found
+                named[f"paper:{model}:{row.data.lower()}{end}"] = row
+    return named
 
 
 def _models(printed: str) -> tuple[str, ...]:
@@ -106,9 +106,9 @@ def row_for(model: str, data: str) -> Table3Row:
     family = registry.family_of(model).label
     for name in (model, LIKE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
         for upstream in (data.partition(":")[0], "jft-300m"):
-            found = [row for row in rows().values() if (row.model, row.data.lower()) == (name, upstream)]
-            if found:
-                return max(found, key=lambda row: row.epochs)
+            matching = [row for row in rows().values() if (row.model, row.data.lower()) == (name, upstream)]
+            if matching:
+                return max(matching, key=lambda row: row.epochs)
     raise KeyError(family)
 
 

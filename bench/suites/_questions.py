@@ -21,4 +21,4 @@ OF_FAMILIES = (
     "beats-raw-pixels",
     "resolution-gain",
 )
-"""Of studies that compare families of models over compute or over images."""
+"""Questions of studies that compare families of models over compute or over images."""

@@ -28,7 +28,10 @@ DEFAULT_RATE = 1e-3  # for a scale or family without a sweep
 
 
 def rate_of(model: str, *, scale: str) -> float | None:
-    """What a sweep at this scale chose for a model, or for its family; None without. Options in a name change none."""
+    """The rate that a sweep at this scale chose for a model, or for its family; None without one.
+
+    Options in a name change none.
+    """
     base, _ = registry.split_options(model)
     families = FAMILY_RATES.get(scale, {})
     return MODEL_RATES.get(scale, {}).get(base) or families.get(registry.family_of(model).label)

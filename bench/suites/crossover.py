@@ -62,7 +62,7 @@ def images(model: str, share: int) -> int:
 def cells(options: SuiteOptions) -> list[Cell]:
     """Every model on all images, parts of them at two budgets, and raw pixels."""
     pick("grid", options.scale, {"cpu": None})
-    found = [Cell(model="pixels", data=(options.data or (DATA,))[0], tasks=TASKS, axes=("compute", "data_size"))]
+    made = [Cell(model="pixels", data=(options.data or (DATA,))[0], tasks=TASKS, axes=("compute", "data_size"))]
     for seed in range(options.seeds or SEEDS):
         for data in options.data or (DATA,):
             for model in options.models or SEEN:
@@ -72,10 +72,10 @@ def cells(options: SuiteOptions) -> list[Cell]:
                 sizes = SIZES.get(model, () if model in SEEN else SIZES[HYBRID])
                 whole = (0, *(images(model, share) for share in SHARES.get(model, SHARES[HYBRID])))
                 axes = ("compute", "data_size") if sizes else ("compute",)
-                found.append(replace(base, horizons=whole, axes=axes))
+                made.append(replace(base, horizons=whole, axes=axes))
                 parts = tuple(images(model, share) for share in SIZE_SHARES)
-                found += [replace(base, num_images=size, horizons=parts, axes=("data_size",)) for size in sizes]
-    return merge(found)
+                made += [replace(base, num_images=size, horizons=parts, axes=("data_size",)) for size in sizes]
+    return merge(made)
 
 
 SUITE = Suite(

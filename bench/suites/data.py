@@ -10,10 +10,10 @@ from bench.suites.suite import Suite, SuiteOptions, merge
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The models of the data-size axis on nested subsets, and raw pixels."""
-    found: list[Cell] = []
+    made: list[Cell] = []
     for grid, asked in grids(options, of_photographs=True):
-        found += [*size_cells(grid, asked, untrained=True), *pixel_cells(grid, asked)]
-    return merge(found)
+        made += [*size_cells(grid, asked, untrained=True), *pixel_cells(grid, asked)]
+    return merge(made)
 
 
 SUITE = Suite(

@@ -76,7 +76,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     """Models × three ways × seeds. The untrained network stands for training from scratch: its tasks do that."""
     scale = pick("grid", options.scale, SCALES)
     more = scale.images // scale.batch
-    found = []
+    made = []
     for seed in range(options.seeds or 2):
         for model in options.models or (scale.model,):
             for data in options.data or (scale.upstream,):
@@ -90,8 +90,8 @@ def cells(options: SuiteOptions) -> list[Cell]:
                     tasks=_tasks(scale, scale.steps),
                 )
                 scratch = replace(labels, horizons=(0,), tasks=_tasks(scale, scale.steps + more))
-                found += [replace(labels, model=f"{model}{MASKED}"), labels, scratch]
-    return found
+                made += [replace(labels, model=f"{model}{MASKED}"), labels, scratch]
+    return made
 
 
 def _tasks(scale: MaskedScale, steps: int) -> tuple[TaskSpec, ...]:

@@ -23,7 +23,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     grid = grids(options)[0][0]
     grid = warmed_up_alike(grid) if options.scale == "cpu" else grid
     horizon = pick("budget", options.scale, IMAGES)
-    found = [
+    made = [
         Cell(
             model=model,
             data=data,
@@ -39,7 +39,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for model in options.models or grid.compute
         for rate in RATES
     ]
-    return merge(found)
+    return merge(made)
 
 
 SUITE = Suite(

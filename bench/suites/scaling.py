@@ -31,11 +31,11 @@ cells on all images are on both."""
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
-    found: list[Cell] = []
+    made: list[Cell] = []
     for grid, asked in grids(options):
         grid = warmed_up_alike(grid) if options.scale == "cpu" else grid
-        found += [*compute_cells(grid, asked), *size_cells(grid, asked, untrained=False), *pixel_cells(grid, asked)]
-    return merge(found)
+        made += [*compute_cells(grid, asked), *size_cells(grid, asked, untrained=False), *pixel_cells(grid, asked)]
+    return merge(made)
 
 
 def warmed_up_alike(grid: Grid) -> Grid:

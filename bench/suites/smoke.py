@@ -19,7 +19,7 @@ TASKS = tuple(task("fewshot", data, shots=(1, 10), draws=2, test_limit=500) for 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Three models of three families × two budgets × two data sizes, and raw pixels."""
     data = options.data or (UPSTREAM,)
-    found = []
+    made = []
     for seed in range(options.seeds or 1):
         for upstream in data:
             for model in options.models or MODELS:
@@ -31,10 +31,10 @@ def cells(options: SuiteOptions) -> list[Cell]:
                     seed=seed,
                     tasks=TASKS,
                 )
-                found += [replace(base, num_images=size, axes=("data_size",)) for size in SIZES]
-                found.append(replace(base, num_images=max(SIZES), axes=("compute",)))
-    found.append(Cell(model="pixels", data=data[0], num_images=max(SIZES), tasks=TASKS, axes=("compute", "data_size")))
-    return merge(found)
+                made += [replace(base, num_images=size, axes=("data_size",)) for size in SIZES]
+                made.append(replace(base, num_images=max(SIZES), axes=("compute",)))
+    made.append(Cell(model="pixels", data=data[0], num_images=max(SIZES), tasks=TASKS, axes=("compute", "data_size")))
+    return merge(made)
 
 
 SUITE = Suite(

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
-    """What a user may change about a suite. None leaves the suite's own choice for the scale.
+    """Options of a suite. None leaves the suite's own choice for the scale.
 
     Attributes:
         scale: one of SCALES.

@@ -66,9 +66,9 @@ def _paper(options: SuiteOptions) -> PretrainingStudy:
     """Table 4's settings by themselves, 384 px, three repeats; ImageNet also at 512 px with averaged weights."""
 
     def tasks(model: str) -> tuple[TaskSpec, ...]:
-        found = [task("finetune", name, image_size=fitting(model, 384), **augmented) for name in stored]
+        tuned = [task("finetune", name, image_size=fitting(model, 384), **augmented) for name in stored]
         large = {"image_size": fitting(model, 512), "average": 0.9999}
-        return (*found, task("finetune", "imagenet:512px", **augmented, **large))
+        return (*tuned, task("finetune", "imagenet:512px", **augmented, **large))
 
     augmented = {"flip": True, "crop": CROP, "repeats": 3}
     stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
@@ -85,12 +85,12 @@ def _tasks(
     linear: dict[str, Any],
 ) -> tuple[TaskSpec, ...]:
     """Fine-tuning and both probes on every downstream set; the higher resolution where the study uses it."""
-    found = []
+    tasks = []
     for name in names:
-        found += [task("finetune", name, **tuning), task("fewshot", name, **probe), task("linear", name, **linear)]
+        tasks += [task("finetune", name, **tuning), task("fewshot", name, **probe), task("linear", name, **linear)]
         if name in HIGHER:
-            found.append(task("finetune", name, image_size=fitting(model, higher), **tuning))
-    return tuple(found)
+            tasks.append(task("finetune", name, image_size=fitting(model, higher), **tuning))
+    return tuple(tasks)
 
 
 SUITE = Suite(

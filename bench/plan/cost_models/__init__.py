@@ -1,1 +1,1 @@
-"""What a study costs: here, by measuring, or on devices that were named. Loaded by name when one is asked."""
+"""Cost models: rates measured here, or devices that were named. One is loaded by name when it is asked for."""

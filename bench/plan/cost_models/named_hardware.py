@@ -155,7 +155,7 @@ class NamedHardware:
 
 
 def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: Calibration) -> Price:
-    """What is left of these cells on one device of this name, by a roofline."""
+    """The price of the rest of these cells on one device of this name, by a roofline."""
     one = Hardware(device=accelerator(name))
     decoded = feed.per_core(cells, left.sizes)
     there = rates_on(one, calibration, cells, left.sizes, RecordedRates())
@@ -176,14 +176,18 @@ def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: C
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRates:
-    """What records say of one kind of device. `rates`: images per second of one device, by `rate_key`."""
+    """Rates in records of one kind of device.
+
+    Attributes:
+        rates: `rate_key` -> images per second of one device.
+    """
 
     rates: Mapping[str, float] = field(default_factory=dict)
 
 
 def recorded(results: Path, device: Accelerator) -> RecordedRates:
     """From every study below a folder of results; damaged records say nothing."""
-    found: dict[str, list[float]] = {}
+    medians: dict[str, list[float]] = {}
     for path in sorted(results.glob("*/cells/*/record.json")) if results.is_dir() else ():
         try:
             record = read_record(path)
@@ -194,8 +198,8 @@ def recorded(results: Path, device: Accelerator) -> RecordedRates:
             if rates:
                 ranks = record.execution.ranks or 1
                 key = rate_key(record.cell, record.data.num_classes or 0)
-                found.setdefault(key, []).append(statistics.median(rates) / ranks)
-    return RecordedRates(rates={key: statistics.median(rates) for key, rates in found.items()})
+                medians.setdefault(key, []).append(statistics.median(rates) / ranks)
+    return RecordedRates(rates={key: statistics.median(rates) for key, rates in medians.items()})
 
 
 def _is_of(record: Record, device: Accelerator) -> bool:

@@ -1,4 +1,4 @@
-"""What is done to a suite's cells before they are planned: one file each, in this order.
+"""Passes over a suite's cells before they are planned: one file each, in this order.
 
 A pass is a file of this folder with `apply(study, request) -> StudyCells`. It is loaded only where `needed` says so.
 """

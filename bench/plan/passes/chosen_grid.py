@@ -32,7 +32,14 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 @dataclass(frozen=True, kw_only=True)
 class GridLine:
-    """Of one model on `images` (None: all) of its data: its budgets, and number of seeds."""
+    """One line of a grid.
+
+    Attributes:
+        model: its name.
+        images: that it is trained on; None: all.
+        horizons: budgets, ascending.
+        seeds: how many.
+    """
 
     model: str
     images: int | None

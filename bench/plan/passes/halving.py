@@ -3,9 +3,9 @@
 Accuracy has one peak over the logarithm of the rate. So the rate in the middle is trained first, then the next higher
 ones while each gains more than the margin within which a lower rate is chosen anyway; else the next lower ones while
 they stay within it. On a single peak whose best rate is among those tried that ends at the rate which the whole sweep
-chooses. Of a peak that rises by less than the margin at each step above the middle the best rate is not tried, and a
-lower one than the whole sweep's may be chosen. The search is cut off after half of the rates, and the report then says
-that the best one lies at the end of what was tried. Accuracy is that on the upstream set's test images, as in the
+chooses. Where the peak rises by less than the margin at each step above the middle, the best rate is not tried, and
+a lower one than the whole sweep's may be chosen. The search is cut off after half of the rates, and the report then
+says that the best one lies at the end of what was tried. Accuracy is that on the upstream set's test images, as in the
 choice itself; downstream scores are never looked at.
 
 Of the ten models at hand, six rates each, nine keep the rate that the whole sweep chooses, at half of the images
@@ -55,8 +55,14 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What is to be trained so far. `waiting`: sweeps that may go on after it. `at_once`: most cells of any round that
-    are trained side by side: as many workers, with as many threads each, serve all of them."""
+    """The cells of a search so far.
+
+    Attributes:
+        cells: trained, or to be trained next.
+        waiting: sweeps that may go on afterwards.
+        at_once: most cells of any round that are trained side by side, so that every round has the same workers.
+        note: on the search, a sentence.
+    """
 
     cells: tuple[Cell, ...]
     waiting: int
@@ -106,11 +112,11 @@ def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False)
             f"--halving is for sweeps of {MIN_RATES} learning rates and more, at one budget.",
             "Use it with --suite rates, or with --sweep lr=… --horizons N.",
         )
-    found, waiting = list[Cell](), 0
+    begun, waiting = list[Cell](), 0
     for sweep in sweeps.values():
         accuracies: dict[float, float] = {}
         while (rate := following(sorted(sweep), accuracies)) is not None:
-            found += sweep[rate]
+            begun += sweep[rate]
             accuracy = _accuracy(sweep[rate], study, other_code=other_code)
             if accuracy is None:
                 waiting += 1
@@ -122,7 +128,7 @@ def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False)
         "towards the best by upstream accuracy."
     )
     at_once = sum(max(map(len, sweep.values())) for sweep in sweeps.values())
-    return Round(cells=tuple(found), waiting=waiting, at_once=at_once, note=note)
+    return Round(cells=tuple(begun), waiting=waiting, at_once=at_once, note=note)
 
 
 def _accuracy(cells: Sequence[Cell], study: Study, *, other_code: bool) -> float | None:

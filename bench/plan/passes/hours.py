@@ -20,7 +20,7 @@ from bench.plan.study_cells import StudyCells, StudyRequest
 from bench.train.schedule import images_trained
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
-"""Of the bfloat16 peak, by family: assumed for 64 to 224 px, below what large models at 224 px reach."""
+"""Share of the bfloat16 peak, by family: assumed for 64 to 224 px, below what large models at 224 px reach."""
 OTHER_UTILISATION = 0.10  # a family that is not in the table
 TRAINING_SHARE = 0.75  # of the hours; the rest is evaluation, starts and opening of data
 MIN_BUDGET_SHARE = 0.25  # of a suite's budgets: below, its largest model is left out
