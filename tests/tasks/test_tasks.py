@@ -27,7 +27,8 @@ from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSize, DataSizes
 from bench.store.prediction_bits import from_detail
 from bench.tasks import knn, linear
-from bench.tasks.task import TaskContext, Unsuited, balanced_part, checked_options, judged
+from bench.tasks._options import checked_options
+from bench.tasks.task import TaskContext, Unsuited, balanced_part, judged
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 from tests.tasks.test_tuning import skewed
 from tests.train.driving import job_context
