@@ -190,7 +190,8 @@ class OfDifferences:
     """Of differences between models, and of means of three of them.
 
     Attributes:
-        share, error: that hold the truth, and its standard error over studies.
+        share, error: that hold the truth, and its standard error over studies, at least that of so many independent
+            ones of which 95 % hold it: few may hold it all.
         median, widest: half-widths in points.
         mean_share, mean_error, mean_median, mean_widest: the same of the means.
     """
@@ -215,24 +216,28 @@ def of_differences(made: list[Study], rule: Callable[[Study], list[tuple[Estimat
     shares, means, halves, mean_halves = [], [], [], []
     for one in made:
         found = rule(one)
-        shares.append(np.mean([e.low <= truth <= e.high for e, truth in found]))
+        shares.append(float(np.mean([e.low <= truth <= e.high for e, truth in found])))
         halves += [100 * e.half for e, _ in found]
         held = []
         for start in range(0, len(found) - 2, 3):
             mean = intervals.mean_of([e for e, _ in found[start : start + 3]])
             held.append(mean.low <= np.mean([truth for _, truth in found[start : start + 3]]) <= mean.high)
             mean_halves.append(100 * mean.half)
-        means.append(np.mean(held))
+        means.append(float(np.mean(held)))
     return OfDifferences(
         share=float(np.mean(shares)),
-        error=float(np.std(shares) / len(made) ** 0.5),
+        error=_error(shares, len(halves)),
         median=float(np.median(halves)),
         widest=max(halves),
         mean_share=float(np.mean(means)),
-        mean_error=float(np.std(means) / len(made) ** 0.5),
+        mean_error=_error(means, len(mean_halves)),
         mean_median=float(np.median(mean_halves)),
         mean_widest=max(mean_halves),
     )
+
+
+def _error(by_study: list[float], number: int) -> float:
+    return max(float(np.std(by_study) / len(by_study) ** 0.5), (0.95 * 0.05 / number) ** 0.5)
 
 
 def studies(number: int, design: Design, spread: Spread, level: tuple[float, float]) -> list[Study]:

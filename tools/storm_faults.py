@@ -199,7 +199,7 @@ def round_of(root: Path, said: Path, fail: dict[str, int], code: int = errno.EIO
 
         estimate.MIN_PROCESSOR_SHARE = 0.0  # rates are kept, however busy the machine is
         environment.cores = lambda: 1  # threads that wait for each other take longer than one
-        assumed = peaks.Peak(flops_per_second=1e10, source="assumed")
+        assumed = peaks.PeakRate(flops_per_second=1e10, source="assumed")
         peaks.peak = lambda *_, **__: assumed  # half a second of products at every start, of no interest here
         real = local.subprocess.Popen
         forked = lambda command, **rest: (Forked if "bench.worker" in command else real)(command, **rest)  # noqa: E731

@@ -38,6 +38,7 @@ def to_bytes(run: TrackedRun) -> bytes:
 
 
 def _put(path: Path, data: bytes) -> bool:
+    files.remove_leftovers(path.parent)
     before = path.read_bytes() if path.is_file() else b""
     if before == data:
         return False
