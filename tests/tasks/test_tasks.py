@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -42,17 +41,6 @@ FROZEN = ("fewshot", "knn", "linear")
 
 def context(features: object = None) -> TaskContext:
     return TaskContext(features=features or Counting(), load=lambda name, split: image_set(split))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_interface(name: str) -> None:
-    task = registry.load("task", name)
-    assert isinstance(task.revision, int) and task.revision >= 1
-    parameters = inspect.signature(task.evaluate).parameters
-    assert next(iter(parameters)) == "context" and "data" in parameters
-    for parameter in list(parameters.values())[1:]:
-        assert parameter.kind is parameter.KEYWORD_ONLY, "options are keywords"
-        assert parameter.name == "data" or parameter.default is not parameter.empty, "options have defaults"
 
 
 @pytest.mark.parametrize("name", FROZEN)
