@@ -1,25 +1,30 @@
 """Check an extension: a model, data set, task, suite, question, figure or job, one's own or the project's. A line per
-requirement."""
+requirement. The tests of the project's own plug-ins (tests/core/test_contracts.py) call the same checks."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from bench.core import cli, registry
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
-from bench.core.formatting import duration, plural
+from bench.core.formatting import duration, join, plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
+
+if TYPE_CHECKING:
+    from bench.analysis.evidence import Evidence
 
 EXAMPLES = """examples:
   python -m bench.check my_model.py:Net                       a network in a file of your own, at 28 px grey
@@ -34,6 +39,7 @@ KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind !=
 CLASSES, BATCH, STEPS = 10, 16, 20
 TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
 CHECKED_TEST_IMAGES = 200
+FIRST_IMAGES = 1_000  # that are looked at, whether they are blank
 LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
 FEATURES = "has features, logits and a classifier"
 MADE_TWICE = 2e9  # bytes of decoded images, of a data set that is made a second time
@@ -54,6 +60,48 @@ class Requirement:
     check: Callable[[], str]
     is_gate: bool = False
     needs: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """What an extension is checked with.
+
+    Attributes:
+        image_size: pixels per side of a model's images.
+        channels: of a model's images, 1 or 3.
+        compile: whether to compile a model too.
+        data: the set that a task is evaluated on.
+        data_root: folder with data sets that are not installed.
+        twice: whether a data set is made again by another process that finds nothing cached.
+        evidence: reads the study that a figure or question is tried on; None where none was named.
+    """
+
+    image_size: int = 28
+    channels: int = 1
+    compile: bool = False
+    data: str = "digits"
+    data_root: Path | None = None
+    twice: bool = True
+    evidence: Callable[[], Evidence] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRequirement:
+    """A requirement that was looked at.
+
+    Attributes:
+        what: is required.
+        met: None where it could not be looked at, or is not required of this extension.
+        detail: what was seen, what is wrong, or why it was not looked at.
+    """
+
+    what: str
+    met: bool | None
+    detail: str
+
+
+DEFAULTS = CheckOptions()
+MARKS = {True: "ok", False: "NO", None: "--"}
 
 
 class Limited(Exception):
@@ -77,39 +125,77 @@ def main_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     arguments = main_parser().parse_args(argv)
+    study: Path | None = arguments.study
+    options = CheckOptions(
+        image_size=arguments.image_size,
+        channels=arguments.channels,
+        compile=arguments.compile,
+        data=arguments.data,
+        data_root=arguments.data_root,
+        evidence=None if study is None else partial(_evidence, study),
+    )
     failed = 0
     results: list[dict[str, Any]] = []
     say: Callable[[str], None] = (lambda _: None) if arguments.json else (lambda line: print(line, flush=True))
-    registry.load("data set", arguments.data)  # a misspelt name is no property of what is checked
-    for kind, name in found(arguments.name):
+    registry.load("data set", options.data)  # a misspelt name is no property of what is checked
+    for kind, name in meanings(arguments.name):
         shown = kind if kind != "family" else "model"
         say(f"{shown} {name}")
-        unmet: set[str] = set()
-        for required in CHECKS[kind](name, arguments):
-            what = required.what
-            try:
-                if required.needs in unmet:
-                    raise Limited(f"not looked at, since this is not met: {required.needs}")
-                with prints_aside():
-                    mark, detail = "ok", required.check()
-            except Limited as limit:
-                mark, detail = "--", str(limit)
-            except Exception as error:  # of whatever was written
-                mark, failed = "NO", failed + 1
-                unmet.add(what)
-                detail = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            say(f"  {mark}  {what}{': ' * bool(detail)}{detail}")
-            met = {"ok": True, "NO": False, "--": None}[mark]
-            results.append({"kind": shown, "name": name, "requirement": what, "met": met, "detail": detail})
-            if required.is_gate and what in unmet:
-                break
+        for one in checked(kind, name, options):
+            failed += one.met is False
+            say(f"  {MARKS[one.met]}  {one.what}{': ' * bool(one.detail)}{one.detail}")
+            results.append({"kind": shown, "name": name, "requirement": one.what, "met": one.met, "detail": one.detail})
     say(f"{failed} requirement(s) not met; CONTRIBUTING.md has an example of each kind." if failed else "All met.")
     if arguments.json:
         print(json.dumps(results, indent=2))
     return EXIT_FAILED if failed else EXIT_OK
 
 
-def found(name: str) -> list[tuple[str, str]]:
+def checked(kind: str, name: str, options: CheckOptions = DEFAULTS) -> Iterator[CheckedRequirement]:
+    """The requirements of an extension, looked at one after the other, up to a gate that is not met.
+
+    Args:
+        kind: one of CHECKS.
+    """
+    unmet: set[str] = set()
+    for required in CHECKS[kind](name, options):
+        met: bool | None = True
+        try:
+            if required.needs in unmet:
+                raise Limited(f"not looked at, since this is not met: {required.needs}")
+            with prints_aside():
+                detail = required.check()
+        except Limited as limit:
+            met, detail = None, str(limit)
+        except Exception as error:  # of whatever was written
+            met = False
+            unmet.add(required.what)
+            detail = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        yield CheckedRequirement(what=required.what, met=met, detail=detail)
+        if required.is_gate and met is False:
+            return
+
+
+@cache
+def _evidence(study: Path) -> Evidence:
+    """The records of a study, as its report reads them."""
+    from bench.analysis import lr_sweep, study_data
+
+    return lr_sweep.of_chosen(study_data.load(study))
+
+
+def _tried_on(options: CheckOptions) -> Evidence:
+    """The evidence that a figure or question is tried on.
+
+    Raises:
+        Limited: no study was named.
+    """
+    if options.evidence is None:
+        raise Limited("name a finished study: --study results/<suite>")
+    return options.evidence()
+
+
+def meanings(name: str) -> list[tuple[str, str]]:
     """(kind, name) of all that a name may mean.
 
     Raises:
@@ -133,14 +219,14 @@ def found(name: str) -> list[tuple[str, str]]:
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """A model at one size: found, built, read, counted, trained, saved, fine-tuned."""
     import torch
     from torch.nn import functional as F
 
     sizes: dict[str, Any] = {
-        "image_size": arguments.image_size,
-        "channels": arguments.channels,
+        "image_size": options.image_size,
+        "channels": options.channels,
         "num_classes": CLASSES,
     }
     generator = torch.Generator().manual_seed(0)
@@ -282,7 +368,7 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     yield Requirement(what="learns in bfloat16", check=lambda: learns("bfloat16"))
     yield Requirement(what="is saved and loaded", check=saved, needs=FEATURES)
     yield Requirement(what="can be fine-tuned", check=fine_tuned)
-    if arguments.compile:
+    if options.compile:
         yield Requirement(what="compiles", check=compiles, needs=FEATURES)
     yield Requirement(what="changes of these are noticed", check=identity)
 
@@ -304,13 +390,14 @@ def _require_revision(revision: object) -> None:
 # -- data sets ---------------------------------------------------------------------------------------------------------
 
 
-def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_data(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """A data set: described, loaded twice, and its subsets."""
     import numpy as np
 
+    from bench.data.data_set import Kind
     from bench.data.load import data_set, load
 
-    base, root = name.partition(":")[0], arguments.data_root
+    base, root = name.partition(":")[0], options.data_root
     one = data_set(base)
     made: dict[str, Any] = {}
 
@@ -318,8 +405,10 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
         return {split: load(name, split, root=root) for split in ("train", "test")}
 
     def described() -> str:
-        for member in ("licence", "source", "how_to_get", "description", "kind"):
+        for member in ("licence", "source", "how_to_get", "description", "split", "pinned"):
             _require(bool(str(getattr(one, member)).strip()), f"{member} is missing")
+        _require("\n" not in one.description, "its description is more than one line")
+        _require(one.kind in get_args(Kind), f"kind {one.kind!r} is none of {', '.join(get_args(Kind))}")
         _require_revision(one.revision)
         return f"{one.description}; licence: {one.licence}"
 
@@ -330,16 +419,29 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     def splits() -> str:
         made.update(both())
         train, test = made.values()
-        for images in (train, test):
+        for split, images in made.items():
+            _require(images.split == split, f"the {split} split is called {images.split!r}")
+            _require(name != base or images.name == name, f"its images are called {images.name!r}, not {name!r}")
             _require(images.kind == one.kind, f"kind {images.kind!r} is not {one.kind!r}, as it says of itself")
             _require(images.images_NHWC.shape[3] in (1, 3), "not 1 or 3 channels")
+            _require(images.images_NHWC.dtype == np.uint8, f"pixels are {images.images_NHWC.dtype}, not uint8")
+            _require(images.labels_N.dtype == np.int64, f"labels are {images.labels_N.dtype}, not int64")
+            _require(int(images.images_NHWC[:FIRST_IMAGES].max()) > 0, f"the {split} split begins with blank images")
+            _require(len(set(images.class_names)) == images.num_classes, "two classes have one name")
             labels = set(np.unique(images.labels_N).tolist())
             _require(labels == set(range(images.num_classes)), f"the {images.split} split lacks classes")
         _require(train.class_names == test.class_names, "the splits have different classes")
+        shapes = {images.images_NHWC.shape[1:] for images in made.values()}
+        _require(len(shapes) == 1, f"the splits have images of {join(sorted(map(str, shapes)))}")
+        sizes = {"train": len(train), "test": len(test), "classes": train.num_classes}
+        stated = sizes if one.carried_in_part or name != base else one.stated or sizes
+        _require(sizes == stated, f"it has {sizes}, and states {stated}")
         shape = "x".join(map(str, train.images_NHWC.shape[1:]))
         return f"{len(train):,} + {len(test):,} images of {shape}, {train.num_classes} classes"
 
     def repeats() -> str:
+        if not options.twice:
+            raise Limited("not made a second time")
         size = sum(images.decoded_bytes for images in made.values())
         if size > MADE_TWICE:
             raise Limited(f"its {size / 1e9:.1f} GB were not made a second time")
@@ -373,7 +475,7 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
 # -- tasks, suites, figures, jobs --------------------------------------------------------------------------------------
 
 
-def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_task(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """A task: its interface, and its scores of raw pixels."""
     import inspect
 
@@ -383,18 +485,18 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     from bench.tasks.task import Task, TaskContext
 
     task: Task = registry.load("task", name)
-    data, root = arguments.data, arguments.data_root
+    data, root = options.data, options.data_root
     made: dict[str, Any] = {}
 
     def is_callable() -> str:
         _require_revision(task.revision)
-        first, *options = inspect.signature(task.evaluate).parameters.values()
-        _require(first.name == "context" and "data" in [o.name for o in options], "not evaluate(context, *, data, …)")
-        for option in options:
+        first, *others = inspect.signature(task.evaluate).parameters.values()
+        _require(first.name == "context" and "data" in [o.name for o in others], "not evaluate(context, *, data, …)")
+        for option in others:
             _require(option.kind is option.KEYWORD_ONLY, f"{option.name} is not a keyword argument")
             _require(option.name == "data" or option.default is not option.empty, f"{option.name} has no default")
             _require(option.name == "data" or option.annotation is not option.empty, f"{option.name}: no annotation")
-        return ", ".join(option.name for option in options if option.name != "data") or "no options"
+        return ", ".join(option.name for option in others if option.name != "data") or "no options"
 
     def evaluate() -> Any:
         def part(data: str, split: str) -> Any:
@@ -435,7 +537,7 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     yield Requirement(what="can be planned", check=planned)
 
 
-def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_suite(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """A suite: what it asks, and its cells at scale `cpu`."""
     from bench.suites import suite as suites
 
@@ -451,7 +553,7 @@ def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         return ", ".join(made["suite"].figures)
 
     def cells() -> str:
-        made["cells"] = found = made["suite"].cells(suites.SuiteOptions(data_root=arguments.data_root))
+        made["cells"] = found = made["suite"].cells(suites.SuiteOptions(data_root=options.data_root))
         _require(bool(found), "none")
         _require(len(set(found)) == len(found), "two of them are the same: use merge of bench/suites/suite.py")
         for cell in found:
@@ -462,12 +564,20 @@ def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     def answers() -> str:
         suite = made["suite"]
         judged = {form for cell in made["cells"] for t in cell.tasks for form in (t.data, f"{t.task}:{t.data}")}
-        absent = [task for task in (*suite.headline, *suite.far) if task not in judged]
-        _require(not absent, f"{', '.join(absent)} of `headline` and `far` are not among the tasks of its cells")
-        return ", ".join((*suite.headline, *suite.far))
+        named = (*suite.headline, *suite.far)
+        for one in named:  # a data set, or TASK:DATA, TASK@SHOTS:DATA
+            task, _, data = one.partition(":")
+            if data and (task := task.partition("@")[0]) in registry.names("task"):
+                registry.load("data set", data)
+            else:
+                registry.load("data set", one)
+        _require(len(set(suite.headline)) == len(suite.headline), "`headline` names something twice")
+        measured = [one for one in named if re.sub("@[^:]*", "", one) in judged]
+        _require(bool(measured or not named), "none of `headline` and `far` is among the tasks of its cells")
+        return ", ".join(measured)
 
-    def options() -> str:
-        asked = suites.SuiteOptions(models=("ViT-pico/14",), seeds=2, data_root=arguments.data_root)
+    def follows() -> str:
+        asked = suites.SuiteOptions(models=("ViT-pico/14",), seeds=2, data_root=options.data_root)
         models = {cell.model for cell in made["suite"].cells(asked) if cell.horizons != (0,)}
         if models != {"ViT-pico/14"}:
             raise Limited(f"asked for ViT-pico/14, it has cells of {', '.join(sorted(models))}: see options.models")
@@ -477,24 +587,20 @@ def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     yield Requirement(what="its figures are there", check=figures)
     yield Requirement(what="has cells", check=cells)
     yield Requirement(what="evaluates what answers it", check=answers, needs="has cells")
-    yield Requirement(what="follows options", check=options, needs="has cells")
+    yield Requirement(what="follows options", check=follows, needs="has cells")
 
 
-def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_figure(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """A figure: drawn twice from the records of a study."""
     from bench.report.figures.figure import NothingToDraw, render
 
     figure = registry.load("figure", name)
 
     def draw() -> Any:
-        from bench.analysis import lr_sweep, study_data
-
-        if arguments.study is None:
-            raise Limited("name a finished study: --study results/<suite>")
         try:
-            return figure.draw(lr_sweep.of_chosen(study_data.load(arguments.study)))
+            return figure.draw(_tried_on(options))
         except NothingToDraw as reason:
-            raise Limited(f"there is nothing to draw of {arguments.study}: {reason}") from reason
+            raise Limited(f"the study has nothing to draw: {reason}") from reason
 
     def titled() -> str:
         _require(bool(figure.title), "no title")
@@ -516,7 +622,7 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
     yield Requirement(what="the same every time", check=repeats, needs="draws")
 
 
-def check_question(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """A question: asked of the records of a study, and its findings put into words."""
     from bench.analysis import question as questions
 
@@ -528,17 +634,13 @@ def check_question(name: str, arguments: argparse.Namespace) -> Iterator[Require
         return question.text
 
     def answers() -> str:
-        from bench.analysis import lr_sweep, study_data
         from bench.analysis.finding import Findings
         from bench.analysis.questions import cost
         from bench.report import text
 
-        if arguments.study is None:
-            raise Limited("name a finished study: --study results/<suite>")
-        evidence = lr_sweep.of_chosen(study_data.load(arguments.study))
-        findings = tuple(question.ask(evidence))
+        findings = tuple(question.ask(_tried_on(options)))
         if not findings:
-            raise Limited(f"{arguments.study} has nothing that bears on it")
+            raise Limited("the study has nothing that bears on it")
         others = {finding.question for finding in findings} - {question.name}
         _require(not others, f"its findings say that they answer {', '.join(sorted(others))}")
         text.answers(Findings(findings=findings, checks=(), cost=cost(()), scope=None))
@@ -548,7 +650,7 @@ def check_question(name: str, arguments: argparse.Namespace) -> Iterator[Require
     yield Requirement(what="answers", check=answers)
 
 
-def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_job(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """A job: its interface, how long it says that a cell takes, and its result of one, on a CPU."""
     import inspect
 
@@ -560,7 +662,7 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
     job: Job = registry.load("job", name)
     made: dict[str, float] = {}
     cell = Cell(
-        model="ViT-pico/14", data=arguments.data, image_size=arguments.image_size, channels=arguments.channels, job=name
+        model="ViT-pico/14", data=options.data, image_size=options.image_size, channels=options.channels, job=name
     )
 
     def is_callable() -> str:
@@ -590,7 +692,7 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
                 progress=lambda _: None,
                 should_stop=lambda: False,
                 log=lambda _: None,
-                data_root=arguments.data_root,
+                data_root=options.data_root,
             )
             found = job.run(cell, context)
         _require(isinstance(found, Result), f"a {type(found).__name__}, not a Result of bench/core/record.py")
@@ -603,7 +705,7 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
     yield Requirement(what="gives a result", check=result, needs="can be planned")
 
 
-def check_recipe(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+def check_recipe(name: str, options: CheckOptions) -> Iterator[Requirement]:
     """The training recipe of a published checkpoint."""
     from bench.cost import public_models
 
@@ -613,7 +715,7 @@ def check_recipe(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
     )
 
 
-CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = {
+CHECKS: dict[str, Callable[[str, CheckOptions], Iterator[Requirement]]] = {
     "family": check_model,
     "data set": check_data,
     "task": check_task,

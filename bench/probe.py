@@ -25,7 +25,8 @@ from bench.store import weights
 from bench.store.load_weights import load_into
 from bench.store.study import SPEC_FIELDS, CellDirectory
 from bench.tasks._features import Load, read_features
-from bench.tasks.task import FineTuned, Task, TaskContext, checked_options
+from bench.tasks._options import checked_options
+from bench.tasks.task import FineTuned, Task, TaskContext
 
 EXAMPLES = """examples:
   python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25

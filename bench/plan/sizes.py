@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.core import registry
 from bench.core.errors import UserError
@@ -12,9 +12,6 @@ from bench.core.spec import Cell, TaskSpec
 from bench.data import cache
 from bench.data.data_set import DataSet
 from bench.data.load import data_set, load
-
-if TYPE_CHECKING:
-    from bench.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +100,7 @@ def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
     total = sizes[cell.data].test
     for task in cell.tasks:
         size = sizes[task.data]
-        evaluation: Task = registry.load("task", task.task)
-        says = evaluation.forward_images
+        says = registry.load("task", task.task).forward_images  # None: all of them
         try:
             total += says(**_asked(task, size), own_size=cell.image_size) if says else size.train + size.test
         except UserError as error:
@@ -116,8 +112,7 @@ def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
     """One core's seconds for what the tasks do with the features of one horizon, as far as they say."""
     total = 0.0
     for task in cell.tasks:
-        evaluation: Task = registry.load("task", task.task)
-        if says := evaluation.solving_seconds:
+        if says := registry.load("task", task.task).solving_seconds:
             total += says(**_asked(task, sizes[task.data]), features=features)
     return total
 

@@ -1,6 +1,6 @@
 """Records on disk: the one place that turns a `Record` into JSON and JSON into a `Record`.
 
-A record that exists and verifies means that its cell is done. Older schemas are migrated on reading, never rewritten.
+A record that exists and verifies means that its cell is done.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.errors import UserError
 from bench.core.files import digest
-from bench.core.record import STATUSES, Cost, Horizon, Record
+from bench.core.record import STATUSES, Cost, Record
 from bench.core.spec import Cell, canonical, cell_from_json, to_json
 from bench.store import faults
 
 Json = dict[str, Any]
 Kind = TypeVar("Kind")
 
-ALWAYS = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "attempts", "horizons")
-REQUIRED = {1: (*ALWAYS, "env"), 2: (*ALWAYS, "environment", "execution", "model", "data")}
-"""Schema -> fields without which a record is damaged."""
+REQUIRED = (
+    *("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "attempts", "horizons"),
+    *("environment", "execution", "model", "data"),
+)
+"""Fields without which a record is damaged."""
+OLDEST_SCHEMA = 2
 READ = ("schema", "status", "reason", "directory", "digest")
 FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
 """Fields of a record and their values, as `to_bytes` writes them: one to a line."""
@@ -90,7 +93,7 @@ def written_digest(data: bytes, stated: str) -> str | None:
 
 
 def read_record(path: Path, *, of: str | None = None) -> Record:
-    """Read and verify a record, of this schema or an older one.
+    """Read and verify a record.
 
     Args:
         of: the cell's folder, which the record must name; None takes a record from anywhere.
@@ -98,7 +101,7 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     Raises:
         FileNotFoundError: there is none.
         UserError: written by a newer version of the project.
-        DamagedRecord: no file, not JSON, a changed byte, a missing field, of another cell.
+        DamagedRecord: no file, not JSON, a changed byte, a missing field, of another cell, of a schema no longer read.
     """
     data = _bytes(path)
     try:
@@ -108,10 +111,12 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     if not isinstance(body, dict) or not isinstance(body.get("schema"), int):
         raise DamagedRecord(path, "it has no schema version.")
     check_schema(path, body["schema"])
+    if body["schema"] < OLDEST_SCHEMA:
+        raise DamagedRecord(path, f"it has schema {body['schema']}, which is no longer read.")
     stated = str(body.get("digest"))
     if written_digest(data, stated) != stated and digest(body) != stated:
         raise DamagedRecord(path, "its contents do not match its digest.")
-    missing = [key for key in REQUIRED.get(body["schema"], ()) if key not in body]
+    missing = [key for key in REQUIRED if key not in body]
     if missing or body["status"] not in STATUSES:
         raise DamagedRecord(path, f"missing or wrong {', '.join(missing) or 'status'}.")
     if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
@@ -123,18 +128,13 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
 
 
 def from_json(body: Json) -> Record:
-    """A record from its JSON types, migrated from older schemas.
+    """A record from its JSON types.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: a field is missing or of the wrong type.
         UserError: its cell means nothing to this version of the project.
     """
-    return build(Record, migrated(body))
-
-
-def horizon_from_json(body: Json) -> Horizon:
-    """A row of a checkpoint, which an older version may have written. Raises as `from_json`."""
-    return build(Horizon, body if "seconds" in body else _horizon_1(body))
+    return build(Record, body)
 
 
 def _wrong(error: Exception) -> str:
@@ -186,8 +186,8 @@ def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
     found = {key.decode(): value for key, value in lines}
     try:
         schema, status, reason, directory, stated = (json.loads(found[key].rstrip(b",}")) for key in READ)
-        known = isinstance(schema, int) and schema <= SCHEMA_VERSION and status in STATUSES
-        whole = len(found) == len(lines) and found.keys() >= set(REQUIRED.get(schema, ()))
+        known = schema == SCHEMA_VERSION and status in STATUSES
+        whole = len(found) == len(lines) and found.keys() >= set(REQUIRED)
         if known and whole and of in (None, directory) and written_digest(data, stated) == stated:
             spent = build(Cost, json.loads(found["cost"].rstrip(b",")))
             seconds, processor = spent.seconds.total, spent.processor_seconds
@@ -258,77 +258,3 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
     if is_dataclass(hint):
         return functools.partial(build, typing.cast(type, hint))
     return None
-
-
-# -- older schemas -----------------------------------------------------------------------------------------------------
-
-
-def migrated(body: Json) -> Json:
-    """The JSON of a record in this schema."""
-    return body if body["schema"] >= 2 else _from_1(body)
-
-
-def _from_1(old: Json) -> Json:
-    """Schema 1 kept threads, dtype and what else says how a cell was run among the costs, and no start."""
-    cost, env, cell = old["cost"], old["env"], old["cell"]
-    attempts = old["attempts"]
-    on_cpu = str(cost.get("device") or "cpu") == "cpu"
-    ranks = cost.get("ranks", 1)
-    new = {key: old[key] for key in ("suite", "cell_id", "directory", "revisions", "status", "horizons")}
-    return new | {
-        "schema": 2,
-        "reason": old.get("reason"),
-        "source": old.get("source"),
-        "cell": cell,
-        "model": {"name": cell["model"]} | (old.get("model") or {}),
-        "data": {"name": cell["data"]} | (old.get("data") or {}),
-        "execution": {
-            "device": cost.get("device") or "unknown",
-            "accelerators": 0 if on_cpu else ranks,
-            "ranks": ranks,
-            **{key: cost.get(key) for key in ("sharding", "threads", "dtype")},
-            "micro_batches": cost.get("micro_batches") or [],
-        },
-        "cost": {
-            **{key: cost.get(key) for key in ("spent_images", "core_days", "devices", "peak_memory_bytes")},
-            **{key: cost.get(key) or {} for key in ("seconds", "spent_flops")},
-            **{key: old.get(key) for key in ("peak_flops_per_second", "peak_source")},
-        },
-        "environment": env | {"time_start": attempts[0].get("started") if attempts else None},
-        "attempts": [{"outcome": "unknown"} | attempt for attempt in attempts],
-        "horizons": [_horizon_1(horizon) for horizon in old["horizons"]],
-        "curve": _curve_1(old.get("curve")),
-        "speed": _speed_1(old["speed"]) if "speed" in old else None,
-        "peers": old.get("peers"),
-    }
-
-
-def _horizon_1(old: Json) -> Json:
-    train, evaluate = old.get("train_seconds"), old.get("evaluate_seconds")
-    return {"train_flops": {}, "spent_flops": {}} | old | {"seconds": {"train": train, "evaluate": evaluate}}
-
-
-def _curve_1(points: list[Json] | None) -> Json | None:
-    if not points:
-        return None
-    columns = (("images", "images"), ("losses", "loss"), ("horizons", "horizon"))
-    return {new: [point[name] for point in points] for new, name in columns}
-
-
-def _speed_1(old: Json) -> Json:
-    """Found batches were a dictionary beside the predicted ones; the reference's windows lay among its sizes."""
-    largest, reference = old.get("largest_batch"), old.get("reference")
-    found = (largest or {}).get("found") or {}
-    return old | {
-        "conditions": old["environment"],
-        "reference": reference and reference | {"throughput": reference},
-        "largest_batch": largest
-        and {
-            "inference": largest["predicted"]["inference"],
-            "training": largest["predicted"]["training"],
-            "budget_bytes": largest["budget_bytes"],
-            "how": largest["how"],
-            "found_inference": found.get("inference"),
-            "device_bytes": found.get("device_bytes"),
-        },
-    }

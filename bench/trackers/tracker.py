@@ -19,7 +19,7 @@ from bench.core.errors import UserError
 from bench.core.record import Horizon, LearningCurve, Record
 from bench.core.spec import Cell, canonical, to_json
 from bench.store import checkpoints
-from bench.store.records import DamagedRecord, horizon_from_json
+from bench.store.records import DamagedRecord, build
 from bench.store.study import CellDirectory, Study
 
 AUTO, NONE = "auto", "none"
@@ -108,7 +108,7 @@ def _running(directory: CellDirectory, study: str) -> TrackedRun | None:
         name=directory.path.name,
         study=study,
         config=_config(cell, {}),
-        rows=tuple(rows(curve, [horizon_from_json(row) for row in state["rows"]])),
+        rows=tuple(rows(curve, [build(Horizon, row) for row in state["rows"]])),
         started=attempts[0].started if attempts else None,
     )
 

@@ -24,7 +24,7 @@ from bench.core.spec import Recipe, to_json
 from bench.cost.trace import label
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
-from bench.store.records import horizon_from_json
+from bench.store.records import build
 from bench.train import schedule
 from bench.train.batches import Batches
 from bench.train.events import CheckpointSaved, Event, HorizonReached, Stepped
@@ -79,7 +79,7 @@ class TrainingProgress:
         return cls(
             **values
             | {
-                "rows": [horizon_from_json(row) for row in state["rows"]],
+                "rows": [build(Horizon, row) for row in state["rows"]],
                 "seconds": Seconds(**state["seconds"]),
                 "micro_batches": [MicroBatch(**each) for each in state.get("micro_batches", ())],
             }

@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import hypothesis
-import pandas as pd
 import pytest
-from hypothesis import strategies
 
 from bench.analysis import study_data
 from bench.analysis.finding import CheckKind
 from bench.analysis.validity_checks import checks
 from bench.core.errors import UserError
-from bench.core.record import Record
-from bench.core.spec import to_json
 from bench.report.tables import scores_csv
-from bench.store.records import DamagedRecord, from_json, read_record, write_record
+from bench.store.records import DamagedRecord, read_record, write_record
 from tests.analysis._records import World, change, map_scores, write
 from tests.analysis._study import read
 
@@ -165,51 +159,6 @@ def test_a_number_that_a_score_lacks_is_missing_alone() -> None:
     found = study_data.score_table([lacking])
     assert found["chance"].isna().sum() == 9 and whole["chance"].notna().all()
     assert found.drop(columns="chance").equals(whole.drop(columns="chance"))
-
-
-def in_schema_1(record: Record) -> dict[str, Any]:
-    """A record as the first versions wrote it: costs hold what now says how a cell was run."""
-    body = to_json(record)
-    how, cost = body.pop("execution"), body.pop("cost")
-    env = {name: value for name, value in body.pop("environment").items() if name != "time_start"}
-    rows = [
-        {name: value for name, value in row.items() if name not in ("seconds", "smaller_batches")}
-        | {"train_seconds": row["seconds"]["train"], "evaluate_seconds": row["seconds"]["evaluate"]}
-        for row in body.pop("horizons")
-    ]
-    for name in ("source", "speed", "peers", "curve"):
-        del body[name]
-    recipe = {k: v for k, v in body["cell"]["recipe"].items() if k not in ("average", "decay", "crop")}  # came later
-    del body["model"]["fingerprint"]
-    seconds = cost["seconds"] | {"total": record.cost.seconds.total}
-    return body | {
-        "schema": 1,
-        "env": env,
-        "horizons": rows,
-        "cell": body["cell"] | {"recipe": recipe},
-        "peak_flops_per_second": cost.pop("peak_flops_per_second"),
-        "peak_source": cost.pop("peak_source"),
-        "cost": cost | {"seconds": seconds} | {name: how[name] for name in ("device", "threads", "dtype")},
-    }
-
-
-@hypothesis.given(
-    seed=strategies.integers(0, 2**32 - 1), draws=strategies.integers(1, 4), repeats=strategies.integers(1, 3)
-)
-@hypothesis.settings(max_examples=8, deadline=None)
-def test_records_of_the_first_schema_give_the_same_tables_and_estimates(seed: int, draws: int, repeats: int) -> None:
-    world = World(seed=seed)
-    world.sizes, world.draws, world.seeds = (3_000, 30_000), tuple(range(draws)), tuple(range(repeats))
-    made = [*world.records(), world.diverged()]
-    old = [from_json(json.loads(json.dumps(in_schema_1(record)))) for record in made]
-    for table in (study_data.horizon_table, study_data.score_table):
-        pd.testing.assert_frame_equal(table(old), table(made))
-    one, other = read(old), read(made)
-    assert one.series == other.series and one.measures == other.measures
-    for measure in one.measures:
-        assert repr(one.estimates(measure)) == repr(other.estimates(measure))
-    assert [record.cost.seconds for record in old] == [record.cost.seconds for record in made]
-    assert [record.environment for record in old] == [record.environment for record in made]
 
 
 @pytest.mark.parametrize(

