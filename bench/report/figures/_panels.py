@@ -339,9 +339,10 @@ def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]
         )
         axes.set_ylim(bottom=min(axes.get_ylim()[0], value - 0.03 * (high - low)))
     if below:
-        axes.set_ylim(bottom=low - 0.12 * (high - low))
-        text = f"untrained, below: {', '.join(below)}"
-        axes.text(0.02, 0.025, text, transform=axes.transAxes, fontsize=8, zorder=5, bbox=_style.BEHIND_TEXT)
+        axes.set_ylim(bottom=low - 0.2 * (high - low))
+        text = f"untrained, below:\n{', '.join(below)}"
+        said = axes.text(0.02, 0.025, text, transform=axes.transAxes, fontsize=8, zorder=5, bbox=_style.BEHIND_TEXT)
+        said.set_in_layout(False)
 
 
 def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import seaborn as sns
 
@@ -63,7 +64,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes = figure.subplots()
         x = f"compute_{unit}s"
         _draw_points(axes, _panels.in_percent(table), x, families, hollow=evidence.published)
-        ends = [
+        steps = [
             _draw_steps(axes, mine, x, str(family), families) for family, mine in table.groupby("family", sort=False)
         ]
         best = _panels.in_percent(table[table["best"]])
@@ -77,8 +78,9 @@ def draw(evidence: Evidence) -> Drawing:
                 axes.get_xlim()[0], height, " raw pixels", va="bottom", fontsize=_style.LABEL_SIZE, color=_style.INK
             )
         axes.set(xlabel=f"Pre-training compute [{unit}s]", ylabel=_panels.y_label(evidence, HEADLINE))
-        curves = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
-        _style.name_points(axes, ends, curves=curves, size=10.5)
+        dots = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
+        paths = [path for _, drawn in steps for path in drawn]
+        _style.name_points(axes, [end for end, _ in steps], curves=[*dots, *paths], size=10.5)
     annotations = tuple(
         _panels.annotation(evidence, axes, p, HEADLINE, e, label=label, x=at) for p, label, e, at in explained
     )
@@ -130,9 +132,9 @@ def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str
 
 def _draw_steps(
     axes: Axes, table: pd.DataFrame, x: str, family: str, families: Sequence[str]
-) -> tuple[float, float, str, str]:
+) -> tuple[tuple[float, float, str, str], list[list[tuple[float, float]]]]:
     """The best within each budget, as a step with its interval, up to the largest budget of the family: the best stays
-    the best. Returns where it ends, the family's name and its colour."""
+    the best. Returns where it ends, the family's name and its colour; and the lines that it consists of."""
     colour, _ = _style.look(family, families)
     steps = table[table["best"]]
     steps = pd.concat([steps, steps.tail(1).assign(**{x: table[x].max()})])
@@ -142,7 +144,10 @@ def _draw_steps(
     sns.lineplot(
         x=at, y=line, color=colour, drawstyle="steps-post", linewidth=2.2, zorder=3, estimator=None, sort=False, ax=axes
     )
-    return float(at.iloc[-1]), float(line.iloc[-1]), family, colour
+    end = float(at.iloc[-1])
+    path = list(zip(np.repeat(at, 2)[1:], np.repeat(line, 2)[:-1], strict=True))
+    interval = [(end, float(low.iloc[-1])), (end, float(high.iloc[-1]))]
+    return (end, float(line.iloc[-1]), family, colour), [path, interval]
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TITLE = "Scaling laws fitted to the frontiers"
 BAND = 0.13  # opacity
+MAX_SPAN = 3.0  # a factor: as long as the interval of an extrapolation spans less, it is drawn
 ENDS = ("within_low", "within_high", "total_low", "total_high")
 
 
@@ -75,7 +76,8 @@ def draw(evidence: Evidence) -> Drawing:
                 f"were fitted, one per seed. Lines: {_fitted(cards)}.",
                 f"Bands: {cards[0]['level']:.0%} intervals over all forms and losses, and beyond the points also what "
                 "the same law missed from earlier budgets.",
-                "Dashed: extrapolated beyond every point.",
+                "Dashed: extrapolated beyond every point, as far as the interval spans less than a factor of "
+                f"{MAX_SPAN:g}.",
                 "Slope: by how much the logarithm of the error falls with that of x, in the middle of the points.",
                 *_no_record(cards),
                 *_lack_of_fit(cards),
@@ -123,7 +125,7 @@ def _panel(
     hollow: bool,
 ) -> None:
     """Points, laws and their bands; each law's exponent at the end of its line."""
-    table = table.assign(x=table["x"] / scale, percent=100 * table["error"])
+    table = _worth_drawing(table.assign(x=table["x"] / scale, percent=100 * table["error"]))
     looks = {family: _style.look(family, families) for family in families}
     style: dict[str, Any] = {
         "x": "x",
@@ -166,6 +168,14 @@ def _panel(
         for _, mine in table.groupby(["family", "kind"])
     ]
     _style.name_points(axes, ends, curves=drawn)
+
+
+def _worth_drawing(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows, without those of an extrapolation from where its interval spans `MAX_SPAN` or more."""
+    wide = (table["kind"] == "extrapolated") & (table["total_high"] >= MAX_SPAN * table["total_low"])
+    first = table[wide].groupby("family")["x"].min()
+    ends = table["family"].map(first).fillna(float("inf"))
+    return table[(table["kind"] != "extrapolated") | (table["x"] < ends)]
 
 
 def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:

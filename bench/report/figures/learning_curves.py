@@ -77,6 +77,8 @@ def draw(evidence: Evidence) -> Drawing:
                 loc="lower left",
                 fontsize=_style.LABEL_SIZE,
                 labelspacing=0.25,
+                handlelength=0.9,
+                borderpad=0.0,
             )
         grey: dict[str, Any] = {"color": _style.GREY, "linewidth": 1.3}
         _style.legend(

@@ -67,7 +67,7 @@ def draw(evidence: Evidence) -> Drawing:
                     annotations.append(Annotation(axes=axes, x=tried.rate, y=height, cells=tried.cells, text=text))
             curves = [[(t.rate, 100 * t.accuracy.value) for t in s.tried if t.accuracy] for s, _ in members]
             named = [
-                (s.chosen.rate, 100 * s.chosen.accuracy.value, label, colours[label])
+                (s.chosen.rate, 100 * s.chosen.accuracy.value, label.replace(" (", "\n("), colours[label])
                 for s, label in members
                 if s.chosen.accuracy
             ]

@@ -18,6 +18,7 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 TITLE = "Training speed beside other libraries"
 OWN_COLOUR, PEER_COLOUR = _style.COLOURS[0], _style.GREY
 DAYS = "; what differs between days and hosts is not in them"  # of races that were run once
+MAX_REACH = 1.5  # times its ratio: as far as an interval is drawn; an arrow says that it goes on
 BAR, FRAME = 0.31, 1.0  # inches: of one bar, of a panel's title and axis
 
 
@@ -29,7 +30,8 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no race has a time for timm's defaults")
     pairs = [drawn[n : n + 2] for n in range(0, len(drawn), 2)]
     bars = [max(map(len, pair)) for pair in pairs]
-    widest = max(c.over_base.high or c.over_base.value for race in drawn for c in race if c.over_base)
+    ratios = [c.over_base for race in drawn for c in race if c.over_base]
+    widest = max(min(r.high or r.value, MAX_REACH * r.value) for r in ratios)
     with _style.context():
         figure = _style.figure(height=BAR * sum(bars) + FRAME * len(pairs))
         panels = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=bars)
@@ -57,6 +59,9 @@ def _race(axes: Any, race: Sequence[RacedContender], *, bars: int, widest: float
     axes.errorbar(values, range(len(values)), xerr=errors, linestyle="", ecolor="#222222", elinewidth=1.1)
     for place, value in enumerate(values):
         axes.text(0.02 * widest, place, f"{value:.2f}", va="center", color="white", fontweight="bold", fontsize=9)
+    for place, ratio in enumerate(ratios):
+        if (ratio.high or ratio.value) > 1.04 * widest:
+            axes.plot(1.04 * widest, place, marker=">", color="#222222", markersize=6, clip_on=False)
     axes.axvline(1.0, color="#222222", linewidth=0.9)
     axes.set_xlim(0, 1.04 * widest)
     axes.set_ylim(bars - 0.5, -0.5)  # bars are as thick in every panel; the first on top
