@@ -162,8 +162,7 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
     kept = [folder / "figures" / "mine.svg", folder / "tables" / "notes.md", folder / "outside.csv"]
     for path in kept:
         path.write_text("mine")
-    listed = json.loads((folder / export.BUILT).read_text())
-    (folder / export.BUILT).write_text(json.dumps([*listed, "../outside.csv", "figures/../outside.csv", "outside.csv"]))
+    export.note_built(folder, {*export.built(folder), "../outside.csv", "figures/../outside.csv", "outside.csv"})
     drawn.pop()
     paths = report.build(folder, suite="mine")
     assert {path.name for path in (folder / "figures").iterdir()} == {"one.png", "one.svg", "one.csv", "mine.svg"}
