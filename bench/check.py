@@ -418,7 +418,7 @@ def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return question.text
 
     def answers() -> str:
-        from bench.analysis.finding import Findings
+        from bench.analysis.findings import Findings
         from bench.analysis.questions import cost
         from bench.report import text
 

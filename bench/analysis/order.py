@@ -12,7 +12,9 @@ from bench.analysis.frontiers import Gaps, family_of_kind, of_one_data_set
 from bench.analysis.scaling_laws import laws
 from bench.analysis.wording import Number, Sentence
 
-REASONS: Mapping[str, Sentence] = {Reason.NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals."}
+NO_CHANGE_OF_ORDER = "no change of order"  # a reason: no difference is beyond the intervals of the trend
+
+REASONS: Mapping[str, Sentence] = {NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals."}
 
 
 def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
@@ -36,7 +38,7 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
     leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(last, "") if crossing or throughout else ""
     decided, why = last, []
     if crossing is None:
-        decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
+        decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else NO_CHANGE_OF_ORDER]
     return Finding(
         question=question,
         subject=(gaps.first, gaps.second),

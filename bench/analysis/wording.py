@@ -10,7 +10,6 @@ from bench.analysis.finding import (
     ALL_MODELS,
     NEEDED,
     Axis,
-    Contrast,
     Difference,
     Finding,
     Item,
@@ -164,34 +163,32 @@ def every(f: Finding, kind: type[T]) -> list[T]:
     return [item for item in f.evidence if isinstance(item, kind)]
 
 
-def differences(f: Finding) -> list[str]:
-    """The models of a mean, how many of them differ beyond their own interval, steps between budgets, single tasks."""
-    compared = every(f, Difference)
-    models = [d for d in compared if d.measure == f.measure and d.model and d.contrast != Contrast.PREVIOUS_BUDGET]
+def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> list[str]:
+    """The models of a mean, how many of them differ beyond their own interval, and single tasks.
+
+    Args:
+        contrast: the only one that is counted; "" counts all.
+        x: the meaning of `Difference.from_x` and `to_x`.
+    """
+    compared = [d for d in every(f, Difference) if contrast in ("", d.contrast)]
+    models = [d for d in compared if d.measure == f.measure and d.model]
     texts = []
     if len(models) == 1:
         d = models[0]
         at = f" at {flops(d.train_flops)}" if d.train_flops else ""
-        texts.append(f"{d.model}{at}{_from_to(d)}.")
+        texts.append(f"{d.model}{at}{_from_to(d, x)}.")
     elif models:
         up, down = (sum(d.verdict == verdict for d in models) for verdict in (Verdict.YES, Verdict.NO))
         what = "models" if len({d.model for d in models}) == len(models) else "budgets"
         lower = f", {down} lower" if up < len(models) else ""
         others = ", the others undecided" if up + down < len(models) else ""
         texts.append(f"Individually: {up} of {len(models)} {what} higher{lower}{others}.")
-    steps = [d for d in compared if d.contrast == Contrast.PREVIOUS_BUDGET]
-    if steps:
-        up, down = (sum(d.verdict == verdict for d in steps) for verdict in (Verdict.YES, Verdict.NO))
-        texts.append(f"Between consecutive budgets ({plural(len(steps), 'step')}): {up} higher, {down} lower.")
     tasks = [f"{measure_text(d.measure)} {points(d.estimate, d.low, d.high)}" for d in compared if not d.model]
     return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
 
 
-def _from_to(d: Difference) -> str:
-    if d.from_x is None or d.to_x is None:
-        return ""
-    what = "distinct images" if d.contrast == Contrast.FEWEST_IMAGES else "images seen"
-    return f", {count(d.from_x)} → {count(d.to_x)} {what}"
+def _from_to(d: Difference, x: str) -> str:
+    return "" if d.from_x is None or d.to_x is None else f", {count(d.from_x)} → {count(d.to_x)} {x}"
 
 
 # -- reasons -----------------------------------------------------------------------------------------------------------
@@ -232,12 +229,12 @@ REASONS: Mapping[str, Sentence] = {
         f"{100 * (f.margin or 0):.1f} points may be due to chance."
     ),
     Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
+    Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
     Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {NEEDED}.",
     Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",
     Reason.LACK_OF_FIT: _lack_of_fit,
     Reason.CHANGES: "",
-    Reason.IDENTICAL: "The scores are identical.",
 }
 """Words of the reasons that several questions give."""

@@ -20,4 +20,4 @@ QUESTION = Question(
     order=250.5,
 )
 """The family's model with most compute minus the same probe on raw pixels. evidence: the model on the measure and on
-each of its tasks, and (model "") each task (`Contrast.PIXELS`)."""
+each of its tasks, and (model "") each task (contrast "raw pixels")."""

@@ -20,4 +20,4 @@ QUESTION = Question(
     order=250,
 )
 """A family's trained models minus the same networks before training. evidence: each model on the measure and on each of
-its tasks, and (model "") the mean over models of each task (`Contrast.UNTRAINED`)."""
+its tasks, and (model "") the mean over models of each task (contrast "untrained")."""

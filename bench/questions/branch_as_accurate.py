@@ -10,12 +10,13 @@ from bench.analysis import branches, wording
 from bench.analysis.branches import contrasts, identical, measures
 from bench.analysis.comparisons import mean_finding, overall
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Reason, Verdict
+from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import count
 
 NAME = "branch as accurate"
+IDENTICAL = "identical"  # a reason: the same scores to the last digit
 MARGIN = 0.01  # accuracy that branches may lack and still count as equal
 
 
@@ -26,7 +27,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             finding = replace(mean_finding(NAME, [name], found), main=True)
             same = all(identical(c) for c in found)
             if same or overall(found)[0].low > -MARGIN:
-                reasons = (Reason.IDENTICAL,) if same else ()
+                reasons = (IDENTICAL,) if same else ()
                 finding = replace(finding, verdict=Verdict.YES, reasons=reasons, margin=None)
             yield finding
 
@@ -70,10 +71,11 @@ QUESTION = Question(
     no="less accurate",
     ask=ask,
     say=wording.differences,
+    reasons={IDENTICAL: "The scores are identical."},
     order=40,
     subject=subject,
     tables=tables,
 )
 """subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
 ("cosine"). estimate: branch - own; up to `MARGIN` lower counts as equal. evidence: each model and budget
-(`Contrast.OWN_TRAINING`)."""
+(contrast "own training")."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import law_crossings
-from bench.analysis.finding import Axis, FamilyBudget
+from bench.analysis.budgets import FamilyBudget
+from bench.analysis.finding import Axis
 from bench.analysis.question import FACTS, Question
 
 NAME = "crossing over images"

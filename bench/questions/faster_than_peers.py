@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.analysis.evidence import Evidence, family_rank
-from bench.analysis.finding import Counts, Finding, Item, Quantity, Reason, Unit, Verdict
+from bench.analysis.finding import Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import percent, plural, significant
@@ -26,6 +26,7 @@ from bench.core.record import ContenderResult, PeerSettings, PeersResult, Record
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
 NAME = "faster than peers"
+STARTED_ONCE = "started once"  # no process of the race began anew: nothing says how far apart two starts are
 BASE = "timm, defaults"
 OWN = "this project"
 
@@ -201,9 +202,9 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
             subject=(model, str(pixels)),
             verdict=verdict,
             measure="",
-            reasons=() if verdict != Verdict.CANNOT_TELL else (Reason.STARTED_ONCE if over.low is None else inside,),
+            reasons=() if verdict != Verdict.CANNOT_TELL else (STARTED_ONCE if over.low is None else inside,),
             leader=peer.name,
-            quantity=Quantity.SPEED_RATIO,
+            quantity="speed ratio",
             unit=Unit.TIMES,
             estimate=over.value,
             low=over.low,
@@ -323,9 +324,7 @@ QUESTION = Question(
     no="slower",
     ask=faster_than_peers,
     say=say,
-    reasons={
-        Reason.STARTED_ONCE: "Every process was started once: nothing says how far another start would be from it."
-    },
+    reasons={STARTED_ONCE: "Every process was started once: nothing says how far another start would be from it."},
     items=(RacedContender,),
     order=10,
     subject=subject,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bench.analysis.catch_up import by_law, finding_of, gap_series, say, slope_of
+from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import NEEDED, Axis, Closing, Finding, HeldOut, Reason, TrendPoint, Verdict
+from bench.analysis.finding import NEEDED, Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 from bench.stats.bootstrap import LAW_LEVEL

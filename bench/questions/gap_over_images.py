@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bench.analysis.budgets import one_budget
-from bench.analysis.catch_up import GapSeries, by_law, finding_of, gap_series, say, slope_of
+from bench.analysis.budgets import FamilyBudget, one_budget
+from bench.analysis.catch_up import Closing, GapSeries, HeldOut, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series, counts
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Closing, FamilyBudget, Finding, HeldOut
+from bench.analysis.finding import Axis, Finding
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import targets
-from bench.analysis.finding import AccuracyTarget, Axis
+from bench.analysis.finding import Axis
 from bench.analysis.question import FACTS, Question
+from bench.analysis.targets import AccuracyTarget
 
 NAME = "images for a target"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
 from bench.analysis import wording
 from bench.analysis.comparisons import (
@@ -15,11 +17,24 @@ from bench.analysis.comparisons import (
     with_upstream,
 )
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Contrast, Finding, PeakInside, Reason
+from bench.analysis.finding import Finding, Item
 from bench.analysis.question import Question
 from bench.core.formatting import count, percent
 
 NAME = "more images help"
+PEAK_INSIDE = "peak inside"  # a reason: fewer images did better than most; evidence has `PeakInside` per model
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakInside(Item, kind="Peak"):
+    """Images and accuracy of a model's best size, and of its largest, which did worse. overlap: of their intervals."""
+
+    model: str
+    images: int
+    accuracy: float
+    most_images: int
+    most_accuracy: float
+    overlap: bool
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -30,7 +45,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             mine = [c for c in curves if c.family == family]
             pairs = [
                 Pair(
-                    contrast=Contrast.FEWEST_IMAGES,
+                    contrast="fewest images",
                     model=c.label,
                     point=c.points[-1],
                     base=c.points[0],
@@ -47,7 +62,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
                     [family],
                     found,
                     evidence=peaks,
-                    reasons=[Reason.PEAK_INSIDE] if peaks else [],
+                    reasons=[PEAK_INSIDE] if peaks else [],
                 )
 
 
@@ -82,10 +97,10 @@ QUESTION = Question(
     yes="help",
     no="hurt",
     ask=ask,
-    say=wording.differences,
-    reasons={Reason.PEAK_INSIDE: _peaks},
+    say=partial(wording.differences, x="distinct images"),
+    reasons={PEAK_INSIDE: _peaks},
     items=(PeakInside,),
     order=240,
 )
 """Most minus fewest distinct pre-training images, mean over the family's models. evidence: each model
-(`Contrast.FEWEST_IMAGES`), and `PeakInside` per model that did best with fewer."""
+(contrast "fewest images"), and `PeakInside` per model that did best with fewer."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Candidate, Finding, Quantity, Unit, Verdict
+from bench.analysis.finding import Finding, Item, Quantity, Unit, Verdict
 from bench.analysis.law_findings import law_finding, pairs_of_laws
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law
@@ -20,6 +21,17 @@ from bench.stats.intervals import z_quantile
 
 NAME = "next run"
 CANDIDATES, REACH = 9, 4.0  # runs that could be done per family, up to this many times its largest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(Item):
+    """A run that could be done. shrinks: share of the interval's width that it would take away. reach: times the
+    family's largest budget; 1 within it."""
+
+    family: str
+    train_flops: float
+    shrinks: float
+    reach: float
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:

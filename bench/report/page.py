@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Findings
+from bench.analysis.findings import Findings
 from bench.analysis.table import Column, Table, clean, markdown, shown
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record

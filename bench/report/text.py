@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
-from bench.analysis.finding import ALL_MODELS, Counts, Finding, Findings, Verdict
+from bench.analysis.finding import ALL_MODELS, Counts, Finding, Verdict
+from bench.analysis.findings import Findings
 from bench.analysis.question import Question, Tone, question_of
 from bench.analysis.wording import Number
 from bench.core.formatting import flops_range, judged_on, plural

@@ -15,7 +15,8 @@ from scipy import stats
 import bench.api
 from bench.analysis import model_pairs, questions
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Findings, Verdict
+from bench.analysis.finding import Finding, Verdict
+from bench.analysis.findings import Findings
 from bench.core.errors import UserError
 from bench.core.formatting import flops_range, judged_on
 from bench.core.record import Horizon, Record, Score

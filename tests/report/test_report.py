@@ -22,17 +22,8 @@ from rich.console import Console
 
 from bench import run
 from bench.analysis import published, questions, table, wording
-from bench.analysis.finding import (
-    Axis,
-    CheckKind,
-    CostSummary,
-    Finding,
-    Findings,
-    Reason,
-    TrendPoint,
-    ValidityCheck,
-    Verdict,
-)
+from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
+from bench.analysis.findings import CheckKind, CostSummary, Findings, ValidityCheck
 from bench.core import formatting, registry
 from bench.report import build as report
 from bench.report import caveats, fits, text
