@@ -205,21 +205,16 @@ def _throughout(f: Finding) -> str:
     return f"{f.leader} is ahead throughout the common range{share}."
 
 
-def _deviation(item: LawDeviation) -> tuple[str, str]:
-    """Where a law misses its points, in full and as a reminder."""
+def _deviation(item: LawDeviation) -> str:
+    """Where a law misses its points."""
     p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
     who = f"Lack of fit of {item.families[0]}'s law" if len(item.families) == 1 else "Lack of fit of the shared law"
     missed = f"error {percent(item.predicted)} % predicted, {percent(item.observed)} % measured{p}"
-    return f"{who}: {missed}.", f"{who} (above)."
-
-
-def deviations(f: Finding) -> tuple[tuple[str, str], ...]:
-    """Sentences on laws that miss their points, each with what stands for it where it was said before."""
-    return tuple(map(_deviation, every(f, LawDeviation)))
+    return f"{who}: {missed}."
 
 
 def _lack_of_fit(f: Finding) -> str:
-    return " ".join(full for full, _ in deviations(f))
+    return " ".join(map(_deviation, every(f, LawDeviation)))
 
 
 REASONS: Mapping[str, Sentence] = {
