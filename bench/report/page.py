@@ -160,11 +160,8 @@ def report_md(shown: Mapping[str, Any]) -> str:
     given: set[str] = set()  # a law's lack of fit is stated in full once
     reasons = {}
     for answer in (a for found in shown["questions"].values() for a in found):
-        reasons[answer.key] = answer.text
-        for sentence, reminder in answer.deviations:
-            if sentence in given:
-                reasons[answer.key] = reasons[answer.key].replace(sentence, reminder)
-        given |= {sentence for sentence, _ in answer.deviations}
+        reasons[answer.key] = answer.beside(given)
+        given |= {full for full, reminder in answer.sentences if full != reminder}
     template = environment.get_template("report.md.j2")
     lines = template.render(shown, captions=captions, reasons=reasons).splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
-from bench.analysis.finding import ALL_MODELS, Counts, Finding, Verdict
+from bench.analysis.finding import ALL_MODELS, Counts, Finding, Reason, Verdict
 from bench.analysis.findings import Findings
 from bench.analysis.question import Question, Tone, question_of
 from bench.analysis.wording import Number
@@ -28,8 +28,8 @@ class Answer:
         label, question: labels of its row and of its heading. subject: families or models compared.
         shown: the estimate with its interval, or the trend.
         verdict, tone: the answer, and the tone that selects its colour and symbol.
-        text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
-        deviations: sentences of the text that other answers of the same law repeat, each with what may stand for it.
+        sentences: explanation of the number, reasons and caveats, and n where it differs from the usual one; each with
+            the words that may stand for it where an earlier answer has said it.
         main: see `Finding`. is_pair: the subject is two families. at_a_glance: see `Question`.
     """
 
@@ -40,8 +40,7 @@ class Answer:
     shown: Number
     verdict: str
     tone: Tone
-    text: str
-    deviations: tuple[tuple[str, str], ...]
+    sentences: tuple[tuple[str, str], ...]
     main: bool
     is_pair: bool
     at_a_glance: bool
@@ -49,6 +48,14 @@ class Answer:
     @property
     def symbol(self) -> str:
         return SYMBOLS[self.tone]
+
+    @property
+    def text(self) -> str:
+        return self.beside(())
+
+    def beside(self, said: Collection[str]) -> str:
+        """The text where the sentences in `said` were said before."""
+        return " ".join(reminder if full in said else full for full, reminder in self.sentences)
 
     @property
     def number(self) -> str:
@@ -75,7 +82,8 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
     question = question_of(f)
     verdict, tone = question.verdict(f) or _verdict(f, question)
     measure, target = question.measure(f), question.target(f)
-    texts = (*question.say(f), _basis(f, question, tasks), *reasons(f, question), _counted(f, usual))
+    texts = [(text, text) for text in (*question.say(f), _basis(f, question, tasks))]
+    texts += [*reasons(f, question), (counted := _counted(f, usual), counted)]
     return Answer(
         key=key,
         subject=question.subject(f),
@@ -87,8 +95,7 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
         at_a_glance=question.at_a_glance,
         label=question.label.format(target=target) + measure,
         question=question.text.format(target=target).removesuffix("?") + measure + "?",
-        text=" ".join(text for text in texts if text),
-        deviations=wording.deviations(f),
+        sentences=tuple(each for each in texts if each[0]),
     )
 
 
@@ -106,10 +113,17 @@ def _basis(f: Finding, question: Question, tasks: str) -> str:
     return f"Judged on {tasks}, at {flops_range(f.trend[0].x, f.trend[-1].x)} of training."
 
 
-def reasons(f: Finding, question: Question) -> list[str]:
-    """The reasons of a finding, in the question's words or in those that are shared."""
-    made = [question.reasons.get(reason, wording.REASONS.get(reason, f"{reason}.")) for reason in f.reasons]
-    return [text if isinstance(text, str) else text(f) for text in made]
+def reasons(f: Finding, question: Question) -> list[tuple[str, str]]:
+    """The reasons of a finding, in the question's words or in those that are shared; each with its reminder."""
+    made: list[tuple[str, str]] = []
+    for reason in f.reasons:
+        if reason == Reason.LACK_OF_FIT:
+            made += wording.deviations(f)
+        else:
+            words = question.reasons.get(reason, wording.REASONS.get(reason, f"{reason}."))
+            text = words if isinstance(words, str) else words(f)
+            made.append((text, text))
+    return made
 
 
 # -- tables of answers -----------------------------------------------------------------------------------------------
