@@ -16,12 +16,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from bench.check_model import check_model
 from bench.core import cli, registry
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
 from bench.core.formatting import duration, join, plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
+from bench.requirement import CheckOptions, Limited, Requirement, require, require_revision
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
@@ -36,53 +38,10 @@ EXAMPLES = """examples:
 
 Exit code 3: a requirement is not met."""
 KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind != "family"}
-CLASSES, BATCH, STEPS = 10, 16, 20
-TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
 CHECKED_TEST_IMAGES = 200
 FIRST_IMAGES = 1_000  # that are looked at, whether they are blank
 LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
-FEATURES = "has features, logits and a classifier"
 MADE_TWICE = 2e9  # bytes of decoded images, of a data set that is made a second time
-
-
-@dataclass(frozen=True, kw_only=True)
-class Requirement:
-    """Something that an extension must do.
-
-    Attributes:
-        what: is required.
-        check: returns what was seen, or raises what is wrong with it.
-        is_gate: nothing further can be looked at unless it is met.
-        needs: another requirement, by its `what`: unless that is met, this one cannot be looked at.
-    """
-
-    what: str
-    check: Callable[[], str]
-    is_gate: bool = False
-    needs: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOptions:
-    """What an extension is checked with.
-
-    Attributes:
-        image_size: pixels per side of a model's images.
-        channels: of a model's images, 1 or 3.
-        compile: whether to compile a model too.
-        data: the set that a task is evaluated on.
-        data_root: folder with data sets that are not installed.
-        twice: whether a data set is made again by another process that finds nothing cached.
-        evidence: reads the study that a figure or question is tried on; None where none was named.
-    """
-
-    image_size: int = 28
-    channels: int = 1
-    compile: bool = False
-    data: str = "digits"
-    data_root: Path | None = None
-    twice: bool = True
-    evidence: Callable[[], Evidence] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +61,6 @@ class CheckedRequirement:
 
 DEFAULTS = CheckOptions()
 MARKS = {True: "ok", False: "NO", None: "--"}
-
-
-class Limited(Exception):
-    """Not met, and not required: something cannot be done with this extension."""
 
 
 def main_parser() -> argparse.ArgumentParser:
@@ -129,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     options = CheckOptions(
         image_size=arguments.image_size,
         channels=arguments.channels,
-        compile=arguments.compile,
+        compiled=arguments.compile,
         data=arguments.data,
         data_root=arguments.data_root,
         evidence=None if study is None else partial(_evidence, study),
@@ -216,177 +171,6 @@ def meanings(name: str) -> list[tuple[str, str]]:
     return [(kind, name) for kind in kinds]
 
 
-# -- models ------------------------------------------------------------------------------------------------------------
-
-
-def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
-    """A model at one size: found, built, read, counted, trained, saved, fine-tuned."""
-    import torch
-    from torch.nn import functional as F
-
-    sizes: dict[str, Any] = {
-        "image_size": options.image_size,
-        "channels": options.channels,
-        "num_classes": CLASSES,
-    }
-    generator = torch.Generator().manual_seed(0)
-    x_BCHW = torch.rand(BATCH, sizes["channels"], *2 * [sizes["image_size"]], generator=generator) * 2 - 1
-    labels_B = torch.arange(BATCH) % CLASSES
-    made: dict[str, Any] = {}
-
-    def build() -> Any:
-        torch.manual_seed(0)
-        return registry.build_model(name, **sizes)
-
-    def outputs(model: Any) -> Any:
-        """Logits, and the targets of a network that takes them from the images: by equal draws in every call."""
-        torch.manual_seed(0)
-        found = model(x_BCHW)
-        return found if isinstance(found, tuple) else (found, labels_B)
-
-    def is_found() -> str:
-        family = registry.family_of(name)
-        _require_revision(family.revision)
-        names: Any = family.names
-        _require(
-            isinstance(names, tuple) and all(isinstance(one, str) for one in names),
-            'names of its family are no tuple of texts, such as ("Mine-8",)',
-        )
-        strange = [one for one in names if not family.accepts(one)]
-        _require(not strange, f"the family does not accept {', '.join(strange[:3])}, which it lists")
-        registry.check_model(name)
-        return f"family {registry.family_label(name)!r}, {registry.source_of(name)}"
-
-    def is_built() -> str:
-        made["model"] = model = build().eval()
-        size = getattr(getattr(model, "own_input", None), "input_size", sizes["image_size"])
-        enlarged = f", enlarged to {size} px" if size != sizes["image_size"] else ""
-        return f"{sizes['image_size']} px, {sizes['channels']} channel(s){enlarged}"
-
-    def contract() -> str:
-        model = made["model"]
-        with torch.no_grad():
-            made["features"] = features = model.features(x_BCHW)
-        width = int(model.num_features)
-        _require(features.shape == (BATCH, width), f"features are {tuple(features.shape)}, not {(BATCH, width)}")
-        for mode in ("train", "eval"):
-            made["logits"], targets = logits, _ = outputs(build().train(mode == "train"))
-            wanted = (*targets.shape, CLASSES if targets is labels_B else logits.shape[-1])
-            _require(logits.shape == wanted, f"logits in mode {mode!r} are {tuple(logits.shape)}, not {wanted}")
-        _require(bool(features.isfinite().all() and logits.isfinite().all()), "not all values are finite")
-        return f"{width} features; the classifier is {_path_of_head(model)}"
-
-    def same_seed() -> str:
-        pairs = zip(build().state_dict().items(), build().state_dict().items(), strict=True)
-        other = [key for (key, a), (_, b) in pairs if not torch.equal(a, b)]
-        _require(not other, f"{', '.join(other[:3])} differ: take random numbers from torch only")
-        return ""
-
-    def alone() -> str:
-        with torch.no_grad():
-            one = made["model"].features(x_BCHW[:1])
-        far = float((one - made["features"][:1]).abs().max() / made["features"][:1].abs().max().clamp_min(1e-12))
-        _require(far < TOLERANCE, f"features of an image depend on the others in its batch (by {far:.1%})")
-        return ""
-
-    def counted() -> str:
-        from bench.cost import crosscheck, flops
-
-        cost = flops.count(name, **sizes)
-        three = crosscheck.crosscheck(name, **sizes)
-        counts = {"torch": sum(three.torch.values()), "fvcore": sum(three.fvcore.values())}
-        _require(not three.differs, f"{sum(three.ours.values()):,} MACs; others count {counts}")
-        macs = cost.forward_macs["dense"]
-        return f"{cost.params:,} parameters, {macs:,} MACs forward (dense); {three.sentence()}"
-
-    def gradients() -> str:
-        model = build().train()
-        F.cross_entropy(*outputs(model)).backward()
-        without = [key for key, value in model.named_parameters() if value.requires_grad and value.grad is None]
-        _require(not without, f"none for {', '.join(without[:3])}: nothing of them reaches the output")
-        return f"{sum(1 for _ in model.parameters())} tensors"
-
-    def learns(dtype: str) -> str:
-        from bench.core.spec import Recipe
-        from bench.train.step import Step
-
-        recipe = Recipe(batch=BATCH, dtype=dtype)
-        step = Step(model=build().train(), recipe=recipe, device="cpu")
-        losses = [float(step(x_BCHW, labels_B, lr=recipe.lr, seed=seed)) for seed in range(STEPS)]
-        _require(losses[-1] < losses[0], f"the loss goes from {losses[0]:.3f} to {losses[-1]:.3f}")
-        return f"loss {losses[0]:.3f} to {losses[-1]:.3f} in {STEPS} steps on one batch"
-
-    def saved() -> str:
-        from safetensors.torch import load_file
-
-        from bench.store import weights
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "weights.safetensors"
-            weights.write(path, made["model"].state_dict(), {"model": name})
-            torch.manual_seed(1)
-            other = registry.build_model(name, **sizes).eval()
-            other.load_state_dict(load_file(path))
-        _require(torch.equal(outputs(other)[0], made["logits"]), "other logits after weights were saved and loaded")
-        return ""
-
-    def fine_tuned() -> str:
-        try:
-            fresh = registry.transferred_model(made["model"], name, **{**sizes, "num_classes": 3}).eval()
-        except UserError as error:
-            raise Limited(error.what) from error
-        logits, _ = outputs(fresh)
-        _require(logits.shape == (BATCH, 3) and not logits.any(), "logits are not those of `head` alone")
-        return ""
-
-    def compiles() -> str:
-        from bench.train.compiled import compiled
-
-        with torch.no_grad():
-            logits, _ = outputs(compiled(made["model"], mode="default"))
-        _require(torch.allclose(logits, made["logits"], rtol=1e-3, atol=1e-3), "other logits when compiled")
-        return ""
-
-    def identity() -> str:
-        from bench.core import fingerprint
-
-        code = fingerprint.of_model(name)
-        if code is None:
-            raise ValueError("its source cannot be read: a change of it would not be noticed")
-        return ", ".join(f"{key} {value}" if "version" in value else key for key, value in code.modules.items())
-
-    yield Requirement(what="is found", check=is_found, is_gate=True)
-    yield Requirement(what="is built", check=is_built, is_gate=True)
-    if not registry.family_of(name).trains:
-        return  # features only
-    yield Requirement(what=FEATURES, check=contract)
-    yield Requirement(what="the same weights for the same seed", check=same_seed)
-    yield Requirement(what="treats every image alone in test mode", check=alone, needs=FEATURES)
-    yield Requirement(what="can be counted on the meta device", check=counted)
-    yield Requirement(what="gradients reach every weight", check=gradients)
-    yield Requirement(what="learns", check=lambda: learns("float32"))
-    yield Requirement(what="learns in bfloat16", check=lambda: learns("bfloat16"))
-    yield Requirement(what="is saved and loaded", check=saved, needs=FEATURES)
-    yield Requirement(what="can be fine-tuned", check=fine_tuned)
-    if options.compile:
-        yield Requirement(what="compiles", check=compiles, needs=FEATURES)
-    yield Requirement(what="changes of these are noticed", check=identity)
-
-
-def _path_of_head(model: Any) -> str:
-    path = getattr(model, "_path", "head")
-    return f"`{path}`" if path else "not one layer at its end: it cannot be fine-tuned"
-
-
-def _require(met: bool, otherwise: str) -> None:
-    if not met:
-        raise ValueError(otherwise)
-
-
-def _require_revision(revision: object) -> None:
-    _require(type(revision) is int and revision >= 1, f"its revision is {revision!r}, not a positive integer")
-
-
 # -- data sets ---------------------------------------------------------------------------------------------------------
 
 
@@ -406,36 +190,36 @@ def check_data(name: str, options: CheckOptions) -> Iterator[Requirement]:
 
     def described() -> str:
         for member in ("licence", "source", "how_to_get", "description", "split", "pinned"):
-            _require(bool(str(getattr(one, member)).strip()), f"{member} is missing")
-        _require("\n" not in one.description, "its description is more than one line")
-        _require(one.kind in get_args(Kind), f"kind {one.kind!r} is none of {', '.join(get_args(Kind))}")
-        _require_revision(one.revision)
+            require(bool(str(getattr(one, member)).strip()), f"{member} is missing")
+        require("\n" not in one.description, "its description is more than one line")
+        require(one.kind in get_args(Kind), f"kind {one.kind!r} is none of {', '.join(get_args(Kind))}")
+        require_revision(one.revision)
         return f"{one.description}; licence: {one.licence}"
 
     def is_here() -> str:
-        _require(bool(one.available(root)), one.how_to_get)
+        require(bool(one.available(root)), one.how_to_get)
         return ""
 
     def splits() -> str:
         made.update(both())
         train, test = made.values()
         for split, images in made.items():
-            _require(images.split == split, f"the {split} split is called {images.split!r}")
-            _require(name != base or images.name == name, f"its images are called {images.name!r}, not {name!r}")
-            _require(images.kind == one.kind, f"kind {images.kind!r} is not {one.kind!r}, as it says of itself")
-            _require(images.images_NHWC.shape[3] in (1, 3), "not 1 or 3 channels")
-            _require(images.images_NHWC.dtype == np.uint8, f"pixels are {images.images_NHWC.dtype}, not uint8")
-            _require(images.labels_N.dtype == np.int64, f"labels are {images.labels_N.dtype}, not int64")
-            _require(int(images.images_NHWC[:FIRST_IMAGES].max()) > 0, f"the {split} split begins with blank images")
-            _require(len(set(images.class_names)) == images.num_classes, "two classes have one name")
+            require(images.split == split, f"the {split} split is called {images.split!r}")
+            require(name != base or images.name == name, f"its images are called {images.name!r}, not {name!r}")
+            require(images.kind == one.kind, f"kind {images.kind!r} is not {one.kind!r}, as it says of itself")
+            require(images.images_NHWC.shape[3] in (1, 3), "not 1 or 3 channels")
+            require(images.images_NHWC.dtype == np.uint8, f"pixels are {images.images_NHWC.dtype}, not uint8")
+            require(images.labels_N.dtype == np.int64, f"labels are {images.labels_N.dtype}, not int64")
+            require(int(images.images_NHWC[:FIRST_IMAGES].max()) > 0, f"the {split} split begins with blank images")
+            require(len(set(images.class_names)) == images.num_classes, "two classes have one name")
             labels = set(np.unique(images.labels_N).tolist())
-            _require(labels == set(range(images.num_classes)), f"the {images.split} split lacks classes")
-        _require(train.class_names == test.class_names, "the splits have different classes")
+            require(labels == set(range(images.num_classes)), f"the {images.split} split lacks classes")
+        require(train.class_names == test.class_names, "the splits have different classes")
         shapes = {images.images_NHWC.shape[1:] for images in made.values()}
-        _require(len(shapes) == 1, f"the splits have images of {join(sorted(map(str, shapes)))}")
+        require(len(shapes) == 1, f"the splits have images of {join(sorted(map(str, shapes)))}")
         sizes = {"train": len(train), "test": len(test), "classes": train.num_classes}
         stated = sizes if one.carried_in_part or name != base else one.stated or sizes
-        _require(sizes == stated, f"it has {sizes}, and states {stated}")
+        require(sizes == stated, f"it has {sizes}, and states {stated}")
         shape = "x".join(map(str, train.images_NHWC.shape[1:]))
         return f"{len(train):,} + {len(test):,} images of {shape}, {train.num_classes} classes"
 
@@ -452,11 +236,11 @@ def check_data(name: str, options: CheckOptions) -> Iterator[Requirement]:
                 capture_output=True,
                 text=True,
             )
-        _require(done.returncode == 0, f"it cannot be made a second time: {done.stderr.strip()[-200:]}")
+        require(done.returncode == 0, f"it cannot be made a second time: {done.stderr.strip()[-200:]}")
         (again,) = json.loads(done.stdout)
         for split, images in made.items():
             same = images.content_hash == again[split]["content_hash"]
-            _require(same, f"the {split} split is another one when another process makes it again")
+            require(same, f"the {split} split is another one when another process makes it again")
         return "also in another process that finds nothing cached"
 
     def apart() -> str:
@@ -489,13 +273,13 @@ def check_task(name: str, options: CheckOptions) -> Iterator[Requirement]:
     made: dict[str, Any] = {}
 
     def is_callable() -> str:
-        _require_revision(task.revision)
+        require_revision(task.revision)
         first, *others = inspect.signature(task.evaluate).parameters.values()
-        _require(first.name == "context" and "data" in [o.name for o in others], "not evaluate(context, *, data, …)")
+        require(first.name == "context" and "data" in [o.name for o in others], "not evaluate(context, *, data, …)")
         for option in others:
-            _require(option.kind is option.KEYWORD_ONLY, f"{option.name} is not a keyword argument")
-            _require(option.name == "data" or option.default is not option.empty, f"{option.name} has no default")
-            _require(option.name == "data" or option.annotation is not option.empty, f"{option.name}: no annotation")
+            require(option.kind is option.KEYWORD_ONLY, f"{option.name} is not a keyword argument")
+            require(option.name == "data" or option.default is not option.empty, f"{option.name} has no default")
+            require(option.name == "data" or option.annotation is not option.empty, f"{option.name}: no annotation")
         return ", ".join(option.name for option in others if option.name != "data") or "no options"
 
     def evaluate() -> Any:
@@ -511,18 +295,18 @@ def check_task(name: str, options: CheckOptions) -> Iterator[Requirement]:
             made["scores"] = found = evaluate()
         except UserError as error:
             raise Limited(f"raw pixels have no score: {error.what}") from error
-        _require(bool(found), "no score")
+        require(bool(found), "no score")
         for score in found:
-            _require(score.task.partition("@")[0] == name, f"a score is of task {score.task!r}, not {name!r}")
-            _require(score.value is None or 0 <= score.value <= 1, f"a value of {score.value} is not in [0, 1]")
-            _require(score.value is None or score.stderr is not None, "a score without standard error")
+            require(score.task.partition("@")[0] == name, f"a score is of task {score.task!r}, not {name!r}")
+            require(score.value is None or 0 <= score.value <= 1, f"a value of {score.value} is not in [0, 1]")
+            require(score.value is None or score.stderr is not None, "a score without standard error")
         best = max((score.value for score in found if score.value is not None), default=None)
         return f"{len(found)} of raw pixels on {data}" + (f", the best {best:.1%}" if best is not None else "")
 
     def repeats() -> str:
         if "scores" not in made:
             raise Limited("it needs a network")
-        _require(evaluate() == made["scores"], "other scores when it is evaluated again")
+        require(evaluate() == made["scores"], "other scores when it is evaluated again")
         return ""
 
     def planned() -> str:
@@ -554,8 +338,8 @@ def check_suite(name: str, options: CheckOptions) -> Iterator[Requirement]:
 
     def cells() -> str:
         made["cells"] = found = made["suite"].cells(suites.SuiteOptions(data_root=options.data_root))
-        _require(bool(found), "none")
-        _require(len(set(found)) == len(found), "two of them are the same: use merge of bench/suites/suite.py")
+        require(bool(found), "none")
+        require(len(set(found)) == len(found), "two of them are the same: use merge of bench/suites/suite.py")
         for cell in found:
             registry.check_model(cell.model)
             registry.directory_name(cell)
@@ -571,9 +355,9 @@ def check_suite(name: str, options: CheckOptions) -> Iterator[Requirement]:
                 registry.load("data set", data)
             else:
                 registry.load("data set", one)
-        _require(len(set(suite.headline)) == len(suite.headline), "`headline` names something twice")
+        require(len(set(suite.headline)) == len(suite.headline), "`headline` names something twice")
         measured = [one for one in named if re.sub("@[^:]*", "", one) in judged]
-        _require(bool(measured or not named), "none of `headline` and `far` is among the tasks of its cells")
+        require(bool(measured or not named), "none of `headline` and `far` is among the tasks of its cells")
         return ", ".join(measured)
 
     def follows() -> str:
@@ -603,18 +387,18 @@ def check_figure(name: str, options: CheckOptions) -> Iterator[Requirement]:
             raise Limited(f"the study has nothing to draw: {reason}") from reason
 
     def titled() -> str:
-        _require(bool(figure.title), "no title")
+        require(bool(figure.title), "no title")
         return figure.title
 
     def drawn() -> str:
         drawing = draw()
-        _require(len(drawing.data) > 0, "no data: every plotted number is a row")
-        _require(bool(drawing.caption and drawing.alt), "no caption, or no alt text")
+        require(len(drawing.data) > 0, "no data: every plotted number is a row")
+        require(bool(drawing.caption and drawing.alt), "no caption, or no alt text")
         return f"{len(drawing.data)} rows"
 
     def repeats() -> str:
         one, other = (render(name, figure.title, draw()) for _ in range(2))
-        _require(one == other, "other files for equal records")
+        require(one == other, "other files for equal records")
         return ""
 
     yield Requirement(what="has a title", check=titled)
@@ -629,8 +413,8 @@ def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
     question = questions.load(name)
 
     def in_words() -> str:
-        _require(bool(question.label and question.yes and question.no), "label, yes or no is empty")
-        _require(question.text.endswith("?"), "its text does not end with a question mark")
+        require(bool(question.label and question.yes and question.no), "label, yes or no is empty")
+        require(question.text.endswith("?"), "its text does not end with a question mark")
         return question.text
 
     def answers() -> str:
@@ -643,9 +427,9 @@ def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
         if not findings:
             raise Limited("the study has nothing that bears on it")
         others = {finding.question for finding in findings} - {question.name}
-        _require(not others, f"its findings say that they answer {', '.join(sorted(others))}")
+        require(not others, f"its findings say that they answer {', '.join(sorted(others))}")
         wordless = {reason for finding in findings for reason in finding.reasons} - {*question.reasons, *Reason}
-        _require(not wordless, f"`reasons` has no words for {', '.join(sorted(wordless))}")
+        require(not wordless, f"`reasons` has no words for {', '.join(sorted(wordless))}")
         text.answers(Findings(findings=findings, checks=(), cost=cost(()), scope=None))
         return plural(len(findings), "finding")
 
@@ -670,8 +454,8 @@ def check_job(name: str, options: CheckOptions) -> Iterator[Requirement]:
 
     def is_callable() -> str:
         names = [parameter.name for parameter in inspect.signature(job.run).parameters.values()]
-        _require(names == ["cell", "context"], f"run({', '.join(names)}) is not run(cell, context)")
-        _require_revision(job.revision)
+        require(names == ["cell", "context"], f"run({', '.join(names)}) is not run(cell, context)")
+        require_revision(job.revision)
         return ""
 
     def planned() -> str:
@@ -680,7 +464,7 @@ def check_job(name: str, options: CheckOptions) -> Iterator[Requirement]:
         if job.expected_seconds is None:
             raise ValueError("it does not say expected_seconds")
         made["seconds"] = seconds = float(job.expected_seconds(cell, device="cpu"))
-        _require(0 < seconds < math.inf, f"expected_seconds gives {seconds}")
+        require(0 < seconds < math.inf, f"expected_seconds gives {seconds}")
         return f"about {duration(seconds)} for a cell"
 
     def result() -> str:
@@ -698,8 +482,8 @@ def check_job(name: str, options: CheckOptions) -> Iterator[Requirement]:
                 data_root=options.data_root,
             )
             found = job.run(cell, context)
-        _require(isinstance(found, Result), f"a {type(found).__name__}, not a Result of bench/core/record.py")
-        _require(found.model.name == cell.model and found.data.name == cell.data, "of another model, or other data")
+        require(isinstance(found, Result), f"a {type(found).__name__}, not a Result of bench/core/record.py")
+        require(found.model.name == cell.model and found.data.name == cell.data, "of another model, or other data")
         json.dumps(to_json(found), allow_nan=False)
         return f"{found.status}{f': {found.reason}' if found.reason else ''}"
 

@@ -121,7 +121,7 @@ def test_timms_logits_features_and_flops_of_many_architectures(name):
 
 
 def test_many_are_of_many_architectures():
-    assert len({family.family(f"timm:{name}") for name in MANY}) >= 30
+    assert len({registry.family_label(f"timm:{name}") for name in MANY}) >= 30
 
 
 @pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0"])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench import check
+from bench.check_model import FEATURES
 from bench.core import registry
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.plan.__main__ import main as plan_main
@@ -373,7 +374,7 @@ def test_what_rests_on_a_failed_requirement_is_no_further_failure(tmp_path, caps
     write(tmp_path, {"featureless.py": FEATURELESS})
     assert check.main(["featureless.py:Net", "--json"]) == 3
     rows = {row["requirement"]: row for row in json.loads(capsys.readouterr().out)}
-    assert [name for name, row in rows.items() if row["met"] is False] == [check.FEATURES]
+    assert [name for name, row in rows.items() if row["met"] is False] == [FEATURES]
     resting = {name for name, row in rows.items() if row["detail"].startswith("not looked at")}
     assert resting == {"treats every image alone in test mode", "is saved and loaded"}
     assert rows["learns"]["met"] and rows["changes of these are noticed"]["met"]

@@ -385,7 +385,10 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
     plugins = {
         "figures/no_such_column.py": 'TITLE = "One of mine"\n\ndef draw(evidence):\n    evidence.scores["gone"]\n',
         "figures/torn.py": "TITLE = (\n",
-        "suites/mine.py": 'QUESTION = "?"\nFIGURES = ("no-such-column", "torn")\n',
+        "suites/mine.py": (
+            "from bench.suites.suite import Suite\n"
+            'SUITE = Suite(name="mine", question="?", cells=lambda _: [], figures=("no-such-column", "torn"))\n'
+        ),
     }
     for name, code in plugins.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
