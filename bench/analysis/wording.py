@@ -18,7 +18,19 @@ from bench.analysis.finding import (
     Unit,
     Verdict,
 )
-from bench.core.formatting import count, flop_unit, flops, measure_text, percent, plural, points, signed, significant
+from bench.core.formatting import (
+    count,
+    flop_unit,
+    flops,
+    measure_text,
+    number_of_flops,
+    percent,
+    plural,
+    points,
+    signed,
+    significant,
+    span,
+)
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
@@ -66,7 +78,9 @@ def number(f: Finding) -> Number:
         return share(value, low, high)
     if f.unit == Unit.FLOP:
         scale, unit = flop_unit(value)
-        return shown(value, significant(value / scale), f"{unit}s", bracket(low, high, flops, unit=f"{unit}s"))
+        alike = all(end is not None and flop_unit(end)[1] == unit for end in (low, high))
+        interval = bracket(low, high, (lambda end: significant(end / scale)) if alike else flops)
+        return shown(value, significant(value / scale), f"{unit}s", interval)
     if f.unit == Unit.IMAGES:
         return shown(value, count(value), "images", bracket(low, high, count))
     if f.unit == Unit.TIMES:
@@ -97,27 +111,28 @@ def ends(f: Finding) -> str:
 
 def between(f: Finding, low: float | None, high: float | None, joint: str) -> str:
     """Two values of x; a common unit is written once."""
-    first, last = place(f, low), place(f, high)
-    same = first.partition(" ")[2] == last.partition(" ")[2]
-    return f"{first.partition(' ')[0] if same else first} {joint} {last}"
+    return span(_number_of_x(f, low), _number_of_x(f, high), joint)
 
 
 def place(f: Finding, x: float | None) -> str:
+    """A value of x with its unit."""
+    return " ".join(_number_of_x(f, x))
+
+
+def _number_of_x(f: Finding, x: float | None) -> tuple[str, ...]:
+    """A value of x, and its unit."""
     if x is None:
-        return "–"
+        return ("–",)
     if f.axis == Axis.ACCURACY:
-        return f"{percent(x)} %"
-    return f"{count(x)} images" if f.axis == Axis.IMAGES else flops(x)
+        return percent(x), "%"
+    return (count(x), "images") if f.axis == Axis.IMAGES else number_of_flops(x)
 
 
-def bracket(low: float | None, high: float | None, show: Callable[[float], str], unit: str = "") -> str:
-    """An interval in brackets; "" without one. A unit that both ends share with the estimate is left out."""
+def bracket(low: float | None, high: float | None, show: Callable[[float], str]) -> str:
+    """An interval in brackets; "" without one."""
     if low is None and high is None:
         return ""
-    ends = ["…" if end is None else show(end) for end in (low, high)]
-    if unit and {end.partition(" ")[2] for end in ends} == {unit}:
-        ends = [end.partition(" ")[0] for end in ends]
-    return f"[{', '.join(ends)}]"
+    return f"[{', '.join('…' if end is None else show(end) for end in (low, high))}]"
 
 
 def or_nan(value: float | None) -> float:
@@ -229,7 +244,7 @@ REASONS: Mapping[str, Sentence] = {
     Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",
-    Reason.LACK_OF_FIT: _lack_of_fit,
     Reason.CHANGES: "",
+    Reason.LACK_OF_FIT: _lack_of_fit,
 }
 """Words of the reasons that several questions give."""

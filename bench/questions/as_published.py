@@ -2,6 +2,12 @@
 
 Variants are told apart by the options in their models' names (`bench.core.registry.split_options`) and by the axes that
 their cells name: those of the suites `ablation` and `masked`.
+
+Findings:
+    subject: the `Statement`.
+    estimate: the difference that it is about, mean over pairs of variants.
+    margin: of a statement that two things are alike, within which they count as that.
+    evidence: each pair ("another variant").
 """
 
 from __future__ import annotations
@@ -260,5 +266,3 @@ QUESTION = Question(
     order=20,
     measure=measure,
 )
-"""subject: the `Statement`. estimate: the difference that it is about, mean over pairs of variants. margin: of a
-statement that two things are alike, within which they count as that. evidence: each pair ("another variant")."""

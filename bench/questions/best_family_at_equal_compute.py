@@ -1,4 +1,12 @@
-"""Which family's best model within a budget is ahead?"""
+"""Which family's best model within a budget is ahead?
+
+Findings:
+    subject: two families. Each is represented by its best model within each budget of the common range.
+    estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
+        leaves the trend.
+    trend: first - second at every budget.
+    leader: who is ahead.
+"""
 
 from __future__ import annotations
 
@@ -101,6 +109,3 @@ QUESTION = Question(
     states_basis=True,
     verdict=along,
 )
-"""subject: two families. Each is represented by its best model within each budget of the common range. estimate: first
-- second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which leaves the trend. trend:
-first - second at every budget. leader: who is ahead."""

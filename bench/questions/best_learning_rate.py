@@ -5,6 +5,12 @@ smaller sizes by least squares, and rounded to the nearest rate of the sweep. Ea
 held out in turn. The rule is right there if its rate could have been chosen (`is_rate_enough`). It is offered only
 where it is right on every size held out, and so many hits are unlikely by chance: rates drawn at random from those that
 were tried.
+
+Findings:
+    subject: model, upstream set.
+    estimate: the rate chosen.
+    YES: the best one lies inside the sweep.
+    evidence: `Sweep`.
 """
 
 from __future__ import annotations
@@ -346,5 +352,3 @@ QUESTION = Question(
     tables=tables,
     figures=("learning-rates",),
 )
-"""subject: model, upstream set. estimate: the rate chosen. YES: the best one lies inside the sweep. evidence:
-`Sweep`."""

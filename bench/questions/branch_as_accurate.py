@@ -1,4 +1,11 @@
-"""Are models cooled down from one trunk as accurate as models trained to each budget on their own?"""
+"""Are models cooled down from one trunk as accurate as models trained to each budget on their own?
+
+Findings:
+    subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
+        ("cosine").
+    estimate: branch - own; up to `MARGIN` lower counts as equal.
+    evidence: each model and budget (contrast "own training").
+"""
 
 from __future__ import annotations
 
@@ -76,6 +83,3 @@ QUESTION = Question(
     subject=subject,
     tables=tables,
 )
-"""subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
-("cosine"). estimate: branch - own; up to `MARGIN` lower counts as equal. evidence: each model and budget
-(contrast "own training")."""

@@ -1,4 +1,10 @@
-"""Do a model's cool-down branches cost less compute than the same budgets trained on their own?"""
+"""Do a model's cool-down branches cost less compute than the same budgets trained on their own?
+
+Findings:
+    subject: the model.
+    estimate: ratio of the FLOP spent.
+    evidence: `Saving`.
+"""
 
 from __future__ import annotations
 
@@ -46,4 +52,3 @@ QUESTION = Question(
     items=(Saving,),
     order=41,
 )
-"""subject: the model. estimate: ratio of the FLOP spent. evidence: `Saving`."""

@@ -1,4 +1,10 @@
-"""How much compute is needed for a target accuracy?"""
+"""How much compute is needed for a target accuracy?
+
+Findings:
+    subject: a family.
+    low, high: None where that end lies outside the range in which the law is evaluated.
+    evidence: `AccuracyTarget`.
+"""
 
 from __future__ import annotations
 
@@ -25,5 +31,3 @@ QUESTION = Question(
     order=180,
     target=targets.target,
 )
-"""subject: a family. low, high: None where that end lies outside the range in which the law is evaluated. evidence:
-`AccuracyTarget`."""

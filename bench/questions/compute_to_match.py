@@ -2,6 +2,12 @@
 
 The shared law of two families, one shape shifted by a factor of compute, answers how much more one of them needs:
 inverting two laws apart magnifies what is uncertain where they are flat; one shape spends the points on the factor.
+
+Findings:
+    subject: two families.
+    estimate: factor of compute, 1 or more, that one needs for the other's accuracy.
+    leader: who needs less.
+    trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range.
 """
 
 from __future__ import annotations
@@ -211,5 +217,3 @@ QUESTION = Question(
     order=120,
     about_two=True,
 )
-"""subject: two families. estimate: factor of compute, 1 or more, that one needs for the other's accuracy. leader: who
-needs less. trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range."""

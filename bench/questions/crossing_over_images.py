@@ -1,4 +1,10 @@
-"""At how many images do the fitted laws cross?"""
+"""At how many images do the fitted laws cross?
+
+The crossing of ViT and ResNet over distinct images.
+
+Findings:
+    evidence: `FamilyBudget` of each.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +31,3 @@ QUESTION = Question(
     order=160,
     about_two=True,
 )
-"""The crossing of ViT and ResNet over distinct images. evidence: `FamilyBudget` of each."""

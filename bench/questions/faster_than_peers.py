@@ -6,6 +6,11 @@ of one start are no independent samples: starts are. Days, neighbours on the hos
 race was run more than once (`--seeds`), races are the samples. The interval is that of a repetition: another
 measurement of as many starts, or races, falls into it with the stated probability. It is sqrt(2) times as wide as the
 interval of the mean, and so holds the true ratio more often than it says.
+
+Findings:
+    subject: the model, pixels.
+    estimate: times the speed of the fastest other library, which is the leader.
+    evidence: every way to train of this race.
 """
 
 from __future__ import annotations
@@ -330,5 +335,3 @@ QUESTION = Question(
     subject=subject,
     tables=tables,
 )
-"""subject: the model, pixels. estimate: times the speed of the fastest other library, which is the leader. evidence:
-every way to train of this race."""

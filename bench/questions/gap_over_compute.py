@@ -1,4 +1,7 @@
-"""Does one family gain on the other with more compute, on all images?"""
+"""Does one family gain on the other with more compute, on all images?
+
+The gap over images, per tenfold compute. Asked where that is.
+"""
 
 from __future__ import annotations
 
@@ -62,4 +65,3 @@ QUESTION = Question(
     order=101,
     about_two=True,
 )
-"""The gap over images, per tenfold compute. Asked where that is."""

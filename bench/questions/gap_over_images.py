@@ -1,4 +1,13 @@
-"""At equal compute, does one family gain on the other with more images?"""
+"""At equal compute, does one family gain on the other with more images?
+
+Families of the data-size axis, at one budget (evidence: `FamilyBudget` of each).
+
+Findings:
+    estimate: change of first - second per tenfold of distinct images.
+    trend: first - second at every number of images.
+    leader: who gains.
+    evidence: `Closing` and `HeldOut` where both have a law at this budget.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +76,3 @@ QUESTION = Question(
     order=100,
     about_two=True,
 )
-"""Families of the data-size axis, at one budget (evidence: `FamilyBudget` of each). estimate: change of first - second
-per tenfold of distinct images. trend: first - second at every number of images. leader: who gains. evidence: `Closing`
-and `HeldOut` where both have a law at this budget."""

@@ -1,4 +1,10 @@
-"""Does the hybrids' lead shrink with compute?"""
+"""Does the hybrids' lead shrink with compute?
+
+Findings:
+    subject: hybrid, ViT.
+    estimate: accuracy that the lead loses per tenfold compute.
+    trend: first - second at every hybrid on the frontier inside ViT's range.
+"""
 
 from __future__ import annotations
 
@@ -84,5 +90,3 @@ QUESTION = Question(
     about_two=True,
     number=number,
 )
-"""subject: hybrid, ViT. estimate: accuracy that the lead loses per tenfold compute. trend: first - second at every
-hybrid on the frontier inside ViT's range."""

@@ -1,4 +1,7 @@
-"""How many distinct images are needed for a target accuracy?"""
+"""How many distinct images are needed for a target accuracy?
+
+As "compute for a target", over distinct images.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +28,3 @@ QUESTION = Question(
     order=190,
     target=targets.target,
 )
-"""The same for distinct images."""

@@ -1,4 +1,10 @@
-"""Does training a model for longer help?"""
+"""Does training a model for longer help?
+
+A model's longest minus its shortest budget, mean over the family's models (or `ALL_MODELS`).
+
+Findings:
+    evidence: each model (`LEAST_COMPUTE`) and each step (`PREVIOUS_BUDGET`).
+"""
 
 from __future__ import annotations
 
@@ -57,5 +63,3 @@ QUESTION = Question(
     say=say,
     order=230,
 )
-"""A model's longest minus its shortest budget, mean over the family's models (or `ALL_MODELS`). evidence: each model
-(`LEAST_COMPUTE`) and each step (`PREVIOUS_BUDGET`)."""

@@ -1,4 +1,10 @@
-"""Do more distinct pre-training images help, at equal images seen?"""
+"""Do more distinct pre-training images help, at equal images seen?
+
+Most minus fewest distinct pre-training images, mean over the family's models.
+
+Findings:
+    evidence: each model (contrast "fewest images"), and `PeakInside` per model that did best with fewer.
+"""
 
 from __future__ import annotations
 
@@ -102,5 +108,3 @@ QUESTION = Question(
     items=(PeakInside,),
     order=240,
 )
-"""Most minus fewest distinct pre-training images, mean over the family's models. evidence: each model
-(contrast "fewest images"), and `PeakInside` per model that did best with fewer."""

@@ -1,4 +1,12 @@
-"""Which additional run would narrow the interval of the compute ratio most?"""
+"""Which additional run would narrow the interval of the compute ratio most?
+
+Findings:
+    subject: as of the compute to match.
+    leader: the family to run.
+    estimate: its compute.
+    evidence: `Candidate`: the run that shrinks the interval most per FLOP, then the one that shrinks it most at any
+        price.
+"""
 
 from __future__ import annotations
 
@@ -115,5 +123,3 @@ QUESTION = Question(
     about_two=True,
     at_a_glance=False,
 )
-"""subject: as of the compute to match. leader: the family to run. estimate: its compute. evidence: `Candidate`: the run
-that shrinks the interval most per FLOP, then the one that shrinks it most at any price."""

@@ -1,4 +1,7 @@
-"""Does one family overtake the other as images increase, judged from measured points without a fit?"""
+"""Does one family overtake the other as images increase, judged from measured points without a fit?
+
+As the order over compute, over distinct pre-training images.
+"""
 
 from __future__ import annotations
 
@@ -38,4 +41,3 @@ QUESTION = Question(
     order=220,
     about_two=True,
 )
-"""As the order over compute, over distinct pre-training images."""

@@ -1,6 +1,10 @@
 """Is fine-tuning better at a higher resolution? Against the model's own: the same model, seed and images at both sizes.
 
 Where records say which test images were right, the two sizes are compared image by image (`bench.stats.paired`).
+
+Findings:
+    subject: data set, pixels.
+    evidence: each model (contrast "own resolution").
 """
 
 from __future__ import annotations
@@ -102,4 +106,3 @@ QUESTION = Question(
     order=50,
     subject=subject,
 )
-"""subject: data set, pixels. evidence: each model (contrast "own resolution")."""

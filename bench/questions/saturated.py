@@ -1,4 +1,11 @@
-"""Does the family still improve at its largest compute?"""
+"""Does the family still improve at its largest compute?
+
+Findings:
+    estimate: exponent c of a power law through the family's largest budgets: doubling compute lowers its error by the
+        share 1 - 2^-c.
+    YES: it has stopped improving.
+    evidence: `TopOfRange`.
+"""
 
 from __future__ import annotations
 
@@ -122,5 +129,3 @@ QUESTION = Question(
     order=170,
     number=number,
 )
-"""estimate: exponent c of a power law through the family's largest budgets: doubling compute lowers its error by the
-share 1 - 2^-c. YES: it has stopped improving. evidence: `TopOfRange`."""

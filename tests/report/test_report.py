@@ -21,9 +21,10 @@ import pytest
 from rich.console import Console
 
 from bench import run
-from bench.analysis import published, questions, table, wording
+from bench.analysis import published, questions, saved_findings, table, wording
 from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.findings import CheckKind, CostSummary, Findings, ValidityCheck
+from bench.analysis.question import question_of
 from bench.core import formatting, registry
 from bench.report import build as report
 from bench.report import caveats, fits, text
@@ -32,6 +33,7 @@ from bench.report.figures.figure import RenderedFigure
 from bench.store import export, grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
+from tests.conftest import PROJECT
 
 # -- the report: rebuilt from records alone, byte for byte, with or without torch; safe, self-contained, well-formed ---
 
@@ -307,7 +309,10 @@ def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path
 def test_every_question_reason_and_check_has_words() -> None:
     asked = questions.asked()
     assert all(question.label and question.text.endswith("?") and question.yes and question.no for question in asked)
-    assert set(wording.REASONS).union(*(question.reasons for question in asked)) == set(Reason)
+    assert {*wording.REASONS, Reason.LACK_OF_FIT} == set(Reason)
+    for path in PROJECT.glob("results/reference/*-cpu/findings.json"):
+        for finding in saved_findings.read(path.parent):
+            assert set(finding.reasons) <= {*question_of(finding).reasons, *Reason}, finding.question
     assert set(caveats.CHECKS) == set(CheckKind)
 
 
