@@ -144,7 +144,7 @@ def or_nan(value: float | None) -> float:
 
 def subject(f: Finding) -> str:
     """The families, models or settings of a finding."""
-    return "/".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
+    return " vs ".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
 
 
 def measure(f: Finding) -> str:

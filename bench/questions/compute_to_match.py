@@ -200,7 +200,7 @@ def _no_factor(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Compute ratio",
+    label="Who needs less compute to match?",
     text="How much compute does one family need to match another?",
     yes="{} cheaper",
     no="{} cheaper",
@@ -214,6 +214,6 @@ QUESTION = Question(
         Reason.CHANGES: _changes,
     },
     items=(SharedLaw,),
-    order=120,
+    order=95,
     about_two=True,
 )

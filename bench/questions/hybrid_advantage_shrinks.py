@@ -79,7 +79,7 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="Lead change per 10×",
+    label="Does the hybrids' lead shrink?",
     text="Does the hybrids' lead shrink with compute?",
     yes="shrinks",
     no="grows",

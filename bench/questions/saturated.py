@@ -117,7 +117,7 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="Error per 2× compute",
+    label="How does 2× compute change the error?",
     text="Does the family still improve at its largest compute?",
     yes="saturated",
     no="improves",

@@ -99,7 +99,7 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
         main=f.main,
         is_pair=question.about_two,
         at_a_glance=question.at_a_glance,
-        label=question.label.format(target=target) + measure,
+        label=question.label.format(target=target).removesuffix("?") + measure + "?",
         question=question.text.format(target=target).removesuffix("?") + measure + "?",
         text=" ".join(text for text in texts if text),
     )
