@@ -160,7 +160,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
     given: set[str] = set()  # a law's lack of fit is stated in full once
     reasons = {}
     for answer in (a for found in shown["questions"].values() for a in found):
-        reasons[answer.key] = answer.beside(given)
+        reasons[answer.key] = " ".join(short if full in given else full for full, short in answer.sentences)
         given |= {full for full, reminder in answer.sentences if full != reminder}
     template = environment.get_template("report.md.j2")
     lines = template.render(shown, captions=captions, reasons=reasons).splitlines()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
@@ -51,11 +51,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return self.beside(())
-
-    def beside(self, said: Collection[str]) -> str:
-        """The text where the sentences in `said` were said before."""
-        return " ".join(reminder if full in said else full for full, reminder in self.sentences)
+        return " ".join(full for full, _ in self.sentences)
 
     @property
     def number(self) -> str:
