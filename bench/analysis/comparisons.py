@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.analysis.evidence import CHOICES, FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
-from bench.analysis.finding import Counts, Difference, Finding, Item, Quantity, Reason, Unit, Verdict
+from bench.analysis.finding import Counts, Difference, Finding, Item, Reason, Unit, Verdict
 from bench.stats.intervals import (
     IMAGES,
     SEEDS,
@@ -148,7 +148,7 @@ def mean_finding(
         main=found[0].measure == HEADLINE,
         verdict=verdict(mean, accuracy, models=number),
         reasons=(*why, *reasons),
-        quantity=Quantity.ACCURACY_DIFFERENCE,
+        quantity="accuracy difference",
         unit=Unit.SHARE,
         estimate=mean.value,
         low=mean.low,

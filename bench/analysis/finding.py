@@ -39,15 +39,6 @@ class Reason(StrEnum):
     CHANGES = "changes along the range"  # beyond its interval the answer depends on x: one number is an average at most
 
 
-class Quantity(StrEnum):
-    """The estimate's meaning, where several questions estimate the same."""
-
-    ACCURACY_DIFFERENCE = "accuracy difference"
-    COMPUTE = "compute"
-    IMAGES = "distinct images"
-    COMPUTE_RATIO = "compute ratio"
-
-
 class Unit(StrEnum):
     """Of the estimate and its interval."""
 
@@ -160,6 +151,7 @@ class Finding:
         subject: names of families, models or tasks that it is about, in the question's order.
         measure: "headline" or "far" (means over tasks), "upstream", or one task's name.
         level: of the interval.
+        quantity: the meaning of the estimate, such as "compute ratio".
         reach, high_reach: how many times beyond the data the estimate, or the upper end, lies; 1 inside.
         leader: the member of `subject` that the answer favours.
         agreement: share of resampled laws that agree; see `Reason`.

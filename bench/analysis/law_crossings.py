@@ -9,7 +9,7 @@ from bench.analysis import wording
 from bench.analysis.budgets import FamilyBudget
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis, Finding, Item, Reason, Verdict
-from bench.analysis.law_findings import deviation, law_finding, laws_of, of_kind, x_unit
+from bench.analysis.law_findings import X_QUANTITY, deviation, law_finding, laws_of, of_kind
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import count, flops
@@ -41,7 +41,7 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
         law_finding(question, first, second),
         leader=found.leader or "",
         evidence=(*budgets, *missed),
-        **x_unit(first),
+        **X_QUANTITY[first.axis],
     )
     if found.x is not None:
         return finding(

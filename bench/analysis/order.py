@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from bench.analysis import wording
 from bench.analysis.comparisons import compared_series, counts, families_of
 from bench.analysis.evidence import Evidence, Series
-from bench.analysis.finding import Axis, Finding, Quantity, Reason, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Reason, Verdict
 from bench.analysis.frontiers import Gaps, family_of_kind, of_one_data_set
+from bench.analysis.law_findings import X_QUANTITY
 from bench.analysis.scaling_laws import laws
 from bench.analysis.wording import Number, Sentence
 
@@ -48,8 +49,7 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
         main=main,
         axis=axis,
         trend=gaps.trend,
-        quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
-        unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES,
+        **X_QUANTITY[axis],
         low=crossing[0] if crossing else None,
         high=crossing[1] if crossing else None,
         level=mean.level,

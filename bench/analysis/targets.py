@@ -13,7 +13,7 @@ import numpy as np
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis, Finding, Item, LawDeviation, Reason, Verdict
-from bench.analysis.law_findings import SAME, deviation, law_finding, laws_of, x_unit
+from bench.analysis.law_findings import SAME, X_QUANTITY, deviation, law_finding, laws_of
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
@@ -78,7 +78,7 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     finding = partial(
         law_finding(question, law),
         agreement=reached,
-        **x_unit(law),
+        **X_QUANTITY[law.axis],
     )
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     value, (least, most) = float(np.exp(main)), law.range

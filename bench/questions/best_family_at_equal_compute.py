@@ -16,7 +16,7 @@ from itertools import combinations
 from bench.analysis import wording
 from bench.analysis.comparisons import compared_series, counts, families_of, undecided, unreplicated_noise, verdict
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.finding import Axis, Finding, Quantity, Reason, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
 from bench.analysis.frontiers import Gaps, at_compute, of_one_data_set
 from bench.analysis.question import FACTS, Question, Tone
 
@@ -57,7 +57,7 @@ def _best_finding(gaps: Gaps) -> Finding:
         reasons=(*why, *known),
         trend=gaps.trend,
         leader=(gaps.first if mean.value > 0 else gaps.second) if is_decided else "",
-        quantity=Quantity.ACCURACY_DIFFERENCE,
+        quantity="accuracy difference",
         unit=Unit.SHARE,
         level=mean.level,
         estimate=None if changes else mean.value,

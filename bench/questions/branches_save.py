@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from bench.analysis import wording
 from bench.analysis.branches import Saving, savings
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Counts, Finding, Quantity, Unit, Verdict
+from bench.analysis.finding import Counts, Finding, Unit, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import plural
 
@@ -25,7 +25,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             question=NAME,
             subject=(saving.model,),
-            quantity=Quantity.COMPUTE_RATIO,
+            quantity="compute ratio",
             unit=Unit.TIMES,
             verdict=Verdict.YES if saving.flops < 1 else Verdict.NO,
             estimate=saving.flops,

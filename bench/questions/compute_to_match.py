@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Finding, Item, Quantity, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Item, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.law_findings import deviation, law_finding, pairs_of_laws
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
@@ -108,7 +108,7 @@ def compute_to_match(first: Law, second: Law) -> Finding:
         verdict=Verdict.YES if low > 1 else Verdict.CANNOT_TELL,
         leader=less.family,
         reasons=(*(() if low > 1 else (Reason.WITHIN_INTERVAL,)), *remarks),
-        quantity=Quantity.COMPUTE_RATIO,
+        quantity="compute ratio",
         unit=Unit.TIMES,
         estimate=value,
         low=low,

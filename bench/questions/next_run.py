@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Item, Quantity, Unit, Verdict
+from bench.analysis.finding import Finding, Item, Unit, Verdict
 from bench.analysis.law_findings import law_finding, pairs_of_laws
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law
@@ -80,7 +80,7 @@ def next_run(a: Law, b: Law) -> Finding | None:
     return law_finding(NAME, a, b)(
         verdict=Verdict.YES,
         leader=best.family,
-        quantity=Quantity.COMPUTE,
+        quantity="compute",
         unit=Unit.FLOP,
         estimate=best.train_flops,
         reach=best.reach,
