@@ -35,15 +35,19 @@ def examples() -> dict[str, str]:
     return dict(EXAMPLES.findall((PROJECT / "CONTRIBUTING.md").read_text()))
 
 
+def plugins() -> dict[str, str]:
+    """The same by path in a folder of plug-ins, without those that have no place there."""
+    split = {tuple(name.rsplit("/", 1)): text for name, text in examples().items()}
+    return {f"{FOLDERS[place]}/{file}": text for (place, file), text in split.items() if place in FOLDERS}
+
+
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory):
     """A folder of plug-ins, one of each kind; nothing of the project is touched."""
     folder = tmp_path_factory.mktemp("extended") / "mine"
-    for name, text in examples().items():
-        place, _, file = name.rpartition("/")
-        if place in FOLDERS:
-            (folder / FOLDERS[place]).mkdir(parents=True)
-            (folder / FOLDERS[place] / file).write_text(text)
+    for name, text in plugins().items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
     assert {path.name for path in folder.iterdir()} == set(registry.SUBFOLDERS.values())
     return folder
 
