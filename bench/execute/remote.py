@@ -7,7 +7,6 @@ Whatever ends a worker costs its cell the time since its last checkpoint; anothe
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import secrets
 import shutil
@@ -17,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.core import files
+from bench.core import files, registry
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.events import Notice, WorkerEvent, last_failure
@@ -82,7 +81,7 @@ def run(
         return refused
     name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
     folder = files.make_directory(plan.store.absolute() / RUNS_FOLDER / name)
-    make = importlib.import_module(f"bench.execute.executors.{executor}").make
+    make = registry.load("executor", executor)
     gpus = device != "cpu" and plan.on_gpu
     kinds = [
         WorkerKind(
