@@ -164,7 +164,7 @@ def say(f: Finding) -> list[str]:
 
 def target(f: Finding) -> str:
     item = wording.first(f, AccuracyTarget)
-    return f"{percent(item.accuracy)} %" if item else "the target"
+    return f"{100 * item.accuracy:.3g} %" if item else "the target"
 
 
 REASONS: Mapping[str, Sentence] = {

@@ -94,7 +94,7 @@ def along(f: Finding) -> tuple[str, Tone] | None:
 
 QUESTION = Question(
     name=NAME,
-    label="Who is ahead at equal compute?",
+    label="Ahead at equal compute?",
     text="Which family's best model within a budget is ahead?",
     yes="{} ahead",
     no="{} ahead",

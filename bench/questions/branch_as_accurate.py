@@ -72,7 +72,7 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 QUESTION = Question(
     name=NAME,
-    label="Are branches as accurate?",
+    label="Branches as accurate?",
     text="Are cool-down branches as accurate as training each budget on its own?",
     yes="as accurate",
     no="less accurate",

@@ -200,7 +200,7 @@ def _no_factor(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Who needs less compute to match?",
+    label="Less compute to match?",
     text="How much compute does one family need to match another?",
     yes="{} cheaper",
     no="{} cheaper",

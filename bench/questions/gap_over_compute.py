@@ -54,7 +54,7 @@ def _over_compute(first: Law, second: Law) -> Finding:
 
 QUESTION = Question(
     name=NAME,
-    label="Who gains with 10× compute?",
+    label="Gains with 10× compute?",
     text="Does one family gain on the other with more compute, on all images?",
     yes="{} gains",
     no="{} gains",

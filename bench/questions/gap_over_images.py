@@ -65,7 +65,7 @@ def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding
 
 QUESTION = Question(
     name=NAME,
-    label="Who gains with 10× images?",
+    label="Gains with 10× images?",
     text="At equal compute, does one family gain on the other with more images?",
     yes="{} gains",
     no="{} gains",

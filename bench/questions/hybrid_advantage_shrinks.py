@@ -79,7 +79,7 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="Does the hybrids' lead shrink?",
+    label="Hybrids' lead shrinks?",
     text="Does the hybrids' lead shrink with compute?",
     yes="shrinks",
     no="grows",

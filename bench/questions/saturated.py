@@ -117,7 +117,7 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="How does 2× compute change the error?",
+    label="Error with 2× compute?",
     text="Does the family still improve at its largest compute?",
     yes="saturated",
     no="improves",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.analysis import wording
+from bench.analysis.evidence import family_rank
 from bench.analysis.finding import ALL_MODELS, Counts, Finding, Verdict
 from bench.analysis.findings import Findings
 from bench.analysis.question import Question, Tone, question_of
@@ -168,10 +169,17 @@ def _glance(group: Sequence[tuple[frozenset[str], Answer]]) -> Glance:
         names.setdefault(who, a.subject)
         labels.setdefault(a.label, {})[who] = a
     if len(labels) > 1 and len(names) <= MAX_COLUMNS:
-        rows = tuple((label, tuple(by.get(who) for who in names)) for label, by in labels.items())
-        return Glance(heading="Question", columns=tuple(names.values()), rows=rows)
+        columns = sorted(names, key=_column)
+        rows = tuple((label, tuple(by.get(who) for who in columns)) for label, by in labels.items())
+        return Glance(heading="Question", columns=tuple(names[who] for who in columns), rows=rows)
     rows = tuple((name, tuple(by.get(who) for by in labels.values())) for who, name in names.items())
     return Glance(heading="Subject", columns=tuple(labels), rows=rows)
+
+
+def _column(who: frozenset[str]) -> tuple[int, int]:
+    """Order of columns, the same in every report: by the first family; of pairs, the families widest apart first."""
+    ranks = sorted(family_rank(name)[0] for name in who)
+    return ranks[0], -ranks[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
