@@ -418,7 +418,8 @@ def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return question.text
 
     def answers() -> str:
-        from bench.analysis.finding import Findings
+        from bench.analysis.finding import Reason
+        from bench.analysis.findings import Findings
         from bench.analysis.questions import cost
         from bench.report import text
 
@@ -427,6 +428,8 @@ def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
             raise Limited("the study has nothing that bears on it")
         others = {finding.question for finding in findings} - {question.name}
         require(not others, f"its findings say that they answer {', '.join(sorted(others))}")
+        wordless = {reason for finding in findings for reason in finding.reasons} - {*question.reasons, *Reason}
+        require(not wordless, f"`reasons` has no words for {', '.join(sorted(wordless))}")
         text.answers(Findings(findings=findings, checks=(), cost=cost(()), scope=None))
         return plural(len(findings), "finding")
 

@@ -17,7 +17,7 @@ from bench.analysis.comparisons import (
     overall,
 )
 from bench.analysis.evidence import Evidence, Series
-from bench.analysis.finding import Contrast, Difference, Finding
+from bench.analysis.finding import Difference, Finding
 
 Against = Callable[[Evidence, Sequence[Series], str], list[PairedDifference]]
 """(evidence, series, measure) -> each model at its longest horizon minus its baseline."""
@@ -25,9 +25,7 @@ Against = Callable[[Evidence, Sequence[Series], str], list[PairedDifference]]
 
 def against_untrained(evidence: Evidence, series: Sequence[Series], measure: str) -> list[PairedDifference]:
     """Each model at its longest horizon minus the same network before training."""
-    pairs = [
-        Pair(contrast=Contrast.UNTRAINED, model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained
-    ]
+    pairs = [Pair(contrast="untrained", model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained]
     return compare(evidence, pairs, measure)
 
 
@@ -37,7 +35,7 @@ def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -
     pixels = evidence.pixels
     names = families_of(series)
     largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in names]
-    pairs = [Pair(contrast=Contrast.PIXELS, model=s.label, point=s.last, base=pixels) for s in largest if pixels]
+    pairs = [Pair(contrast="raw pixels", model=s.label, point=s.last, base=pixels) for s in largest if pixels]
     return compare(evidence, pairs, measure, apart=True)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.analysis.comparisons import Pair, PairedDifference, compare
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
-from bench.analysis.finding import Contrast, Item
+from bench.analysis.finding import Item
 from bench.analysis.scaling_laws import recipe
 from bench.core.record import Cost
 from bench.core.spec import Recipe
@@ -47,9 +47,7 @@ def contrasts(evidence: Evidence, measure: str) -> dict[str, list[PairedDifferen
         for name, other in ways.items() if BRANCH in ways else ():
             own = {p.images_seen: p for p in other.points}
             found.setdefault(name, []).extend(
-                Pair(
-                    contrast=Contrast.OWN_TRAINING, model=p.model, point=p, base=own[p.images_seen], to_x=p.images_seen
-                )
+                Pair(contrast="own training", model=p.model, point=p, base=own[p.images_seen], to_x=p.images_seen)
                 for p in ways[BRANCH].points
                 if name != BRANCH and p.images_seen in own
             )

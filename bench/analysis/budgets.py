@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from bench.analysis.finding import Item
+
 ONE_BUDGET = 1.02  # ratio of FLOPs up to which two budgets are one
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyBudget(Item, kind="Budget"):
+    """FLOP and images seen of the least and the most expensive run behind a family's curve over images."""
+
+    family: str
+    flops: tuple[float, float]
+    images_seen: tuple[int, int]
 
 
 def one_budget(a: float, b: float) -> bool:

@@ -14,23 +14,10 @@ from itertools import product
 import numpy as np
 
 from bench.analysis import wording
-from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
+from bench.analysis.budgets import ONE_BUDGET, FamilyBudget, budgets, one_budget
 from bench.analysis.comparisons import half_width, independent_difference, verdict
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
-from bench.analysis.finding import (
-    NEEDED,
-    Axis,
-    Closing,
-    FamilyBudget,
-    Finding,
-    HeldOut,
-    Item,
-    Quantity,
-    Reason,
-    TrendPoint,
-    Unit,
-    Verdict,
-)
+from bench.analysis.finding import NEEDED, Axis, Finding, Item, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
 from bench.core.errors import UserError
 from bench.core.formatting import count, flops, points, significant
@@ -181,7 +168,7 @@ def finding_of(
         else (Reason.ORDER_CHANGES,)
         if ends == {Verdict.YES, Verdict.NO}
         else (),
-        quantity=Quantity.GAIN_PER_TENFOLD,
+        quantity="accuracy gained per tenfold",
         unit=Unit.SHARE,
         estimate=slope,
         low=low,
@@ -190,6 +177,43 @@ def finding_of(
         evidence=tuple(evidence),
         **more,  # type: ignore[arg-type]
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing(Item):
+    """Where the laws of two families meet, in the common range or beyond the data; `leader` is ahead before.
+
+    Attributes:
+        x: None where they do not meet within `CROSSING_REACH` times the data.
+        low: the first x at which the intervals of the laws allow it; None where it is not known.
+        high: the last such x; None where it lies beyond `RECORD_REACH` times the data, or is not known.
+        reach: times beyond the data, 1 inside.
+        has_record: whether both laws have a record there.
+    """
+
+    x: float | None
+    low: float | None
+    high: float | None
+    reach: float
+    leader: str
+    has_record: bool
+    form: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut(Item):
+    """A test of such laws: refitted without each family's largest x, what they said of first - second at the largest
+    (low, high: with the record of the laws, or, `has_record` False, with sampling noise alone) and what was observed
+    (an interval of training noise)."""
+
+    x: float
+    predicted: float
+    low: float
+    high: float
+    observed: float
+    observed_low: float
+    observed_high: float
+    has_record: bool
 
 
 # -- by the laws -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from bench.analysis import published
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Claim, ClaimKind, Finding, Judgement, Stated, Verdict
+from bench.analysis.finding import Finding, Verdict
+from bench.analysis.findings import Claim, ClaimKind, Judgement, Stated
 from bench.analysis.frontiers import KINDS
 from bench.analysis.question import load
 

@@ -7,16 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.analysis.evidence import CHOICES, FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
-from bench.analysis.finding import (
-    Counts,
-    Difference,
-    Finding,
-    Item,
-    Quantity,
-    Reason,
-    Unit,
-    Verdict,
-)
+from bench.analysis.finding import Counts, Difference, Finding, Item, Reason, Unit, Verdict
 from bench.stats.intervals import (
     IMAGES,
     SEEDS,
@@ -58,7 +49,7 @@ def verdict(e: Estimate, accuracy: float, *, models: int = 1) -> Verdict:
     return Verdict.YES if e.value > margin else Verdict.NO if e.value < -margin else Verdict.CANNOT_TELL
 
 
-def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[Reason, ...]:
+def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[str, ...]:
     """Why `verdict` is undecided; () where it is decided."""
     if verdict(e, accuracy, models=models) != Verdict.CANNOT_TELL:
         return ()
@@ -137,7 +128,7 @@ def mean_finding(
     *,
     mean: Estimate | None = None,
     evidence: Sequence[Item] = (),
-    reasons: Sequence[Reason] = (),
+    reasons: Sequence[str] = (),
     paired: int = 0,
 ) -> Finding:
     """The mean over the models that were compared, with every comparison behind it.
@@ -157,7 +148,7 @@ def mean_finding(
         main=found[0].measure == HEADLINE,
         verdict=verdict(mean, accuracy, models=number),
         reasons=(*why, *reasons),
-        quantity=Quantity.ACCURACY_DIFFERENCE,
+        quantity="accuracy difference",
         unit=Unit.SHARE,
         estimate=mean.value,
         low=mean.low,

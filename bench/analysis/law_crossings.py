@@ -6,13 +6,19 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from bench.analysis import wording
+from bench.analysis.budgets import FamilyBudget
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, FamilyBudget, Finding, Item, Reason, Verdict
-from bench.analysis.law_findings import deviation, law_finding, laws_of, of_kind, x_unit
+from bench.analysis.finding import Axis, Finding, Item, Reason, Verdict
+from bench.analysis.law_findings import X_QUANTITY, deviation, law_finding, laws_of, of_kind
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import count, flops
 from bench.stats.crossing import crossing
+
+# Reasons.
+CROSSING_UNSTABLE = "crossing unstable"
+"""Laws may cross or not. With low or high, the leader is known up to there, or from there on."""
+UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has the `FamilyBudget` of each family
 
 
 def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, str]) -> Iterator[Finding]:
@@ -27,15 +33,15 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
     """Where the first begins to be ahead of the second."""
     found = crossing(first.averaged, second.averaged, names=(first.family, second.family))
     missed = [item for law in (first, second) for item in deviation((law.family,), law.lack_of_fit)]
-    remarks = [Reason.LACK_OF_FIT] if missed else []
+    remarks: list[str] = [Reason.LACK_OF_FIT] if missed else []
     budgets: list[Item] = []
     if first.axis == Axis.IMAGES:
-        budgets, remarks = [_budget(law) for law in (first, second)], [Reason.UNEQUAL_COMPUTE, *remarks]
+        budgets, remarks = [_budget(law) for law in (first, second)], [UNEQUAL_COMPUTE, *remarks]
     finding = partial(
         law_finding(question, first, second),
         leader=found.leader or "",
         evidence=(*budgets, *missed),
-        **x_unit(first),
+        **X_QUANTITY[first.axis],
     )
     if found.x is not None:
         return finding(
@@ -48,7 +54,7 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
         )
     if found.throughout:
         return finding(verdict=Verdict.CANNOT_TELL, reasons=(Reason.AHEAD_THROUGHOUT, *remarks), agreement=found.share)
-    why = Reason.CROSSING_UNSTABLE if found.common_range else Reason.NO_COMMON_RANGE
+    why = CROSSING_UNSTABLE if found.common_range else Reason.NO_COMMON_RANGE
     return finding(verdict=Verdict.CANNOT_TELL, reasons=(why, *remarks), low=found.low, high=found.high)
 
 
@@ -81,4 +87,4 @@ def _unequal(f: Finding) -> str:
     return f"Not at equal compute: {'; '.join(spent)}."
 
 
-REASONS: Mapping[str, Sentence] = {Reason.CROSSING_UNSTABLE: _open, Reason.UNEQUAL_COMPUTE: _unequal}
+REASONS: Mapping[str, Sentence] = {CROSSING_UNSTABLE: _open, UNEQUAL_COMPUTE: _unequal}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Counts, Finding, Item, LawDeviation, Quantity, Unit
+from bench.analysis.finding import Axis, Counts, Finding, Item, LawDeviation, Unit
 from bench.analysis.frontiers import family_of_kind
 from bench.analysis.scaling_laws import Law, laws
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.lack_of_fit import LackOfFit
 
+X_QUANTITY: Mapping[Axis, Mapping[str, Any]] = {
+    Axis.COMPUTE: {"quantity": "compute", "unit": Unit.FLOP},
+    Axis.IMAGES: {"quantity": "distinct images", "unit": Unit.IMAGES},
+}
+"""Axis -> the fields of a finding whose estimate is a place on it."""
 SAME = 1.05  # times the compute of a run; closer than that is at it
 
 
@@ -50,9 +56,3 @@ def deviation(families: Sequence[str], found: LackOfFit | None) -> list[Item]:
     if found is None or not found.fails:
         return []
     return [LawDeviation(families=tuple(families), predicted=found.predicted, observed=found.error, p=found.p)]
-
-
-def x_unit(law: Law) -> dict[str, Quantity | Unit]:
-    if law.axis == Axis.COMPUTE:
-        return {"quantity": Quantity.COMPUTE, "unit": Unit.FLOP}
-    return {"quantity": Quantity.IMAGES, "unit": Unit.IMAGES}

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from bench.analysis import wording
 from bench.analysis.comparisons import compared_series, counts, families_of
 from bench.analysis.evidence import Evidence, Series
-from bench.analysis.finding import Axis, Finding, Quantity, Reason, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Reason, Verdict
 from bench.analysis.frontiers import Gaps, family_of_kind, of_one_data_set
+from bench.analysis.law_findings import X_QUANTITY
 from bench.analysis.scaling_laws import laws
 from bench.analysis.wording import Number, Sentence
 
-REASONS: Mapping[str, Sentence] = {Reason.NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals."}
+NO_CHANGE_OF_ORDER = "no change of order"  # a reason: no difference is beyond the intervals of the trend
+
+REASONS: Mapping[str, Sentence] = {NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals."}
 
 
 def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
@@ -36,7 +39,7 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
     leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(last, "") if crossing or throughout else ""
     decided, why = last, []
     if crossing is None:
-        decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
+        decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else NO_CHANGE_OF_ORDER]
     return Finding(
         question=question,
         subject=(gaps.first, gaps.second),
@@ -46,8 +49,7 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
         main=main,
         axis=axis,
         trend=gaps.trend,
-        quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
-        unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES,
+        **X_QUANTITY[axis],
         low=crossing[0] if crossing else None,
         high=crossing[1] if crossing else None,
         level=mean.level,

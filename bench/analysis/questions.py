@@ -8,7 +8,8 @@ from itertools import groupby
 
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import UPSTREAM, Evidence
-from bench.analysis.finding import Axis, Claim, CostSummary, Finding, Findings, Scope
+from bench.analysis.finding import Axis, Finding
+from bench.analysis.findings import Claim, CostSummary, Findings, Scope
 from bench.analysis.question import Question, load
 from bench.analysis.scaling_laws import laws
 from bench.analysis.validity_checks import checks

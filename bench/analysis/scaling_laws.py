@@ -16,7 +16,8 @@ import numpy as np
 from bench.analysis.budgets import budgets
 from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
-from bench.analysis.finding import NEEDED, Axis, CheckKind, ValidityCheck
+from bench.analysis.finding import NEEDED, Axis
+from bench.analysis.findings import CheckKind, ValidityCheck
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.stats import averaging, bootstrap, fit, model_selection

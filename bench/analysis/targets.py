@@ -5,23 +5,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import AccuracyTarget, Axis, Finding, Item, LawDeviation, Reason, Verdict
-from bench.analysis.law_findings import SAME, deviation, law_finding, laws_of, x_unit
+from bench.analysis.finding import Axis, Finding, Item, LawDeviation, Reason, Verdict
+from bench.analysis.law_findings import SAME, X_QUANTITY, deviation, law_finding, laws_of
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
 from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import MIN_ORIGINS
+from bench.stats.extrapolation import MIN_ORIGINS, PastError
 from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
 
 REFITS_NEEDED = 0.9  # share of refits that must reach a target within ten times the data
+
+# Reasons.
+NO_RECORD = "no record"  # the target lies beyond the data, and too few earlier origins tell how far off a law is
+EXTRAPOLATION_REFUSED = "extrapolation refused"
+"""Only the share `Finding.agreement` of refits reach the target within ten times the data."""
+BELOW_RANGE = "below range"  # the target is reached below the smallest run, where no law has a record
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyTarget(Item, kind="Target"):
+    """A target accuracy: the least of the families' best, or the best of the only family, unless given.
+
+    asked: range in which the law has points or a record. between: the measured points between which it is reached (the
+    first None: by the smallest; both: by none). lost: the largest point that does not reach it although a smaller one
+    does. record: how far off the law was at about the distance of the upper end; None inside the data."""
+
+    accuracy: float
+    asked: tuple[float, float]
+    between: tuple[float | None, float | None] = (None, None)
+    lost: float | None = None
+    record: PastError | None = None
 
 
 def targets(evidence: Evidence, name: str, axis: Axis, *, accuracy: float | None = None) -> Iterator[Finding]:
@@ -37,9 +58,14 @@ def targets(evidence: Evidence, name: str, axis: Axis, *, accuracy: float | None
 
 
 def reached_by_all(found: dict[str, Law]) -> float | None:
-    """The least of the families' best mean accuracies, rounded down: it can be compared between them."""
-    best = [1 - float(law.frontier[1].min()) for law in found.values()]
-    return float(np.floor(1000 * min(best)) / 1000) if best else None
+    """The least of the families' best mean accuracies, rounded down: it can be compared between them. To 5 or 1 % where
+    every family has points on both sides of that."""
+    if not found:
+        return None
+    least = min(1 - float(law.frontier[1].min()) for law in found.values())
+    first = max(1 - float(law.frontier[1].max()) for law in found.values())
+    rounded = [math.floor(least * parts + 1e-9) / parts for parts in (20, 100, 1000)]
+    return next((accuracy for accuracy in rounded if accuracy > first), rounded[-1])
 
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
@@ -52,19 +78,19 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     finding = partial(
         law_finding(question, law),
         agreement=reached,
-        **x_unit(law),
+        **X_QUANTITY[law.axis],
     )
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     value, (least, most) = float(np.exp(main)), law.range
     if value * SAME < least:
-        return cannot(reasons=(Reason.BELOW_RANGE,), evidence=(target,))
+        return cannot(reasons=(BELOW_RANGE,), evidence=(target,))
     missed = _deviation_at(law, value) if np.isfinite(main) else []
     if missed:
         return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
     if value > most * SAME and not law.forecast.has_record:
-        return cannot(reasons=(Reason.NO_RECORD,), evidence=(target,))
+        return cannot(reasons=(NO_RECORD,), evidence=(target,))
     if not np.isfinite(main) or reached < REFITS_NEEDED:
-        return cannot(reasons=(Reason.EXTRAPOLATION_REFUSED,), evidence=(target,))
+        return cannot(reasons=(EXTRAPOLATION_REFUSED,), evidence=(target,))
     ends = np.quantile(every, [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2], method="nearest")
     low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
     if high is None or high > most:  # beyond the data the interval comes from the law's record
@@ -138,14 +164,14 @@ def say(f: Finding) -> list[str]:
 
 def target(f: Finding) -> str:
     item = wording.first(f, AccuracyTarget)
-    return f"{percent(item.accuracy)} %" if item else "the target"
+    return f"{100 * item.accuracy:.3g} %" if item else "the target"
 
 
 REASONS: Mapping[str, Sentence] = {
-    Reason.NO_RECORD: f"The target lies beyond the data, and fewer than {MIN_ORIGINS} earlier origins show how far off "
+    NO_RECORD: f"The target lies beyond the data, and fewer than {MIN_ORIGINS} earlier origins show how far off "
     "the law may be there.",
-    Reason.EXTRAPOLATION_REFUSED: lambda f: (
+    EXTRAPOLATION_REFUSED: lambda f: (
         f"Only {f.agreement or 0:.0%} of the resampled fits reach the target within 10 times the measured range."
     ),
-    Reason.BELOW_RANGE: "The target is reached below the smallest run, where the law has no record.",
+    BELOW_RANGE: "The target is reached below the smallest run, where the law has no record.",
 }

@@ -11,7 +11,8 @@ import numpy as np
 from bench.analysis import catch_up, lr_sweep
 from bench.analysis.comparisons import size_curves, unreplicated_noise
 from bench.analysis.evidence import HEADLINE, Evidence, PointKey, family_rank
-from bench.analysis.finding import Axis, CheckKind, Level, ValidityCheck
+from bench.analysis.finding import Axis
+from bench.analysis.findings import CheckKind, Level, ValidityCheck
 from bench.analysis.scaling_laws import refusal
 from bench.analysis.study_data import PIXELS
 from bench.core import registry

@@ -10,7 +10,6 @@ from bench.analysis.finding import (
     ALL_MODELS,
     NEEDED,
     Axis,
-    Contrast,
     Difference,
     Finding,
     Item,
@@ -19,7 +18,19 @@ from bench.analysis.finding import (
     Unit,
     Verdict,
 )
-from bench.core.formatting import count, flop_unit, flops, measure_text, percent, plural, points, signed, significant
+from bench.core.formatting import (
+    count,
+    flop_unit,
+    flops,
+    measure_text,
+    number_of_flops,
+    percent,
+    plural,
+    points,
+    signed,
+    significant,
+    span,
+)
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
@@ -67,7 +78,9 @@ def number(f: Finding) -> Number:
         return share(value, low, high)
     if f.unit == Unit.FLOP:
         scale, unit = flop_unit(value)
-        return shown(value, significant(value / scale), f"{unit}s", bracket(low, high, flops, unit=f"{unit}s"))
+        alike = all(end is not None and flop_unit(end)[1] == unit for end in (low, high))
+        interval = bracket(low, high, (lambda end: significant(end / scale)) if alike else flops)
+        return shown(value, significant(value / scale), f"{unit}s", interval)
     if f.unit == Unit.IMAGES:
         return shown(value, count(value), "images", bracket(low, high, count))
     if f.unit == Unit.TIMES:
@@ -98,27 +111,28 @@ def ends(f: Finding) -> str:
 
 def between(f: Finding, low: float | None, high: float | None, joint: str) -> str:
     """Two values of x; a common unit is written once."""
-    first, last = place(f, low), place(f, high)
-    same = first.partition(" ")[2] == last.partition(" ")[2]
-    return f"{first.partition(' ')[0] if same else first} {joint} {last}"
+    return span(_number_of_x(f, low), _number_of_x(f, high), joint)
 
 
 def place(f: Finding, x: float | None) -> str:
+    """A value of x with its unit."""
+    return " ".join(_number_of_x(f, x))
+
+
+def _number_of_x(f: Finding, x: float | None) -> tuple[str, ...]:
+    """A value of x, and its unit."""
     if x is None:
-        return "–"
+        return ("–",)
     if f.axis == Axis.ACCURACY:
-        return f"{percent(x)} %"
-    return f"{count(x)} images" if f.axis == Axis.IMAGES else flops(x)
+        return percent(x), "%"
+    return (count(x), "images") if f.axis == Axis.IMAGES else number_of_flops(x)
 
 
-def bracket(low: float | None, high: float | None, show: Callable[[float], str], unit: str = "") -> str:
-    """An interval in brackets; "" without one. A unit that both ends share with the estimate is left out."""
+def bracket(low: float | None, high: float | None, show: Callable[[float], str]) -> str:
+    """An interval in brackets; "" without one."""
     if low is None and high is None:
         return ""
-    ends = ["…" if end is None else show(end) for end in (low, high)]
-    if unit and {end.partition(" ")[2] for end in ends} == {unit}:
-        ends = [end.partition(" ")[0] for end in ends]
-    return f"[{', '.join(ends)}]"
+    return f"[{', '.join('…' if end is None else show(end) for end in (low, high))}]"
 
 
 def or_nan(value: float | None) -> float:
@@ -130,7 +144,7 @@ def or_nan(value: float | None) -> float:
 
 def subject(f: Finding) -> str:
     """The families, models or settings of a finding."""
-    return "/".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
+    return " vs ".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
 
 
 def measure(f: Finding) -> str:
@@ -164,34 +178,32 @@ def every(f: Finding, kind: type[T]) -> list[T]:
     return [item for item in f.evidence if isinstance(item, kind)]
 
 
-def differences(f: Finding) -> list[str]:
-    """The models of a mean, how many of them differ beyond their own interval, steps between budgets, single tasks."""
-    compared = every(f, Difference)
-    models = [d for d in compared if d.measure == f.measure and d.model and d.contrast != Contrast.PREVIOUS_BUDGET]
+def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> list[str]:
+    """The models of a mean, how many of them differ beyond their own interval, and single tasks.
+
+    Args:
+        contrast: the only one that is counted; "" counts all.
+        x: the meaning of `Difference.from_x` and `to_x`.
+    """
+    compared = [d for d in every(f, Difference) if contrast in ("", d.contrast)]
+    models = [d for d in compared if d.measure == f.measure and d.model]
     texts = []
     if len(models) == 1:
         d = models[0]
         at = f" at {flops(d.train_flops)}" if d.train_flops else ""
-        texts.append(f"{d.model}{at}{_from_to(d)}.")
+        texts.append(f"{d.model}{at}{_from_to(d, x)}.")
     elif models:
         up, down = (sum(d.verdict == verdict for d in models) for verdict in (Verdict.YES, Verdict.NO))
         what = "models" if len({d.model for d in models}) == len(models) else "budgets"
         lower = f", {down} lower" if up < len(models) else ""
         others = ", the others undecided" if up + down < len(models) else ""
         texts.append(f"Individually: {up} of {len(models)} {what} higher{lower}{others}.")
-    steps = [d for d in compared if d.contrast == Contrast.PREVIOUS_BUDGET]
-    if steps:
-        up, down = (sum(d.verdict == verdict for d in steps) for verdict in (Verdict.YES, Verdict.NO))
-        texts.append(f"Between consecutive budgets ({plural(len(steps), 'step')}): {up} higher, {down} lower.")
     tasks = [f"{measure_text(d.measure)} {points(d.estimate, d.low, d.high)}" for d in compared if not d.model]
     return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
 
 
-def _from_to(d: Difference) -> str:
-    if d.from_x is None or d.to_x is None:
-        return ""
-    what = "distinct images" if d.contrast == Contrast.FEWEST_IMAGES else "images seen"
-    return f", {count(d.from_x)} → {count(d.to_x)} {what}"
+def _from_to(d: Difference, x: str) -> str:
+    return "" if d.from_x is None or d.to_x is None else f", {count(d.from_x)} → {count(d.to_x)} {x}"
 
 
 # -- reasons -----------------------------------------------------------------------------------------------------------
@@ -208,21 +220,16 @@ def _throughout(f: Finding) -> str:
     return f"{f.leader} is ahead throughout the common range{share}."
 
 
-def _deviation(item: LawDeviation) -> tuple[str, str]:
-    """Where a law misses its points, in full and as a reminder."""
+def _deviation(item: LawDeviation) -> str:
+    """Where a law misses its points."""
     p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
     who = f"Lack of fit of {item.families[0]}'s law" if len(item.families) == 1 else "Lack of fit of the shared law"
     missed = f"error {percent(item.predicted)} % predicted, {percent(item.observed)} % measured{p}"
-    return f"{who}: {missed}.", f"{who} (above)."
-
-
-def deviations(f: Finding) -> tuple[tuple[str, str], ...]:
-    """Sentences on laws that miss their points, each with what stands for it where it was said before."""
-    return tuple(map(_deviation, every(f, LawDeviation)))
+    return f"{who}: {missed}."
 
 
 def _lack_of_fit(f: Finding) -> str:
-    return " ".join(full for full, _ in deviations(f))
+    return " ".join(map(_deviation, every(f, LawDeviation)))
 
 
 REASONS: Mapping[str, Sentence] = {
@@ -232,12 +239,12 @@ REASONS: Mapping[str, Sentence] = {
         f"{100 * (f.margin or 0):.1f} points may be due to chance."
     ),
     Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
+    Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
     Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {NEEDED}.",
     Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",
-    Reason.LACK_OF_FIT: _lack_of_fit,
     Reason.CHANGES: "",
-    Reason.IDENTICAL: "The scores are identical.",
+    Reason.LACK_OF_FIT: _lack_of_fit,
 }
 """Words of the reasons that several questions give."""

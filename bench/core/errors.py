@@ -49,10 +49,10 @@ def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.4) -> list[s
     return [by_lower[key] for key in close]
 
 
-def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
-    """The error for an unknown name: suggests the nearest names and lists the allowed ones."""
+def unknown(kind: str, name: str, allowed: Iterable[str], *, meant: str = "") -> UserError:
+    """The error for an unknown name: suggests `meant`, or the nearest names, and lists the allowed ones."""
     options = sorted(set(allowed))
-    close = nearest(name, options)
+    close = [meant] if meant else nearest(name, options)
     hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
     shown = ", ".join(options[:40]) + (", …" if len(options) > 40 else ".")
     return UserError(f"Unknown {kind} {name!r}.", f"{hint}Known: {shown}")
@@ -94,9 +94,6 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
             code = main(argv)
             sys.stdout.flush()
             return code
-        except UserError as error:
-            print(printable(f"error: {error}"), file=sys.stderr)
-            return EXIT_USAGE
         except (Interrupted, KeyboardInterrupt) as stop:
             _forget_closed_output()
             with contextlib.suppress(OSError):
@@ -107,23 +104,29 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
         except BrokenPipeError:
             _forget_closed_output()
             return EXIT_OK
-        except PermissionError as error:  # somebody else's folder: whatever was to be read there
-            where = f"{error.filename}" if error.filename else str(error)
-            print(
-                printable(f"error: No permission to use {where}.\n  Ask its owner, or name another folder."),
-                file=sys.stderr,
-            )
-            return EXIT_USAGE
         except Exception as error:
-            if (place := plugin_line(error)) is None:
+            if (told := explained(error)) is None:
                 raise
-            reason = f"{type(error).__name__}: {error}".rstrip(": ")
-            what = f"The plug-in {place}, failed: {reason}."
-            fix = "Fix it or move it away. python -m bench.check names what a plug-in must have."
-            print(printable(f"error: {what}\n  {fix}"), file=sys.stderr)
+            print(printable(f"error: {told}"), file=sys.stderr)
             return EXIT_USAGE
 
     return guarded
+
+
+def explained(error: Exception) -> UserError | None:
+    """The error as the user is told of it; None for a defect of the project."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, PermissionError):  # somebody else's folder: whatever was to be read there
+        where = f"{error.filename}" if error.filename else str(error)
+        return UserError(f"No permission to use {where}.", "Ask its owner, or name another folder.")
+    if (place := plugin_line(error)) is None:
+        return None
+    reason = f"{type(error).__name__}: {error}".rstrip(": ")
+    return UserError(
+        f"The plug-in {place}, failed: {reason}.",
+        "Fix it or move it away. python -m bench.check names what a plug-in must have.",
+    )
 
 
 def plugin_line(error: BaseException) -> str | None:

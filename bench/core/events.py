@@ -1,10 +1,15 @@
-"""What a worker tells whoever watches it: one line of JSON each, on its standard output."""
+"""Events that a worker reports to its watchers: one line of JSON each, on its standard output."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from bench.core.errors import Interrupted, UserError, explained
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +108,19 @@ class WorkerEnded:
     """A worker ended outside a cell; its executor says so."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessFailed:
+    """The process failed outside a cell, and ends.
+
+    Attributes:
+        what: what is wrong.
+        fix: what to do about it; "" where that is not known.
+    """
+
+    what: str
+    fix: str = ""
+
+
 WorkerEvent = (
     CellStarted
     | CellAdvanced
@@ -113,6 +131,7 @@ WorkerEvent = (
     | CellUnsettled
     | Notice
     | WorkerEnded
+    | ProcessFailed
 )
 KINDS: dict[str, type[WorkerEvent]] = {kind.__name__: kind for kind in WorkerEvent.__args__}  # type: ignore[attr-defined]
 
@@ -132,3 +151,27 @@ def from_line(line: str) -> WorkerEvent | None:
         return kind(**body)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def reports_failure(main: Callable[[list[str] | None], int]) -> Callable[[list[str] | None], int]:
+    """Wrap the `main` of a process that another one started: it learns of a failure as an event."""
+
+    @functools.wraps(main)
+    def reporting(argv: list[str] | None = None) -> int:
+        try:
+            return main(argv)
+        except Interrupted:
+            raise
+        except Exception as error:
+            told = explained(error) or UserError(f"{type(error).__name__}: {error}")
+            with contextlib.suppress(OSError, ValueError):  # nobody listens
+                print(to_line(ProcessFailed(what=told.what, fix=told.fix)), flush=True)
+            raise
+
+    return reporting
+
+
+def last_failure(lines: list[str]) -> ProcessFailed | None:
+    """The failure that a process reported last, of all that it wrote."""
+    events = map(from_line, reversed(lines))
+    return next((event for event in events if isinstance(event, ProcessFailed)), None)

@@ -50,19 +50,26 @@ def flop_unit(value: float) -> tuple[float, str]:
 
 def flops(value: float | None) -> str:
     """3.2e12 -> "3.2 TFLOPs"."""
+    return " ".join(number_of_flops(value))
+
+
+def number_of_flops(value: float | None) -> tuple[str, ...]:
+    """3.2e12 -> ("3.2", "TFLOPs")."""
     if value is None or not math.isfinite(value):
-        return MISSING
+        return (MISSING,)
     scale, unit = flop_unit(value)
-    return f"{significant(value / scale)} {unit}s"
+    return significant(value / scale), f"{unit}s"
 
 
 def flops_range(low: float, high: float) -> str:
     """ "10.6 to 264 GFLOPs"; one value where both read the same."""
-    first, last = flops(low), flops(high)
-    if first == last:
-        return last
-    same = first.partition(" ")[2] == last.partition(" ")[2]
-    return f"{first.partition(' ')[0] if same else first} to {last}"
+    first, last = number_of_flops(low), number_of_flops(high)
+    return " ".join(last) if first == last else span(first, last)
+
+
+def span(first: Sequence[str], last: Sequence[str], joint: str = "to") -> str:
+    """Two numbers, each with its unit; a unit that they share is written once."""
+    return " ".join([*(first[:1] if first[1:] == last[1:] else first), joint, *last])
 
 
 def count(value: float | None) -> str:

@@ -53,7 +53,7 @@ class PluginKind:
     Attributes:
         package: where the project's own lie.
         export: what the object is called in its file.
-        defined: "module:Class" of the object; without a class where a function is exported.
+        defined: "module:Class" of the object; without a class where what makes the object is exported.
         subfolder: of a folder of plug-ins; "" where only the project has them.
     """
 
@@ -86,9 +86,9 @@ KINDS = {
     ),
     "tracker": PluginKind(package="bench.trackers", export="TRACKER", defined="bench.trackers.tracker:Tracker"),
     "executor": PluginKind(
-        package="bench.execute.executors", export="make", defined="bench.execute.executors.executor"
+        package="bench.execute.executors", export="EXECUTOR", defined="bench.execute.executors.executor"
     ),
-    "cost model": PluginKind(package="bench.plan.cost_models", export="of"),
+    "cost model": PluginKind(package="bench.plan.cost_models", export="COST_MODEL"),
 }
 SUBFOLDERS = {kind: about.subfolder for kind, about in KINDS.items() if about.subfolder}
 ADAPTERS = ("file", "timm", "torchvision")  # families of any network, whose names begin with where it comes from

@@ -33,6 +33,7 @@ from bench.core.events import (
     CellStarted,
     CellUnsettled,
     Notice,
+    ProcessFailed,
     WorkerEnded,
     WorkerEvent,
     from_line,
@@ -121,7 +122,8 @@ class Pool:
             arguments = command(plan, cells=cells, precomputed=computed, device=plan.device, profile=profile, co2=co2)
             self._told_to_stop = False
             self.interrupted = False  # whether a worker was interrupted by a signal of its own
-            self.complaints: list[str] = []  # error messages of workers that failed outside a cell
+            self.complaints: list[UserError] = []  # of workers that failed outside a cell
+            self._failures: dict[int, ProcessFailed] = {}  # as workers report them, the last of each
             self.events: queue.Queue[tuple[int, WorkerEvent | None]] = queue.Queue()
             self._errors = [
                 opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(plan.workers, len(plan.todo)))
@@ -160,7 +162,9 @@ class Pool:
 
     def _read(self, index: int, stream: IO[str]) -> None:
         for line in stream:
-            if (event := from_line(line)) is not None:
+            if isinstance(event := from_line(line), ProcessFailed):
+                self._failures[index] = event
+            elif event is not None:
                 self.events.put((index, event))
         self.events.put((index, None))
 
@@ -197,8 +201,8 @@ class Pool:
         self._follow(index)
         return True
 
-    def ended(self, index: int) -> str | None:
-        """Wait for a worker that has closed its output. Returns its error message if it failed outside a cell."""
+    def ended(self, index: int) -> UserError | None:
+        """Wait for a worker that has closed its output. Returns its error if it failed outside a cell."""
         try:
             code = self.processes[index].wait(timeout=KILL_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -208,7 +212,7 @@ class Pool:
             return None  # of SIGTERM, where it does not yet, or no longer, handle signals
         errors = self._errors[index]
         errors.seek(0)
-        self.complaints.append(complaint(code, errors.read()))
+        self.complaints.append(complaint(code, self._failures.get(index), errors.read()))
         return self.complaints[-1]
 
     def finish(self, *, hurry: Callable[[], bool]) -> list[int]:
@@ -281,14 +285,23 @@ def command(
     return found + (["--profile"] if profile else [])
 
 
-def complaint(code: int | None, words: str) -> str:
-    """Why a worker ended outside a cell, from its exit code and what it wrote."""
+def complaint(code: int | None, failure: ProcessFailed | None, log: str) -> UserError:
+    """Why a worker ended outside a cell.
+
+    Args:
+        code: its exit code; None where it is not known.
+        failure: as it reported it; one that crashes where it begins reports none.
+        log: all that it wrote; its last line stands in for a report.
+    """
     if code is not None and code < 0:
-        return f"A worker process was killed by {signal.Signals(-code).name}; is memory short?"
+        return UserError(f"A worker process was killed by {signal.Signals(-code).name}; is memory short?", CONTINUE)
     if code == EXIT_RETRY:
-        return f"The device stopped answering more than {MAX_RESTARTS} times in this run; see its driver's log."
+        what = f"The device stopped answering more than {MAX_RESTARTS} times in this run; see its driver's log."
+        return UserError(what, CONTINUE)
+    if failure is not None:
+        return UserError(failure.what, failure.fix or CONTINUE)
     ended = "without a result" if code is None else f"with exit code {code}"
-    return _last_words(words) or f"A worker process ended {ended}."
+    return UserError(log.strip().rpartition("\n")[2] or f"A worker process ended {ended}.", CONTINUE)
 
 
 @contextlib.contextmanager
@@ -354,7 +367,7 @@ def _work_off(
     tick: Callable[[], None],
     profile: bool,
     co2: float | None,
-) -> tuple[Account, list[str], str]:
+) -> tuple[Account, list[UserError], str]:
     """(what the workers reported, their complaints, when they began)."""
     hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > KILL_SIGNAL_AFTER  # noqa: E731
     account, began = Account(), now()
@@ -415,7 +428,7 @@ def _follow(
             alive -= 1
             if complaint := pool.ended(index):
                 on_event(index, WorkerEnded())
-                notice(complaint.splitlines()[0])
+                notice(complaint.what)
             continue
         account.take(index, event)
         if isinstance(event, Notice):
@@ -435,7 +448,7 @@ def _drain(pool: Pool, account: Account) -> None:
             account.take(index, event)
 
 
-def unfinished(plan: Plan, account: Account, complaints: list[str], *, began: str) -> list[Failure]:
+def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, began: str) -> list[Failure]:
     """Every cell that is not done, with its reason.
 
     Raises:
@@ -456,16 +469,8 @@ def unfinished(plan: Plan, account: Account, complaints: list[str], *, began: st
                 unexplained.append(name)
     if unexplained:
         count = f"{len(unexplained)} cell(s) were not done, and no worker reported a reason ({unexplained[0]})."
-        what, _, advice = (complaints[0] if complaints else count).partition("\n  ")
-        raise UserError(what, advice or CONTINUE)
+        raise complaints[0] if complaints else UserError(count, CONTINUE)
     return [Failure(cell, reason) for cell, reason in (failures | account.unsettled).items()]
-
-
-def _last_words(text: str) -> str:
-    """The last error message of a worker that has ended, without output of libraries before it; or the last line of a
-    traceback."""
-    message = f"\n{text}".rpartition("\nerror: ")[2].strip() if "\nerror: " in f"\n{text}" else ""
-    return message or (text.strip().splitlines()[-1] if "Traceback" in text else "")
 
 
 def _descendants(pid: int) -> list[int]:

@@ -7,7 +7,6 @@ Whatever ends a worker costs its cell the time since its last checkpoint; anothe
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import secrets
 import shutil
@@ -17,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.core import files
+from bench.core import files, registry
 from bench.core.environment import now
-from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted
-from bench.core.events import Notice, WorkerEvent
+from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
+from bench.core.events import Notice, WorkerEvent, last_failure
 from bench.core.formatting import plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
@@ -82,7 +81,7 @@ def run(
         return refused
     name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
     folder = files.make_directory(plan.store.absolute() / RUNS_FOLDER / name)
-    make = importlib.import_module(f"bench.execute.executors.{executor}").make
+    make = registry.load("executor", executor)
     gpus = device != "cpu" and plan.on_gpu
     kinds = [
         WorkerKind(
@@ -273,7 +272,7 @@ class Fleet:
         self._kinds, self._watched, self._workers = kinds, watched, workers
         self._restarts = local.MAX_RESTARTS * len(kinds)
         self._waiting = list[WorkerKind]()  # for a free worker
-        self.complaints: list[str] = []
+        self.complaints: list[UserError] = []
         self.began = watched.began
 
     def begin(self) -> None:
@@ -351,10 +350,10 @@ class Fleet:
                 kind.running -= 1
                 if ended.code in (EXIT_OK, EXIT_FAILED):
                     continue
-                complaint = local.complaint(ended.code, ended.words)
+                complaint = local.complaint(ended.code, last_failure(ended.log.splitlines()), ended.log)
                 if ended.code != EXIT_INTERRUPTED:
                     self.complaints.append(complaint)
-                    on_event(-1, Notice(message=complaint.splitlines()[0]))
+                    on_event(-1, Notice(message=complaint.what))
                 self._again(kind, left)
             if not kind.running and kind not in self._waiting and not self._watched.held():
                 self._again(kind, left)

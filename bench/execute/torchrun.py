@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, command
+from bench.core.events import reports_failure
 
 SHUTDOWN_SECONDS = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
 EXIT_CRASHED = 1  # Python's own, for an uncaught error
@@ -67,6 +68,7 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
 
 
 @command
+@reports_failure
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--ranks", type=int, required=True)

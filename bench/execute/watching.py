@@ -58,8 +58,7 @@ class Watched:
             del self._open[number]
             self._running.pop(number, None)
             self._failed.pop(number, None)
-            status, _, reason = (state.note or "complete").partition(": ")
-            return CellDone(cell=name, status=status, reason=reason or None)
+            return CellDone(cell=name, status=state.without_result or "complete", reason=state.reason)
         if directory.lease.exists():
             cell = self.cells[number]
             if number not in self._running:

@@ -48,7 +48,9 @@ from bench.core.events import (
     CellStarted,
     CellUnsettled,
     Notice,
+    ProcessFailed,
     WorkerEvent,
+    reports_failure,
     to_line,
 )
 from bench.core.record import Attempt, Record, Result
@@ -443,6 +445,7 @@ def read_cells(path: Path) -> list[Cell]:
 
 
 @command
+@reports_failure
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the study's folder, e.g. results/scaling")
@@ -481,6 +484,7 @@ def main(argv: list[str] | None = None) -> int:
         code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
     except RankFailure as failure:
         if failure.is_reporter:
+            emit(ProcessFailed(what=str(failure), fix=failure.fix))
             print(f"error: {failure}\n  {failure.fix}", file=sys.stderr)
         ranks.hard_exit(EXIT_USAGE)
     except DeviceLost:

@@ -21,6 +21,7 @@ import numpy as np
 from bench.core import registry
 from bench.core.device import InBatches, synchronise
 from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.events import reports_failure
 from bench.core.spec import Cell, cell_from_json
 from bench.core.user_code import answers_only
 from bench.cost import flops, peaks, precomputed
@@ -176,6 +177,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
 
 
 @command
+@reports_failure
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 from bench.core import fingerprint, registry
 from bench.core.device import accelerators, place
 from bench.core.errors import UserError
+from bench.core.events import ProcessFailed, from_line
 from bench.core.spec import Cell, canonical, to_json
 from bench.core.subprocesses import child_environment
 from bench.cost import precomputed
@@ -216,10 +216,14 @@ def _measure(
         for index, file in enumerate(errors)
     ]
     answers: dict[str, Json] = {}
+    failures: list[ProcessFailed] = []
 
     def read(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
+            if isinstance(event := from_line(line), ProcessFailed):
+                failures.append(event)
+                continue
             answer = json.loads(line)
             if (key := answer.pop("key")) not in answers:
                 answers[key] = answer
@@ -244,9 +248,10 @@ def _measure(
                 "Run the same command again; where memory is short, with fewer --workers.",
             )
         if code:
-            file.seek(0)
-            text = re.split(r"^error: ", file.read().strip(), flags=re.MULTILINE)[-1]  # after what models print
-            raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
+            if failures:
+                raise UserError(failures[0].what, failures[0].fix)
+            file.seek(0)  # it crashed where it begins
+            raise UserError(file.read().strip().rpartition("\n")[2] or "The calibration failed.")
     return answers
 
 

@@ -223,9 +223,7 @@ def _setting(text: str) -> Setting:
     key = key.replace("-", "_")
     key = f"{key}_images" if f"{key}_images" in DEFAULTS else key
     if key not in DEFAULTS:
-        error = unknown("field of a recipe", key, DEFAULTS)
-        known = f"Known: {error.fix.partition('Known: ')[2]}"
-        raise UserError(error.what, f"Did you mean {ALSO_CALLED[key]!r}? {known}") if key in ALSO_CALLED else error
+        raise unknown("field of a recipe", key, DEFAULTS, meant=ALSO_CALLED.get(key, ""))
     return key, value
 
 

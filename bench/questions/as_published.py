@@ -2,6 +2,12 @@
 
 Variants are told apart by the options in their models' names (`bench.core.registry.split_options`) and by the axes that
 their cells name: those of the suites `ablation` and `masked`.
+
+Findings:
+    subject: the `Statement`.
+    estimate: the difference that it is about, mean over pairs of variants.
+    margin: of a statement that two things are alike, within which they count as that.
+    evidence: each pair ("another variant").
 """
 
 from __future__ import annotations
@@ -15,12 +21,13 @@ from typing import Any
 from bench.analysis import lr_sweep, wording
 from bench.analysis.comparisons import Pair, compare, mean_finding
 from bench.analysis.evidence import CHOICES, HEADLINE, UPSTREAM, Evidence, Point, Series
-from bench.analysis.finding import Contrast, Difference, Finding, Reason, Verdict
+from bench.analysis.finding import Difference, Finding, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import measure_text, points
 from bench.core.registry import split_options
 
 NAME = "as published"
+NOT_WITHIN_MARGIN = "not within margin"  # a reason: the difference may be 0, and may exceed `MARGIN` too
 POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED = CHOICES
 ENCODINGS = ("learned-1d", "learned-2d", "relative")  # the paper's
 MARGIN = 0.03  # accuracy within which two choices count as equal: the gap in Table 8 that the paper calls large
@@ -148,7 +155,7 @@ def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterato
     """The mean difference of each statement's pairs, and whether it bears the statement out; nothing where no pair was
     measured. The variances between seeds of all pairs of all statements moderate each other."""
     pairs = [
-        (statement, Pair(contrast=Contrast.VARIANT, model=a.series, point=a, base=b))
+        (statement, Pair(contrast="another variant", model=a.series, point=a, base=b))
         for statement, both in asked
         for a, b in both
         if a and b
@@ -169,9 +176,7 @@ def _equal(finding: Finding) -> Finding:
         return finding
     within, beyond = low >= -MARGIN and high <= MARGIN, low > MARGIN or high < -MARGIN
     verdict = Verdict.YES if within else Verdict.NO if beyond else Verdict.CANNOT_TELL
-    return replace(
-        finding, verdict=verdict, reasons=() if within or beyond else (Reason.NOT_WITHIN_MARGIN,), margin=MARGIN
-    )
+    return replace(finding, verdict=verdict, reasons=() if within or beyond else (NOT_WITHIN_MARGIN,), margin=MARGIN)
 
 
 def _positions(a: Ablations) -> Iterator[Asked]:
@@ -251,17 +256,13 @@ def measure(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="As the paper says",
+    label="As the paper says?",
     text="Do these runs bear out what the paper says?",
     yes="borne out",
     no="not borne out here",
     ask=statements,
     say=say,
-    reasons={
-        Reason.NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality."
-    },
+    reasons={NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality."},
     order=20,
     measure=measure,
 )
-"""subject: the `Statement`. estimate: the difference that it is about, mean over pairs of variants. margin: of a
-statement that two things are alike, within which they count as that. evidence: each pair (`Contrast.VARIANT`)."""

@@ -1,4 +1,10 @@
-"""Do trained networks beat raw pixels?"""
+"""Do trained networks beat raw pixels?
+
+The family's model with most compute minus the same probe on raw pixels.
+
+Findings:
+    evidence: the model on the measure and on each of its tasks, and (model "") each task (contrast "raw pixels").
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ NAME = "beats raw pixels"
 
 QUESTION = Question(
     name=NAME,
-    label="vs raw pixels",
+    label="Better than raw pixels?",
     text="Do trained networks beat raw pixels?",
     yes="better",
     no="worse",
@@ -19,5 +25,3 @@ QUESTION = Question(
     say=wording.differences,
     order=250.5,
 )
-"""The family's model with most compute minus the same probe on raw pixels. evidence: the model on the measure and on
-each of its tasks, and (model "") each task (`Contrast.PIXELS`)."""

@@ -1,4 +1,11 @@
-"""Do trained networks beat untrained ones?"""
+"""Do trained networks beat untrained ones?
+
+A family's trained models minus the same networks before training.
+
+Findings:
+    evidence: each model on the measure and on each of its tasks, and (model "") the mean over models of each task
+        (contrast "untrained").
+"""
 
 from __future__ import annotations
 
@@ -11,7 +18,7 @@ NAME = "beats untrained"
 
 QUESTION = Question(
     name=NAME,
-    label="vs untrained",
+    label="Better than untrained?",
     text="Do trained networks beat untrained ones?",
     yes="better",
     no="worse",
@@ -19,5 +26,3 @@ QUESTION = Question(
     say=wording.differences,
     order=250,
 )
-"""A family's trained models minus the same networks before training. evidence: each model on the measure and on each of
-its tasks, and (model "") the mean over models of each task (`Contrast.UNTRAINED`)."""

@@ -1,4 +1,12 @@
-"""Which family's best model within a budget is ahead?"""
+"""Which family's best model within a budget is ahead?
+
+Findings:
+    subject: two families. Each is represented by its best model within each budget of the common range.
+    estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
+        leaves the trend.
+    trend: first - second at every budget.
+    leader: who is ahead.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +16,12 @@ from itertools import combinations
 from bench.analysis import wording
 from bench.analysis.comparisons import compared_series, counts, families_of, undecided, unreplicated_noise, verdict
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.finding import Axis, Finding, Quantity, Reason, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
 from bench.analysis.frontiers import Gaps, at_compute, of_one_data_set
 from bench.analysis.question import FACTS, Question, Tone
 
 NAME = "best family at equal compute"
+SELECTION_BIAS = "selection bias"  # a reason: nothing corrects for choosing each family's best model
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -37,8 +46,8 @@ def _best_finding(gaps: Gaps) -> Finding:
     decided = verdict(mean, gaps.accuracy)
     disagree = len({gap.verdict for gap in gaps.decided}) > 1
     why = (Reason.ORDER_CHANGES,) if disagree else undecided(mean, gaps.accuracy)
-    known = [Reason.CHANGES] if changes else []
-    known += [] if gaps.corrected else [Reason.SELECTION_BIAS]
+    known: list[str] = [Reason.CHANGES] if changes else []
+    known += [] if gaps.corrected else [SELECTION_BIAS]
     is_decided = decided != Verdict.CANNOT_TELL and not disagree
     return Finding(
         question=NAME,
@@ -48,7 +57,7 @@ def _best_finding(gaps: Gaps) -> Finding:
         reasons=(*why, *known),
         trend=gaps.trend,
         leader=(gaps.first if mean.value > 0 else gaps.second) if is_decided else "",
-        quantity=Quantity.ACCURACY_DIFFERENCE,
+        quantity="accuracy difference",
         unit=Unit.SHARE,
         level=mean.level,
         estimate=None if changes else mean.value,
@@ -85,7 +94,7 @@ def along(f: Finding) -> tuple[str, Tone] | None:
 
 QUESTION = Question(
     name=NAME,
-    label="At equal compute",
+    label="Ahead at equal compute?",
     text="Which family's best model within a budget is ahead?",
     yes="{} ahead",
     no="{} ahead",
@@ -93,14 +102,10 @@ QUESTION = Question(
     ask=ask,
     say=say,
     reasons={
-        Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
-        Reason.SELECTION_BIAS: "Not corrected for selection of the best model, since no training was repeated.",
+        SELECTION_BIAS: "Not corrected for selection of the best model, since no training was repeated.",
     },
-    order=110,
+    order=90,
     about_two=True,
     states_basis=True,
     verdict=along,
 )
-"""subject: two families. Each is represented by its best model within each budget of the common range. estimate: first
-- second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which leaves the trend. trend:
-first - second at every budget. leader: who is ahead."""

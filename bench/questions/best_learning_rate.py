@@ -5,6 +5,12 @@ smaller sizes by least squares, and rounded to the nearest rate of the sweep. Ea
 held out in turn. The rule is right there if its rate could have been chosen (`is_rate_enough`). It is offered only
 where it is right on every size held out, and so many hits are unlikely by chance: rates drawn at random from those that
 were tried.
+
+Findings:
+    subject: model, upstream set.
+    estimate: the rate chosen.
+    YES: the best one lies inside the sweep.
+    evidence: `Sweep`.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from statistics import linear_regression
 from bench.analysis import wording
 from bench.analysis.comparisons import counts
 from bench.analysis.evidence import UPSTREAM, Evidence
-from bench.analysis.finding import Finding, Quantity, Reason, Verdict
+from bench.analysis.finding import Finding, Verdict
 from bench.analysis.lr_sweep import Sweep, sweeps
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
@@ -26,6 +32,13 @@ from bench.core.formatting import compact, count, percent, plural, short_count, 
 from bench.core.spec import RATE_MARGIN, Recipe, is_rate_enough
 
 NAME = "best learning rate"
+
+# Reasons.
+TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
+EDGE_OF_SWEEP = "edge of sweep"  # the best rate is an end of the sweep: `Sweep.further` goes on
+NO_LOWER_TRIED = "no lower tried"  # the rate chosen is the lowest of the sweep, though not the best
+DIVERGED = "diverged"  # some runs of the sweep did; such a rate is not chosen
+
 LEVEL = 0.05  # of the p-value up to which the rule is offered
 FITTED = 2  # sizes at least
 
@@ -37,20 +50,20 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
         assert accuracy is not None
         verdict = Verdict.NO if sweep.edge else Verdict.YES
         if sum(t.eligible for t in sweep.tried) < 2:
-            verdict, reasons = Verdict.CANNOT_TELL, [Reason.TOO_FEW_RATES]
+            verdict, reasons = Verdict.CANNOT_TELL, [TOO_FEW_RATES]
         if sweep.edge:
-            reasons.append(Reason.EDGE_OF_SWEEP)
+            reasons.append(EDGE_OF_SWEEP)
         elif sweep.chosen is sweep.tried[0]:
-            reasons.append(Reason.NO_LOWER_TRIED)
+            reasons.append(NO_LOWER_TRIED)
         if any(t.diverged for t in sweep.tried):
-            reasons.append(Reason.DIVERGED)
+            reasons.append(DIVERGED)
         yield Finding(
             question=NAME,
             subject=(sweep.model, sweep.upstream),
             verdict=verdict,
             measure=UPSTREAM,
             reasons=tuple(reasons),
-            quantity=Quantity.LEARNING_RATE,
+            quantity="learning rate",
             estimate=sweep.chosen.rate,
             n=counts(accuracy, points=len(sweep.tried)),
             evidence=(sweep,),
@@ -320,17 +333,17 @@ def _offered(rule: RateRule) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Learning rate",
+    label="Best learning rate?",
     text="What is the best learning rate of each model?",
     yes="in the sweep",
     no="at the edge",
     ask=best_learning_rates,
     say=say,
     reasons={
-        Reason.TOO_FEW_RATES: "Fewer than two learning rates completed training.",
-        Reason.EDGE_OF_SWEEP: _further,
-        Reason.NO_LOWER_TRIED: "No lower rate was tried.",
-        Reason.DIVERGED: _diverged,
+        TOO_FEW_RATES: "Fewer than two learning rates completed training.",
+        EDGE_OF_SWEEP: _further,
+        NO_LOWER_TRIED: "No lower rate was tried.",
+        DIVERGED: _diverged,
     },
     items=(Sweep,),
     order=30,
@@ -339,5 +352,3 @@ QUESTION = Question(
     tables=tables,
     figures=("learning-rates",),
 )
-"""subject: model, upstream set. estimate: the rate chosen. YES: the best one lies inside the sweep. evidence:
-`Sweep`."""

@@ -1,4 +1,11 @@
-"""Are models cooled down from one trunk as accurate as models trained to each budget on their own?"""
+"""Are models cooled down from one trunk as accurate as models trained to each budget on their own?
+
+Findings:
+    subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
+        ("cosine").
+    estimate: branch - own; up to `MARGIN` lower counts as equal.
+    evidence: each model and budget (contrast "own training").
+"""
 
 from __future__ import annotations
 
@@ -10,12 +17,13 @@ from bench.analysis import branches, wording
 from bench.analysis.branches import contrasts, identical, measures
 from bench.analysis.comparisons import mean_finding, overall
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Reason, Verdict
+from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import count
 
 NAME = "branch as accurate"
+IDENTICAL = "identical"  # a reason: the same scores to the last digit
 MARGIN = 0.01  # accuracy that branches may lack and still count as equal
 
 
@@ -26,7 +34,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             finding = replace(mean_finding(NAME, [name], found), main=True)
             same = all(identical(c) for c in found)
             if same or overall(found)[0].low > -MARGIN:
-                reasons = (Reason.IDENTICAL,) if same else ()
+                reasons = (IDENTICAL,) if same else ()
                 finding = replace(finding, verdict=Verdict.YES, reasons=reasons, margin=None)
             yield finding
 
@@ -64,16 +72,14 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 QUESTION = Question(
     name=NAME,
-    label="Branch accuracy",
+    label="Branches as accurate?",
     text="Are cool-down branches as accurate as training each budget on its own?",
     yes="as accurate",
     no="less accurate",
     ask=ask,
     say=wording.differences,
+    reasons={IDENTICAL: "The scores are identical."},
     order=40,
     subject=subject,
     tables=tables,
 )
-"""subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
-("cosine"). estimate: branch - own; up to `MARGIN` lower counts as equal. evidence: each model and budget
-(`Contrast.OWN_TRAINING`)."""

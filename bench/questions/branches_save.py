@@ -1,4 +1,10 @@
-"""Do a model's cool-down branches cost less compute than the same budgets trained on their own?"""
+"""Do a model's cool-down branches cost less compute than the same budgets trained on their own?
+
+Findings:
+    subject: the model.
+    estimate: ratio of the FLOP spent.
+    evidence: `Saving`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from collections.abc import Iterator
 from bench.analysis import wording
 from bench.analysis.branches import Saving, savings
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Counts, Finding, Quantity, Unit, Verdict
+from bench.analysis.finding import Counts, Finding, Unit, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import plural
 
@@ -19,7 +25,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             question=NAME,
             subject=(saving.model,),
-            quantity=Quantity.COMPUTE_RATIO,
+            quantity="compute ratio",
             unit=Unit.TIMES,
             verdict=Verdict.YES if saving.flops < 1 else Verdict.NO,
             estimate=saving.flops,
@@ -37,7 +43,7 @@ def say(f: Finding) -> list[str]:
 
 QUESTION = Question(
     name=NAME,
-    label="Branch compute",
+    label="Compute of branches?",
     text="Do cool-down branches save training compute?",
     yes="saves",
     no="costs more",
@@ -46,4 +52,3 @@ QUESTION = Question(
     items=(Saving,),
     order=41,
 )
-"""subject: the model. estimate: ratio of the FLOP spent. evidence: `Saving`."""

@@ -1,18 +1,25 @@
-"""How much compute is needed for a target accuracy?"""
+"""How much compute is needed for a target accuracy?
+
+Findings:
+    subject: a family.
+    low, high: None where that end lies outside the range in which the law is evaluated.
+    evidence: `AccuracyTarget`.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
 from bench.analysis import targets
-from bench.analysis.finding import AccuracyTarget, Axis
+from bench.analysis.finding import Axis
 from bench.analysis.question import FACTS, Question
+from bench.analysis.targets import AccuracyTarget
 
 NAME = "compute for a target"
 
 QUESTION = Question(
     name=NAME,
-    label="Compute for {target}",
+    label="Compute for {target}?",
     text="How much compute is needed for {target} accuracy?",
     yes="reached",
     no="not reached",
@@ -24,5 +31,3 @@ QUESTION = Question(
     order=180,
     target=targets.target,
 )
-"""subject: a family. low, high: None where that end lies outside the range in which the law is evaluated. evidence:
-`AccuracyTarget`."""

@@ -2,19 +2,26 @@
 
 The shared law of two families, one shape shifted by a factor of compute, answers how much more one of them needs:
 inverting two laws apart magnifies what is uncertain where they are flat; one shape spends the points on the factor.
+
+Findings:
+    subject: two families.
+    estimate: factor of compute, 1 or more, that one needs for the other's accuracy.
+    leader: who needs less.
+    trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Finding, Quantity, Reason, SharedLaw, TrendPoint, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Item, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.law_findings import deviation, law_finding, pairs_of_laws
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
@@ -27,8 +34,30 @@ from bench.stats.forms import FIRST, SECOND, two_families
 from bench.stats.lack_of_fit import Z_CONTRADICTION, GroupMeans, LackOfFit, lack_of_fit
 
 NAME = "compute to match"
+
+# Reasons.
+NO_COMMON_ACCURACY = "no common accuracy"  # no accuracy was reached by both
+UNDETERMINED = "undetermined"  # accuracy hardly changes with compute: any factor fits
+NO_SINGLE_FACTOR = "no single factor"  # measured points contradict every factor in the interval: see the trend
+
 LOG_K_LIMIT = math.log(1e4)  # where laws are so flat that any factor fits
-UNDETERMINED = 1e4  # ratio of the ends of a factor's interval
+WIDEST_INTERVAL = 1e4  # ratio of the ends of a factor's interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedLaw(Item):
+    """One law for two families, shifted by a factor of compute. within: the factor's interval without other forms and
+    losses. reached: least and most accuracy that both reached. widens: the gap does (False: it narrows) with compute,
+    beyond noise; None: neither."""
+
+    factor: float
+    low: float
+    high: float
+    within: tuple[float, float]
+    reached: tuple[float, float]
+    widens: bool | None
+    forms: tuple[str, ...]
+    losses: tuple[str, ...]
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -43,7 +72,7 @@ def compute_to_match(first: Law, second: Law) -> Finding:
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     sides = [law.within.fit.points.y for law in (first, second)]
     if max(y.min() for y in sides) >= min(y.max() for y in sides):
-        return cannot(reasons=(Reason.NO_COMMON_ACCURACY,))
+        return cannot(reasons=(NO_COMMON_ACCURACY,))
     try:
         shown, averaged = shared_laws(first, second)
     except UserError:
@@ -53,8 +82,8 @@ def compute_to_match(first: Law, second: Law) -> Finding:
     within = math.exp(a), math.exp(b)
     low, high = math.exp(min(a, c)), math.exp(max(b, d))  # other forms must not hide what the shown one leaves open
     value = float(np.exp(np.clip(shown.fit.theta[-1], -LOG_K_LIMIT, LOG_K_LIMIT)))
-    if high / low > UNDETERMINED:
-        return cannot(reasons=(Reason.UNDETERMINED,))
+    if high / low > WIDEST_INTERVAL:
+        return cannot(reasons=(UNDETERMINED,))
     less, more = first, second
     if value < 1:
         less, more, value = second, first, 1 / value
@@ -72,16 +101,14 @@ def compute_to_match(first: Law, second: Law) -> Finding:
     )
     trend = _contradicted_factors(less, more, low, high)
     if trend:
-        return cannot(
-            reasons=(Reason.NO_SINGLE_FACTOR,), leader=less.family, axis=Axis.ACCURACY, trend=trend, evidence=(law,)
-        )
+        return cannot(reasons=(NO_SINGLE_FACTOR,), leader=less.family, axis=Axis.ACCURACY, trend=trend, evidence=(law,))
     missed = deviation((first.family, second.family), _shared_lack_of_fit(shown.fit, first, second))
     remarks = [*([Reason.CHANGES] if widens is not None else []), *([Reason.LACK_OF_FIT] if missed else [])]
     return finding(
         verdict=Verdict.YES if low > 1 else Verdict.CANNOT_TELL,
         leader=less.family,
         reasons=(*(() if low > 1 else (Reason.WITHIN_INTERVAL,)), *remarks),
-        quantity=Quantity.COMPUTE_RATIO,
+        quantity="compute ratio",
         unit=Unit.TIMES,
         estimate=value,
         low=low,
@@ -173,7 +200,7 @@ def _no_factor(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Compute ratio",
+    label="Less compute to match?",
     text="How much compute does one family need to match another?",
     yes="{} cheaper",
     no="{} cheaper",
@@ -181,14 +208,12 @@ QUESTION = Question(
     ask=ask,
     say=say,
     reasons={
-        Reason.NO_COMMON_ACCURACY: "There is no accuracy that both reached.",
-        Reason.UNDETERMINED: "Accuracy hardly changes with compute, so the compute ratio is undetermined.",
-        Reason.NO_SINGLE_FACTOR: _no_factor,
+        NO_COMMON_ACCURACY: "There is no accuracy that both reached.",
+        UNDETERMINED: "Accuracy hardly changes with compute, so the compute ratio is undetermined.",
+        NO_SINGLE_FACTOR: _no_factor,
         Reason.CHANGES: _changes,
     },
     items=(SharedLaw,),
-    order=120,
+    order=95,
     about_two=True,
 )
-"""subject: two families. estimate: factor of compute, 1 or more, that one needs for the other's accuracy. leader: who
-needs less. trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range."""

@@ -1,4 +1,11 @@
-"""At what compute do the fitted laws cross?"""
+"""At what compute do the fitted laws cross?
+
+Where the first (ViT) begins to be ahead of the second (ResNet).
+
+Findings:
+    NO: they cross the other way round.
+    leader: who is ahead beyond, or throughout.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ NAME = "crossing over compute"
 
 QUESTION = Question(
     name=NAME,
-    label="Crossover compute",
+    label="Cross at what compute?",
     text="At what compute do the fitted laws cross?",
     yes="{} ahead beyond",
     no="{} ahead beyond",
@@ -23,5 +30,3 @@ QUESTION = Question(
     order=130,
     about_two=True,
 )
-"""Where the first (ViT) begins to be ahead of the second (ResNet). NO: they cross the other way round. leader: who is
-ahead beyond, or throughout."""

@@ -1,18 +1,25 @@
-"""At how many images do the fitted laws cross?"""
+"""At how many images do the fitted laws cross?
+
+The crossing of ViT and ResNet over distinct images.
+
+Findings:
+    evidence: `FamilyBudget` of each.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
 from bench.analysis import law_crossings
-from bench.analysis.finding import Axis, FamilyBudget
+from bench.analysis.budgets import FamilyBudget
+from bench.analysis.finding import Axis
 from bench.analysis.question import FACTS, Question
 
 NAME = "crossing over images"
 
 QUESTION = Question(
     name=NAME,
-    label="Crossover images",
+    label="Cross at what images?",
     text="At how many images do the fitted laws cross?",
     yes="{} ahead beyond",
     no="{} ahead beyond",
@@ -24,4 +31,3 @@ QUESTION = Question(
     order=160,
     about_two=True,
 )
-"""The crossing of ViT and ResNet over distinct images. evidence: `FamilyBudget` of each."""

@@ -6,6 +6,11 @@ of one start are no independent samples: starts are. Days, neighbours on the hos
 race was run more than once (`--seeds`), races are the samples. The interval is that of a repetition: another
 measurement of as many starts, or races, falls into it with the stated probability. It is sqrt(2) times as wide as the
 interval of the mean, and so holds the true ratio more often than it says.
+
+Findings:
+    subject: the model, pixels.
+    estimate: times the speed of the fastest other library, which is the leader.
+    evidence: every way to train of this race.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.analysis.evidence import Evidence, family_rank
-from bench.analysis.finding import Counts, Finding, Item, Quantity, Reason, Unit, Verdict
+from bench.analysis.finding import Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import percent, plural, significant
@@ -26,6 +31,7 @@ from bench.core.record import ContenderResult, PeerSettings, PeersResult, Record
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
 NAME = "faster than peers"
+STARTED_ONCE = "started once"  # no process of the race began anew: nothing says how far apart two starts are
 BASE = "timm, defaults"
 OWN = "this project"
 
@@ -201,9 +207,9 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
             subject=(model, str(pixels)),
             verdict=verdict,
             measure="",
-            reasons=() if verdict != Verdict.CANNOT_TELL else (Reason.STARTED_ONCE if over.low is None else inside,),
+            reasons=() if verdict != Verdict.CANNOT_TELL else (STARTED_ONCE if over.low is None else inside,),
             leader=peer.name,
-            quantity=Quantity.SPEED_RATIO,
+            quantity="speed ratio",
             unit=Unit.TIMES,
             estimate=over.value,
             low=over.low,
@@ -317,19 +323,15 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 QUESTION = Question(
     name=NAME,
-    label="vs fastest library",
+    label="Faster than libraries?",
     text="Is training faster than in the fastest other library?",
     yes="faster",
     no="slower",
     ask=faster_than_peers,
     say=say,
-    reasons={
-        Reason.STARTED_ONCE: "Every process was started once: nothing says how far another start would be from it."
-    },
+    reasons={STARTED_ONCE: "Every process was started once: nothing says how far another start would be from it."},
     items=(RacedContender,),
     order=10,
     subject=subject,
     tables=tables,
 )
-"""subject: the model, pixels. estimate: times the speed of the fastest other library, which is the leader. evidence:
-every way to train of this race."""

@@ -1,4 +1,7 @@
-"""Does one family gain on the other with more compute, on all images?"""
+"""Does one family gain on the other with more compute, on all images?
+
+The gap over images, per tenfold compute. Asked where that is.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bench.analysis.catch_up import by_law, finding_of, gap_series, say, slope_of
+from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import NEEDED, Axis, Closing, Finding, HeldOut, Reason, TrendPoint, Verdict
+from bench.analysis.finding import NEEDED, Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 from bench.stats.bootstrap import LAW_LEVEL
@@ -51,7 +54,7 @@ def _over_compute(first: Law, second: Law) -> Finding:
 
 QUESTION = Question(
     name=NAME,
-    label="Gap per 10× compute",
+    label="Gains with 10× compute?",
     text="Does one family gain on the other with more compute, on all images?",
     yes="{} gains",
     no="{} gains",
@@ -62,4 +65,3 @@ QUESTION = Question(
     order=101,
     about_two=True,
 )
-"""The gap over images, per tenfold compute. Asked where that is."""

@@ -1,14 +1,23 @@
-"""At equal compute, does one family gain on the other with more images?"""
+"""At equal compute, does one family gain on the other with more images?
+
+Families of the data-size axis, at one budget (evidence: `FamilyBudget` of each).
+
+Findings:
+    estimate: change of first - second per tenfold of distinct images.
+    trend: first - second at every number of images.
+    leader: who gains.
+    evidence: `Closing` and `HeldOut` where both have a law at this budget.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bench.analysis.budgets import one_budget
-from bench.analysis.catch_up import GapSeries, by_law, finding_of, gap_series, say, slope_of
+from bench.analysis.budgets import FamilyBudget, one_budget
+from bench.analysis.catch_up import Closing, GapSeries, HeldOut, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series, counts
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Closing, FamilyBudget, Finding, HeldOut
+from bench.analysis.finding import Axis, Finding
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 
@@ -56,7 +65,7 @@ def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding
 
 QUESTION = Question(
     name=NAME,
-    label="Gap per 10× images",
+    label="Gains with 10× images?",
     text="At equal compute, does one family gain on the other with more images?",
     yes="{} gains",
     no="{} gains",
@@ -67,6 +76,3 @@ QUESTION = Question(
     order=100,
     about_two=True,
 )
-"""Families of the data-size axis, at one budget (evidence: `FamilyBudget` of each). estimate: change of first - second
-per tenfold of distinct images. trend: first - second at every number of images. leader: who gains. evidence: `Closing`
-and `HeldOut` where both have a law at this budget."""

@@ -1,4 +1,10 @@
-"""Does the hybrids' lead shrink with compute?"""
+"""Does the hybrids' lead shrink with compute?
+
+Findings:
+    subject: hybrid, ViT.
+    estimate: accuracy that the lead loses per tenfold compute.
+    trend: first - second at every hybrid on the frontier inside ViT's range.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,7 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import NEEDED, Axis, Counts, Finding, Quantity, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.finding import NEEDED, Axis, Counts, Finding, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.law_findings import law_finding, laws_of, of_kind
 from bench.analysis.question import Question
 from bench.analysis.scaling_laws import Law
@@ -18,6 +24,7 @@ from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.intervals import t_quantile
 
 NAME = "hybrid advantage shrinks"
+NO_ADVANTAGE = "no advantage"  # a reason: hybrids never led
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -44,14 +51,14 @@ def advantage_shrinks(hybrid: Law, vit: Law) -> Finding:
     known = np.hypot(vit.noise, hybrid.noise) / (log_x.std() * np.sqrt(len(at)))  # what noise of points makes of it
     half = t_quantile(len(at) - 2, LAW_LEVEL) * max(float(np.sqrt(covariance[0, 0])), known)
     low, high = -slope - half, -slope + half
-    why = [Reason.WITHIN_INTERVAL] if low <= 0 <= high else []
+    why: list[str] = [Reason.WITHIN_INTERVAL] if low <= 0 <= high else []
     if low > 0 and intercept + slope * log_x.min() <= 0:
-        why = [Reason.NO_ADVANTAGE]
+        why = [NO_ADVANTAGE]
     verdict = Verdict.CANNOT_TELL if why else Verdict.YES if low > 0 else Verdict.NO
     return finding(
         verdict=verdict,
         reasons=tuple(why),
-        quantity=Quantity.LOSS_PER_TENFOLD,
+        quantity="accuracy lost per tenfold compute",
         unit=Unit.SHARE,
         estimate=float(-slope),
         low=float(low),
@@ -72,16 +79,14 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="Lead change per 10×",
+    label="Hybrids' lead shrinks?",
     text="Does the hybrids' lead shrink with compute?",
     yes="shrinks",
     no="grows",
     ask=ask,
     say=say,
-    reasons={Reason.NO_ADVANTAGE: "Hybrids were not ahead, so there is no lead to shrink."},
+    reasons={NO_ADVANTAGE: "Hybrids were not ahead, so there is no lead to shrink."},
     order=140,
     about_two=True,
     number=number,
 )
-"""subject: hybrid, ViT. estimate: accuracy that the lead loses per tenfold compute. trend: first - second at every
-hybrid on the frontier inside ViT's range."""

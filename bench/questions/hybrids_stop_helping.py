@@ -1,4 +1,10 @@
-"""At what compute do hybrids stop helping?"""
+"""At what compute do hybrids stop helping?
+
+Where the first (ViT) begins to be ahead of the second (hybrid).
+
+Findings:
+    leader: who is ahead beyond, or throughout.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ NAME = "hybrids stop helping"
 
 QUESTION = Question(
     name=NAME,
-    label="Hybrids help up to",
+    label="Hybrids help up to?",
     text="At what compute do hybrids stop helping?",
     yes="{} ahead beyond",
     no="{} ahead beyond",
@@ -23,4 +29,3 @@ QUESTION = Question(
     order=150,
     about_two=True,
 )
-"""Where the first (ViT) begins to be ahead of the second (hybrid). leader: who is ahead beyond, or throughout."""

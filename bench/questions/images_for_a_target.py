@@ -1,18 +1,22 @@
-"""How many distinct images are needed for a target accuracy?"""
+"""How many distinct images are needed for a target accuracy?
+
+As "compute for a target", over distinct images.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
 from bench.analysis import targets
-from bench.analysis.finding import AccuracyTarget, Axis
+from bench.analysis.finding import Axis
 from bench.analysis.question import FACTS, Question
+from bench.analysis.targets import AccuracyTarget
 
 NAME = "images for a target"
 
 QUESTION = Question(
     name=NAME,
-    label="Images for {target}",
+    label="Images for {target}?",
     text="How many distinct images are needed for {target} accuracy?",
     yes="reached",
     no="not reached",
@@ -24,4 +28,3 @@ QUESTION = Question(
     order=190,
     target=targets.target,
 )
-"""The same for distinct images."""

@@ -1,4 +1,10 @@
-"""Does training a model for longer help?"""
+"""Does training a model for longer help?
+
+A model's longest minus its shortest budget, mean over the family's models (or `ALL_MODELS`).
+
+Findings:
+    evidence: each model (`LEAST_COMPUTE`) and each step (`PREVIOUS_BUDGET`).
+"""
 
 from __future__ import annotations
 
@@ -8,18 +14,20 @@ from itertools import pairwise
 from bench.analysis import wording
 from bench.analysis.comparisons import Pair, compare, compared_series, families_of, mean_finding, with_upstream
 from bench.analysis.evidence import Evidence, Point, Series
-from bench.analysis.finding import ALL_MODELS, Contrast, Finding
+from bench.analysis.finding import ALL_MODELS, Difference, Finding, Verdict
 from bench.analysis.question import Question
+from bench.core.formatting import plural
 
 NAME = "more compute helps"
+LEAST_COMPUTE, PREVIOUS_BUDGET = "least compute", "previous budget"  # contrasts
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
     """Per measure, each family's and all models' longest budget against their shortest."""
     series = compared_series(evidence)
     families = families_of(series)
-    ends = [_longer(Contrast.LEAST_COMPUTE, s, s.points[0], s.last) for s in series if len(s.points) > 1]
-    steps = [_longer(Contrast.PREVIOUS_BUDGET, s, a, b) for s in series for a, b in pairwise(s.points)]
+    ends = [_longer(LEAST_COMPUTE, s, s.points[0], s.last) for s in series if len(s.points) > 1]
+    steps = [_longer(PREVIOUS_BUDGET, s, a, b) for s in series for a, b in pairwise(s.points)]
     for measure in with_upstream(evidence):
         found, single = compare(evidence, ends, measure), compare(evidence, steps, measure)
         for subject in (*families, *([ALL_MODELS] if len(families) > 1 else [])):
@@ -29,21 +37,29 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
                 yield mean_finding(NAME, [subject], mine, evidence=items)
 
 
-def _longer(contrast: Contrast, series: Series, base: Point, point: Point) -> Pair:
+def _longer(contrast: str, series: Series, base: Point, point: Point) -> Pair:
     return Pair(
         contrast=contrast, model=series.label, point=point, base=base, from_x=base.images_seen, to_x=point.images_seen
     )
 
 
+def say(f: Finding) -> list[str]:
+    """The models of the mean; then the steps between budgets."""
+    steps = [d.verdict for d in wording.every(f, Difference) if d.contrast == PREVIOUS_BUDGET]
+    texts = wording.differences(f, contrast=LEAST_COMPUTE)
+    if steps:
+        higher, lower = steps.count(Verdict.YES), steps.count(Verdict.NO)
+        texts.append(f"Between consecutive budgets ({plural(len(steps), 'step')}): {higher} higher, {lower} lower.")
+    return texts
+
+
 QUESTION = Question(
     name=NAME,
-    label="Longer training",
+    label="Longer training helps?",
     text="Does training a model for longer help?",
     yes="helps",
     no="hurts",
     ask=ask,
-    say=wording.differences,
+    say=say,
     order=230,
 )
-"""A model's longest minus its shortest budget, mean over the family's models (or `ALL_MODELS`). evidence: each model
-(`Contrast.LEAST_COMPUTE`) and each step (`Contrast.PREVIOUS_BUDGET`)."""

@@ -1,8 +1,16 @@
-"""Do more distinct pre-training images help, at equal images seen?"""
+"""Do more distinct pre-training images help, at equal images seen?
+
+Most minus fewest distinct pre-training images, mean over the family's models.
+
+Findings:
+    evidence: each model (contrast "fewest images"), and `PeakInside` per model that did best with fewer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
 from bench.analysis import wording
 from bench.analysis.comparisons import (
@@ -15,11 +23,24 @@ from bench.analysis.comparisons import (
     with_upstream,
 )
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Contrast, Finding, PeakInside, Reason
+from bench.analysis.finding import Finding, Item
 from bench.analysis.question import Question
 from bench.core.formatting import count, percent
 
 NAME = "more images help"
+PEAK_INSIDE = "peak inside"  # a reason: fewer images did better than most; evidence has `PeakInside` per model
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakInside(Item, kind="Peak"):
+    """Images and accuracy of a model's best size, and of its largest, which did worse. overlap: of their intervals."""
+
+    model: str
+    images: int
+    accuracy: float
+    most_images: int
+    most_accuracy: float
+    overlap: bool
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -30,7 +51,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             mine = [c for c in curves if c.family == family]
             pairs = [
                 Pair(
-                    contrast=Contrast.FEWEST_IMAGES,
+                    contrast="fewest images",
                     model=c.label,
                     point=c.points[-1],
                     base=c.points[0],
@@ -47,7 +68,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
                     [family],
                     found,
                     evidence=peaks,
-                    reasons=[Reason.PEAK_INSIDE] if peaks else [],
+                    reasons=[PEAK_INSIDE] if peaks else [],
                 )
 
 
@@ -77,15 +98,13 @@ def _peaks(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="More images",
+    label="More images help?",
     text="Do more distinct pre-training images help, at equal images seen?",
     yes="help",
     no="hurt",
     ask=ask,
-    say=wording.differences,
-    reasons={Reason.PEAK_INSIDE: _peaks},
+    say=partial(wording.differences, x="distinct images"),
+    reasons={PEAK_INSIDE: _peaks},
     items=(PeakInside,),
     order=240,
 )
-"""Most minus fewest distinct pre-training images, mean over the family's models. evidence: each model
-(`Contrast.FEWEST_IMAGES`), and `PeakInside` per model that did best with fewer."""

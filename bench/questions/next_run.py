@@ -1,14 +1,23 @@
-"""Which additional run would narrow the interval of the compute ratio most?"""
+"""Which additional run would narrow the interval of the compute ratio most?
+
+Findings:
+    subject: as of the compute to match.
+    leader: the family to run.
+    estimate: its compute.
+    evidence: `Candidate`: the run that shrinks the interval most per FLOP, then the one that shrinks it most at any
+        price.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Candidate, Finding, Quantity, Unit, Verdict
+from bench.analysis.finding import Finding, Item, Unit, Verdict
 from bench.analysis.law_findings import law_finding, pairs_of_laws
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law
@@ -20,6 +29,17 @@ from bench.stats.intervals import z_quantile
 
 NAME = "next run"
 CANDIDATES, REACH = 9, 4.0  # runs that could be done per family, up to this many times its largest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(Item):
+    """A run that could be done. shrinks: share of the interval's width that it would take away. reach: times the
+    family's largest budget; 1 within it."""
+
+    family: str
+    train_flops: float
+    shrinks: float
+    reach: float
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -60,7 +80,7 @@ def next_run(a: Law, b: Law) -> Finding | None:
     return law_finding(NAME, a, b)(
         verdict=Verdict.YES,
         leader=best.family,
-        quantity=Quantity.COMPUTE,
+        quantity="compute",
         unit=Unit.FLOP,
         estimate=best.train_flops,
         reach=best.reach,
@@ -91,7 +111,7 @@ def say(f: Finding) -> list[str]:
 
 QUESTION = Question(
     name=NAME,
-    label="Next run",
+    label="Which run next?",
     text="Which additional run would narrow the interval of the compute ratio most?",
     yes="run {}",
     no="run {}",
@@ -103,5 +123,3 @@ QUESTION = Question(
     about_two=True,
     at_a_glance=False,
 )
-"""subject: as of the compute to match. leader: the family to run. estimate: its compute. evidence: `Candidate`: the run
-that shrinks the interval most per FLOP, then the one that shrinks it most at any price."""

@@ -1,4 +1,12 @@
-"""Does one family overtake the other as compute grows, judged from measured points without a fit?"""
+"""Does one family overtake the other as compute grows, judged from measured points without a fit?
+
+Does the first (ViT) overtake the second (ResNet)? NO: the second overtakes the first.
+
+Findings:
+    low, high: the last x at which one is ahead, the first at which the other is; no estimate.
+    leader: who is ahead beyond, or throughout.
+    trend: first - second.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +33,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 QUESTION = Question(
     name=NAME,
-    label="Rank change, compute",
+    label="Order over compute?",
     text="Does one family overtake the other as compute grows, judged from measured points without a fit?",
     yes="{} overtakes",
     no="{} overtakes",
@@ -37,6 +45,3 @@ QUESTION = Question(
     order=210,
     about_two=True,
 )
-"""Does the first (ViT) overtake the second (ResNet)? NO: the second overtakes the first. low, high: the last x at which
-one is ahead, the first at which the other is; no estimate. leader: who is ahead beyond, or throughout. trend: first -
-second."""

@@ -1,4 +1,7 @@
-"""Does one family overtake the other as images increase, judged from measured points without a fit?"""
+"""Does one family overtake the other as images increase, judged from measured points without a fit?
+
+As the order over compute, over distinct pre-training images.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 QUESTION = Question(
     name=NAME,
-    label="Rank change, images",
+    label="Order over images?",
     text="Does one family overtake the other as images increase, judged from measured points without a fit?",
     yes="{} overtakes",
     no="{} overtakes",
@@ -38,4 +41,3 @@ QUESTION = Question(
     order=220,
     about_two=True,
 )
-"""As the order over compute, over distinct pre-training images."""

@@ -1,6 +1,10 @@
 """Is fine-tuning better at a higher resolution? Against the model's own: the same model, seed and images at both sizes.
 
 Where records say which test images were right, the two sizes are compared image by image (`bench.stats.paired`).
+
+Findings:
+    subject: data set, pixels.
+    evidence: each model (contrast "own resolution").
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from dataclasses import replace
 from bench.analysis import wording
 from bench.analysis.comparisons import Pair, PairedDifference, mean_finding, overall
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Contrast, Finding, Reason
+from bench.analysis.finding import Finding
 from bench.analysis.question import Question
 from bench.core.formatting import plural
 from bench.stats import paired
@@ -20,6 +24,9 @@ from bench.stats.intervals import IMAGES, Estimate, difference, estimate, pool, 
 from bench.stats.paired import Paired
 
 NAME = "resolution gain"
+UNPAIRED = "unpaired"
+"""A reason: only n.paired of n.models were compared image by image. Elsewhere test images count as if each side had its
+own, which overstates their error."""
 TASK = re.compile(r"finetune@(?P<size>\d+)px:(?P<data>.+)")  # as `bench.tasks.finetune` names its scores
 
 PairedComparison = tuple[PairedDifference, Paired | None]
@@ -42,9 +49,7 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]
         pooled = pool(d for d, _, _ in both.values())
         made: list[PairedComparison] = []
         for s, (d, images, accuracy) in both.items():
-            pair = Pair(
-                contrast=Contrast.OWN_RESOLUTION, model=s.label, point=s.last, base=s.last, to_x=float(name["size"])
-            )
+            pair = Pair(contrast="own resolution", model=s.label, point=s.last, base=s.last, to_x=float(name["size"]))
             d = d if images is None else replace(d, image_error=images.error)
             e = estimate(d, pooled=pooled, level=evidence.level)
             made.append((PairedDifference(pair=pair, measure=measure, estimate=e, accuracy=accuracy), images))
@@ -64,7 +69,7 @@ def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
                 [c for c, _ in found],
                 mean=mean_over_models(found),
                 paired=known,
-                reasons=[] if known == len(found) else [Reason.UNPAIRED],
+                reasons=[] if known == len(found) else [UNPAIRED],
             ),
             main=True,
         )
@@ -86,14 +91,14 @@ def subject(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Higher resolution",
+    label="Better with more pixels?",
     text="Is fine-tuning better at a higher resolution?",
     yes="better",
     no="worse",
     ask=resolution_gain,
     say=wording.differences,
     reasons={
-        Reason.UNPAIRED: lambda f: (
+        UNPAIRED: lambda f: (
             f"{f.n.paired} of {plural(f.n.models, 'model')} compared image by image; for the others "
             "the error over test images is overestimated."
         )
@@ -101,4 +106,3 @@ QUESTION = Question(
     order=50,
     subject=subject,
 )
-"""subject: data set, pixels. evidence: each model (`Contrast.OWN_RESOLUTION`)."""

@@ -1,14 +1,22 @@
-"""Does the family still improve at its largest compute?"""
+"""Does the family still improve at its largest compute?
+
+Findings:
+    estimate: exponent c of a power law through the family's largest budgets: doubling compute lowers its error by the
+        share 1 - 2^-c.
+    YES: it has stopped improving.
+    evidence: `TopOfRange`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import NEEDED, Axis, Counts, Finding, Quantity, Reason, TopOfRange, Verdict
+from bench.analysis.finding import NEEDED, Axis, Counts, Finding, Item, Reason, Verdict
 from bench.analysis.law_findings import SAME, deviation, law_finding, laws_of
 from bench.analysis.question import Question
 from bench.analysis.scaling_laws import DRAWS, Law
@@ -20,9 +28,22 @@ from bench.stats.forms import POWER
 from bench.stats.lack_of_fit import lack_of_fit
 
 NAME = "saturated"
+BENDS_AGAINST_TREND = "points bend against the trend"
+"""A reason: no run above `TopOfRange.best` did better, up to `TopOfRange.most`. A remark if another one comes first."""
 DOUBLING = 2.0  # times the compute of the best run
 SATURATED_BELOW = 0.02
 """A slope under which doubling compute lowers error by less than 1.4 % of itself counts as stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopOfRange(Item):
+    """The largest budgets of a family, low to high; `best` has its best run, `most` is the largest that was tried."""
+
+    budgets: int
+    low: float
+    high: float
+    best: float
+    most: float
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -51,9 +72,9 @@ def saturated(law: Law) -> Finding:
         return finding(verdict=Verdict.CANNOT_TELL, reasons=(Reason.FIT_FAILED,), evidence=(about,))
     low, high = bootstrap.resample(made, draws=2 * DRAWS, restarts=0).parameters()["c"]
     verdict = Verdict.YES if high < SATURATED_BELOW else Verdict.NO if low > 0 else Verdict.CANNOT_TELL
-    reasons = [Reason.WITHIN_INTERVAL] if verdict == Verdict.CANNOT_TELL else []
+    reasons: list[str] = [Reason.WITHIN_INTERVAL] if verdict == Verdict.CANNOT_TELL else []
     if law.most > best * SAME:
-        reasons.append(Reason.BENDS_AGAINST_TREND)
+        reasons.append(BENDS_AGAINST_TREND)
         if verdict == Verdict.NO and law.most >= DOUBLING * best:
             verdict = Verdict.CANNOT_TELL
     means = law.group_means.take(np.isin(law.group_means.x, top))
@@ -61,7 +82,7 @@ def saturated(law: Law) -> Finding:
     return finding(
         verdict=verdict,
         reasons=(*reasons, *([Reason.LACK_OF_FIT] if missed else [])),
-        quantity=Quantity.EXPONENT,
+        quantity="exponent",
         estimate=made.parameters["c"],
         low=low,
         high=high,
@@ -96,17 +117,15 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="Error per 2× compute",
+    label="Error with 2× compute?",
     text="Does the family still improve at its largest compute?",
     yes="saturated",
     no="improves",
     tones=("no", "yes"),
     ask=ask,
     say=say,
-    reasons={Reason.WITHIN_INTERVAL: _within, Reason.BENDS_AGAINST_TREND: _bends},
+    reasons={Reason.WITHIN_INTERVAL: _within, BENDS_AGAINST_TREND: _bends},
     items=(TopOfRange,),
     order=170,
     number=number,
 )
-"""estimate: exponent c of a power law through the family's largest budgets: doubling compute lowers its error by the
-share 1 - 2^-c. YES: it has stopped improving. evidence: `TopOfRange`."""

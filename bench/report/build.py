@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bench.analysis.evidence import Evidence
-    from bench.analysis.finding import Findings
+    from bench.analysis.findings import Findings
     from bench.analysis.study_data import Records
     from bench.report.figures.figure import RenderedFigure
 

@@ -6,19 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from baselines.published import SOURCE
-from bench.analysis.finding import (
+from bench.analysis.finding import Finding, Verdict
+from bench.analysis.findings import (
     CheckKind,
     Claim,
     ClaimKind,
     CostSummary,
-    Finding,
     Findings,
     Judgement,
     Level,
     Scope,
     Stated,
     ValidityCheck,
-    Verdict,
 )
 from bench.analysis.question import Tone, question_of
 from bench.core.formatting import (

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Findings
+from bench.analysis.findings import Findings
 from bench.analysis.table import Column, Table, clean, markdown, shown
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
@@ -89,7 +89,7 @@ def content(
         "figures": [figure for figure in figures if figure is not lead],
         "not_drawn": tuple(not_drawn),
         "figures_title": "More figures" if lead else "Figures",
-        "glances": text.glances(findings, found),
+        "overview": text.overview(findings, found),
         "note": caveats.note(findings),
         "warnings": warnings,
         "notes": notes,
@@ -148,25 +148,12 @@ def html(shown: Mapping[str, Any]) -> str:
 
 
 def report_md(shown: Mapping[str, Any]) -> str:
-    """report.md: figures and tables are linked, not embedded."""
+    """report.md: figures and tables are linked, not embedded; reasons and captions are in the page."""
     environment = _environment(autoescape=False)
     environment.filters["md"] = lambda value: markdown(str(value))
-    captions: dict[str, str] = {}
-    stated: set[str] = set()  # a sentence of one caption is not repeated in the next
-    for figure in (figure for figure in (shown["lead"], *shown["figures"]) if figure):
-        sentences = figure.sentences or (figure.caption,)
-        captions[figure.name] = " ".join(s for s in sentences if s not in stated)
-        stated |= set(sentences)
-    given: set[str] = set()  # a law's lack of fit is stated in full once
-    reasons = {}
-    for answer in (a for found in shown["questions"].values() for a in found):
-        reasons[answer.key] = answer.text
-        for sentence, reminder in answer.deviations:
-            if sentence in given:
-                reasons[answer.key] = reasons[answer.key].replace(sentence, reminder)
-        given |= {sentence for sentence, _ in answer.deviations}
+    lead = shown["lead"]
     template = environment.get_template("report.md.j2")
-    lines = template.render(shown, captions=captions, reasons=reasons).splitlines()
+    lines = template.render(shown, caption=lead.caption if lead else "").splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)
     rows = re.sub(r"\|\n\n(?=\|)", "|\n", rendered)  # a row a line; a blank line between tables stays
     return re.sub(r"\n{3,}", "\n\n", rows).strip() + "\n"

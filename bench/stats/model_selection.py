@@ -71,10 +71,3 @@ def select(ranked: Sequence[Ranked], weights: Sequence[Mapping[str, float]] = ()
     near = [r for r in ranked if r.extrapolation_rmse <= SIMPLER_WITHIN * best] or list(ranked[:1])
     least = min(r.in_sample_rmse for r in near)
     return min((r for r in near if r.in_sample_rmse <= MAX_IN_SAMPLE_RATIO * least), key=lambda r: r.form.size).form
-
-
-def credible(ranked: Sequence[Ranked], *, factor: float = 2.0) -> list[Form]:
-    """Forms whose extrapolation error is within `factor` of the least; all where none has a record. Total intervals
-    inside the data are taken over them."""
-    best = ranked[0].extrapolation_rmse
-    return [r.form for r in ranked if r.extrapolation_rmse <= factor * best]

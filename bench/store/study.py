@@ -283,6 +283,7 @@ class State(NamedTuple):
         fraction: of its training that is done, in [0, 1].
         note: why it is not complete, where that is known.
         without_result: how a cell that is done ended without a result: "diverged" or "oom"; None of others.
+        reason: why it did.
         took: wall-clock and processor seconds of a complete cell, as far as its record knows them.
     """
 
@@ -291,6 +292,7 @@ class State(NamedTuple):
     note: str | None
     took: tuple[float | None, float | None] = (None, None)
     without_result: str | None = None
+    reason: str | None = None
 
 
 def state_of(directory: CellDirectory) -> State:
@@ -309,7 +311,7 @@ def state_of(directory: CellDirectory) -> State:
         note = f"{outcome.status}: {outcome.reason}"
         if outcome.status == "failed":
             return State("failed", 0.0, note)
-        return State("done", 1.0, note, without_result=outcome.status)
+        return State("done", 1.0, note, without_result=outcome.status, reason=outcome.reason)
     progress = checkpoints.newest_state(directory.checkpoints)
     last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
     failed, reason = last.get("outcome") == "failed", last.get("reason")

@@ -8,11 +8,12 @@ import pytest
 
 from bench.analysis import branches
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Reason, Verdict
+from bench.analysis.finding import Finding, Verdict
 from bench.core.record import Record
 from bench.core.spec import Recipe
 from bench.questions import as_published as ablations
 from bench.questions.as_published import Statement
+from bench.questions.branch_as_accurate import IDENTICAL
 from bench.report.figures import ablation_pooling, ablation_position, ablation_shape, ablation_variants, masked
 from bench.suites import ablation as suite
 from bench.suites import branching
@@ -168,7 +169,7 @@ def test_savings_are_ratios_of_what_was_spent(branched: Evidence) -> None:
 def test_findings_say_so(branched: Evidence) -> None:
     found = ask(branched, "branch as accurate", "branches save")
     same, cosine, *_ = found
-    assert (same.subject, same.verdict, same.reasons) == (("same",), Verdict.YES, (Reason.IDENTICAL,))
+    assert (same.subject, same.verdict, same.reasons) == (("same",), Verdict.YES, (IDENTICAL,))
     assert (cosine.subject, cosine.verdict, cosine.reasons) == (("cosine",), Verdict.YES, ())
     assert cosine.estimate == pytest.approx(GAP) and cosine.n.models == 2 and cosine.n.steps == 6
     saved = [f for f in found if f.question == "branches save"]

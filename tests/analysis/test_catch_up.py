@@ -10,8 +10,10 @@ import pytest
 from scipy import stats
 
 from bench.analysis import catch_up
+from bench.analysis.budgets import FamilyBudget
+from bench.analysis.catch_up import Closing, HeldOut
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Closing, FamilyBudget, Finding, HeldOut, Verdict
+from bench.analysis.finding import Finding, Verdict
 from bench.analysis.questions import find
 from bench.questions import gap_over_images
 from bench.report import text

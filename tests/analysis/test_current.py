@@ -13,7 +13,7 @@ import pytest
 
 from bench.analysis import evidence, lr_sweep
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import CheckKind, ValidityCheck
+from bench.analysis.findings import CheckKind, ValidityCheck
 from bench.analysis.study_data import Records
 from bench.analysis.validity_checks import checks
 from bench.core.record import Record, Score

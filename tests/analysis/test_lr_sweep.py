@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from bench.analysis import lr_sweep
-from bench.analysis.finding import CheckKind, Reason, Verdict
+from bench.analysis.finding import Verdict
+from bench.analysis.findings import CheckKind
 from bench.analysis.validity_checks import checks
 from bench.core.record import Operations, Record
 from bench.questions import best_learning_rate
-from bench.questions.best_learning_rate import rate_rule, rules
+from bench.questions.best_learning_rate import DIVERGED, EDGE_OF_SWEEP, rate_rule, rules
 from tests.analysis._records import World, change
 from tests.analysis._study import read, swept
 
@@ -44,7 +45,7 @@ def test_a_best_rate_at_the_edge_is_warned_of_and_the_next_rates_named(accuracie
     assert sweep.edge == edge and sweep.further == pytest.approx(further)
     assert warnings(made) == [("ViT-nano/7",)]
     (finding,) = best_learning_rate.best_learning_rates(read(made))
-    assert (finding.verdict, finding.reasons, finding.evidence) == (Verdict.NO, (Reason.EDGE_OF_SWEEP,), (sweep,))
+    assert (finding.verdict, finding.reasons, finding.evidence) == (Verdict.NO, (EDGE_OF_SWEEP,), (sweep,))
 
 
 def test_a_rate_that_diverges_bounds_the_sweep_and_is_never_chosen() -> None:
@@ -52,7 +53,7 @@ def test_a_rate_that_diverges_bounds_the_sweep_and_is_never_chosen() -> None:
     (sweep,) = lr_sweep.sweeps(read(made))
     assert (sweep.chosen.rate, sweep.edge, sweep.tried[-1].diverged) == (2e-3, None, 1)
     (finding,) = best_learning_rate.best_learning_rates(read(made))
-    assert (finding.verdict, finding.estimate, finding.reasons) == (Verdict.YES, 2e-3, (Reason.DIVERGED,))
+    assert (finding.verdict, finding.estimate, finding.reasons) == (Verdict.YES, 2e-3, (DIVERGED,))
     again = change(swept({1e-3: 0.5, 2e-3: None})[1], {"directory": "another-seed-0123456789", "cell.seed": 1})
     assert lr_sweep.sweeps(read([*made, again]))[0].chosen.rate == 1e-3
     assert lr_sweep.sweeps(read(swept({1e-3: None, 2e-3: None}))) == ()

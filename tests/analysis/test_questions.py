@@ -14,26 +14,17 @@ from baselines.published import table
 from bench.analysis import baselines, frontiers, published, questions, scaling_laws, targets
 from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import Evidence, _same_task
-from bench.analysis.finding import (
-    ALL_MODELS,
-    AccuracyTarget,
-    Axis,
-    Candidate,
-    ClaimKind,
-    Contrast,
-    Finding,
-    Findings,
-    LawDeviation,
-    PeakInside,
-    Reason,
-    SharedLaw,
-    Stated,
-    TopOfRange,
-    Unit,
-    Verdict,
-)
+from bench.analysis.finding import ALL_MODELS, Axis, Finding, LawDeviation, Reason, Unit, Verdict
+from bench.analysis.findings import ClaimKind, Findings, Stated
+from bench.analysis.law_crossings import UNEQUAL_COMPUTE
+from bench.analysis.targets import BELOW_RANGE, NO_RECORD, AccuracyTarget
 from bench.core import registry
-from bench.questions.next_run import next_run
+from bench.questions.best_family_at_equal_compute import SELECTION_BIAS
+from bench.questions.compute_to_match import NO_SINGLE_FACTOR, SharedLaw
+from bench.questions.more_compute_helps import PREVIOUS_BUDGET
+from bench.questions.more_images_help import PEAK_INSIDE, PeakInside
+from bench.questions.next_run import Candidate, next_run
+from bench.questions.saturated import BENDS_AGAINST_TREND, TopOfRange
 from bench.stats.intervals import SEEDS
 from tests.analysis._study import ask, study
 
@@ -279,7 +270,7 @@ def test_a_mean_lacks_what_any_of_its_models_lacks(evidence: Evidence) -> None:
 
 def test_all_models_together_and_step_by_step(found: Findings) -> None:
     finding = only(found, "more compute helps", ALL_MODELS)
-    steps = [i for i in finding.evidence if i.contrast == Contrast.PREVIOUS_BUDGET]
+    steps = [i for i in finding.evidence if i.contrast == PREVIOUS_BUDGET]
     assert finding.n.models == 8 and len(steps) == 16 and all(s.from_x < s.to_x for s in steps)
 
 
@@ -317,7 +308,7 @@ def test_models_with_one_horizon_each_are_compared_within_budgets(paper: Finding
     }
     assert (finding.verdict, finding.leader) == (YES, "ViT")
     assert last.estimate == pytest.approx(best["ViT"] - best["ResNet"], abs=1e-9)
-    assert paper.published and paper.paper == () and Reason.SELECTION_BIAS in finding.reasons
+    assert paper.published and paper.paper == () and SELECTION_BIAS in finding.reasons
 
 
 def test_the_papers_claims(paper: Findings, found: Findings) -> None:
@@ -363,13 +354,13 @@ def test_an_answer_beyond_the_data_has_a_record_or_is_refused() -> None:
             for at in (2 * law.range[1], float(np.sqrt(law.range[0] * law.range[1])), law.range[0] / 2)
         )
         assert inside.verdict == YES and inside.reach == 1
-        assert (below.verdict, below.reasons) == (CANNOT_TELL, (Reason.BELOW_RANGE,))
+        assert (below.verdict, below.reasons) == (CANNOT_TELL, (BELOW_RANGE,))
         if law.forecast.has_record:
             record = item(far, AccuracyTarget).record
             assert far.reach == pytest.approx(2, rel=0.02) and far.high_reach >= far.reach
             assert record.origins == len(law.forecast.origins) and record.median_error > 0
         else:
-            assert (far.verdict, far.reasons) == (CANNOT_TELL, (Reason.NO_RECORD,)), family
+            assert (far.verdict, far.reasons) == (CANNOT_TELL, (NO_RECORD,)), family
     assert {law.forecast.has_record for law in laws.values()} == {True, False}
     for first, second in (("ViT", "ResNet"), ("ViT", "Hybrid")):
         run = next_run(laws[first], laws[second])
@@ -421,7 +412,7 @@ def test_the_law_of_a_late_learner_lacks_fit(bent_evidence: Evidence) -> None:
 def test_a_flat_end_is_not_still_improving(bent: Findings) -> None:
     finding = only(bent, "saturated", "ViT")
     top = item(finding, TopOfRange)
-    assert finding.verdict != NO and Reason.BENDS_AGAINST_TREND in finding.reasons and top.best < top.most
+    assert finding.verdict != NO and BENDS_AGAINST_TREND in finding.reasons and top.best < top.most
     assert only(bent, "saturated", "ResNet").verdict == NO
 
 
@@ -435,16 +426,16 @@ def test_what_group_means_contradict_is_not_read_off_the_law(bent: Findings) -> 
 
 def test_one_factor_for_curves_of_different_shape_is_refused(bent: Findings) -> None:
     finding = only(bent, "compute to match", "ViT", "ResNet")
-    assert (finding.verdict, finding.reasons, finding.estimate) == (CANNOT_TELL, (Reason.NO_SINGLE_FACTOR,), None)
+    assert (finding.verdict, finding.reasons, finding.estimate) == (CANNOT_TELL, (NO_SINGLE_FACTOR,), None)
     law, factors = item(finding, SharedLaw), [p.estimate for p in finding.trend]
     assert not all(law.low <= factor <= law.high for factor in factors)
 
 
 def test_a_better_middle_and_unequal_compute_are_remarked(bent: Findings) -> None:
     more = only(bent, "more images help", "ViT")
-    assert Reason.PEAK_INSIDE in more.reasons and item(more, PeakInside).images == 3_000
+    assert PEAK_INSIDE in more.reasons and item(more, PeakInside).images == 3_000
     images = only(bent, "crossing over images", "ViT", "ResNet")
-    assert Reason.UNEQUAL_COMPUTE in images.reasons
+    assert UNEQUAL_COMPUTE in images.reasons
     assert [b.family for b in images.evidence if b.kind == "Budget"] == ["ViT", "ResNet"]
 
 

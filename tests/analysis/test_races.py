@@ -14,6 +14,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Reason, Verdict
 from bench.core.record import ContenderResult, PeersResult, Record, Spread
 from bench.questions import faster_than_peers as races
+from bench.questions.faster_than_peers import STARTED_ONCE
 from bench.report.figures import peers as figure
 from tests.analysis._records import World
 from tests.analysis._study import read
@@ -87,7 +88,7 @@ def test_one_start_says_nothing_about_repetitions() -> None:
     found = races.ratio([[[2.0, 2.1, 2.2]]], [[[1.0, 1.0, 1.0]]])
     assert found.value == pytest.approx(2.1) and found.low is None is found.high
     finding = answer(starts=1, own=[30.0, 31, 29], base=[10.0, 10, 10])
-    assert (finding.verdict, finding.reasons) == (Verdict.CANNOT_TELL, (Reason.STARTED_ONCE,))
+    assert (finding.verdict, finding.reasons) == (Verdict.CANNOT_TELL, (STARTED_ONCE,))
 
 
 Simulated = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.analysis.finding import Finding, Reason
+from bench.analysis.finding import Finding
 from bench.core.record import Score
 from bench.questions import resolution_gain as resolutions
+from bench.questions.resolution_gain import UNPAIRED
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Samples
 from bench.store.prediction_bits import from_detail, to_detail
@@ -111,7 +112,7 @@ def test_one_model_has_the_paired_t_interval():
     (answer,) = ask(study(own_S[None], high_S[None]))
     wanted = stats.ttest_rel(high_S, own_S).confidence_interval(0.95)
     assert (answer.low, answer.high) == pytest.approx((wanted.low, wanted.high))
-    assert (answer.verdict, answer.subject, answer.reasons) == ("yes", ("tiles", "56"), (Reason.UNPAIRED,))
+    assert (answer.verdict, answer.subject, answer.reasons) == ("yes", ("tiles", "56"), (UNPAIRED,))
 
 
 @pytest.mark.parametrize("gain, verdict", [(0.2, "yes"), (-0.2, "no"), (0.01, "cannot tell")])
@@ -189,12 +190,12 @@ def test_what_cannot_be_paired_is_not():
     own, high, _ = draw(rng, shape=(2, 2), number=300)
     plain = answered(own, known=False), answered(high, known=False)
     (apart,) = ask(compared(*plain))
-    assert apart.n.paired == 0 and apart.reasons[-1] == Reason.UNPAIRED
+    assert apart.n.paired == 0 and apart.reasons[-1] == UNPAIRED
     for others in (answered(high, known=False), answered(high, content_hash="other images")):
         (answer,) = ask(compared(answered(own), others))
         assert answer == apart
     (answer,) = ask(compared([answered(own)[0], plain[0][1]], answered(high)))
-    assert (answer.n.paired, answer.n.models) == (1, 2) and answer.reasons[-1] == Reason.UNPAIRED
+    assert (answer.n.paired, answer.n.models) == (1, 2) and answer.reasons[-1] == UNPAIRED
     both = ask(compared(answered(own), answered(high)))[0]
     assert both.high - both.low < answer.high - answer.low < apart.high - apart.low
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.analysis import study_data
-from bench.analysis.finding import CheckKind
+from bench.analysis.findings import CheckKind
 from bench.analysis.validity_checks import checks
 from bench.core.errors import UserError
 from bench.report.tables import scores_csv

@@ -11,7 +11,7 @@ import pytest
 
 from bench.analysis import lr_sweep, questions, scaling_laws, study_data
 from bench.analysis.evidence import build
-from bench.analysis.finding import CheckKind, Level, ValidityCheck
+from bench.analysis.findings import CheckKind, Level, ValidityCheck
 from bench.analysis.study_data import Records
 from bench.analysis.validity_checks import checks, support_images
 from bench.core import registry

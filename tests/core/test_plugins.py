@@ -19,19 +19,21 @@ from bench.check_model import FEATURES
 from bench.core import registry
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.plan.__main__ import main as plan_main
-from tests.e2e.test_extend import DATA, FAMILY, FIGURE, SUITE, TASK
+from tests.e2e.test_extend import plugins
 
 # -- extensions outside the project: in a folder, in an installed wheel; and checked by `bench.check` ------------------
 
 
-FILES = {
-    "models/mlp.py": FAMILY,
-    "data/stripes.py": DATA,
-    "tasks/centroid.py": TASK,
-    "suites/perceptrons.py": SUITE,
-    "figures/widths.py": FIGURE,
-}
-PACKAGES = ("baselines", "bench.data.sets", "bench.tasks", "bench.suites", "bench.report.figures", "bench.execute.jobs")
+FILES = plugins()
+PACKAGES = (
+    "baselines",
+    "bench.data.sets",
+    "bench.tasks",
+    "bench.suites",
+    "bench.questions",
+    "bench.report.figures",
+    "bench.execute.jobs",
+)
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -140,7 +142,7 @@ def test_a_file_that_exports_nothing_of_its_kind_is_named(tmp_path, file, text, 
 
 
 def test_no_extension_takes_the_place_of_another(tmp_path):
-    registry.add_plugins(str(write(tmp_path, {"tasks/fewshot.py": TASK})))
+    registry.add_plugins(str(write(tmp_path, {"tasks/fewshot.py": FILES["tasks/centroid.py"]})))
     with pytest.raises(UserError, match=r"fewshot\.py has the name of a task in .*bench/tasks"):
         registry.names("task")
 
@@ -347,7 +349,7 @@ def test_a_misspelt_data_set_is_refused_before_anything_is_checked(capsys, name)
     ],
 )
 def test_mistakes_in_the_facts_of_a_family_are_found(tmp_path, capsys, old, new, wanted):
-    text = textwrap.dedent(FAMILY)
+    text = FILES["models/mlp.py"]
     assert old in text
     write(tmp_path, {"models/mlp.py": text.replace(old, new, 1)})
     assert check.main(["MLP-8", "--plugins", str(tmp_path)]) == 3

@@ -17,15 +17,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from bench.core import registry
 from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.events import CellStarted, Notice
 from bench.core.spec import Cell
 from bench.execute import remote
-from bench.execute.executors import executor, slurm
+from bench.execute.executors import executor, ray, slurm
 from bench.plan import preflight
 from bench.plan.options import StudyOptions
 from bench.plan.resources import Needs
@@ -230,14 +230,15 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path,
         def __getattr__(self, name):
             return lambda *_: self.reach(name, [])
 
-    monkeypatch.setitem(sys.modules, "bench.execute.executors.slow", SimpleNamespace(make=Slow))
+    monkeypatch.setattr(ray, "EXECUTOR", Slow)
+    registry.forget()
     cells = naps.naps(1)
     earlier = store / remote.RUNS_FOLDER / "earlier" / remote.SUBMITTED_FILE.format(0)
     earlier.parent.mkdir(parents=True)
     name = Study(store).cell(cells[0]).path.name
     earlier.write_text(json.dumps({"cells": [name], "jobs": ["1"]}))
     with pytest.raises(Interrupted, match="nothing was submitted"):
-        naps.run(cells, store, executor="slow")
+        naps.run(cells, store, executor="ray")
     assert during in called and "leave" in called and not {"submit", "stop"} & set(called)
     assert [path.name for path in (store / remote.RUNS_FOLDER).iterdir()] == ["earlier"]
 
@@ -364,7 +365,7 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     assert (needs.nodes, needs.gpus, needs.cpus, needs.hours) == (2, 2, 4, 8.0)
     from bench.execute.executors import slurm
 
-    made = slurm.make(tmp_path / "library", needs)
+    made = slurm.EXECUTOR(tmp_path / "library", needs)
     made.submit([executor.WorkerCommand(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
     made.close()
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))

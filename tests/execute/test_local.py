@@ -16,7 +16,7 @@ import pytest
 from bench.core import environment, files, registry
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
-from bench.core.events import CellDone, CellFailed, CellLost, CellStarted, Notice, from_line, to_line
+from bench.core.events import CellDone, CellFailed, CellLost, CellStarted, Notice, ProcessFailed, from_line, to_line
 from bench.core.spec import Cell
 from bench.execute import local, worker
 from bench.execute.jobs import train
@@ -130,7 +130,7 @@ def test_a_worker_that_crashes_where_it_begins_is_told_of(tmp_path, monkeypatch)
         ("exit 0", "no worker reported a reason"),
         ("exit 3", "no worker reported a reason"),
         ("exit 1", "exit code 1"),
-        ("echo 'error: The disk is full: /x' >&2; exit 2", "The disk is full: /x"),
+        (f"echo '{to_line(ProcessFailed(what='The disk is full: /x'))}'; exit 2", "The disk is full: /x"),
         ("kill -9 $$", "killed by SIGKILL"),
     ],
 )

@@ -21,18 +21,10 @@ import pytest
 from rich.console import Console
 
 from bench import run
-from bench.analysis import published, questions, table, wording
-from bench.analysis.finding import (
-    Axis,
-    CheckKind,
-    CostSummary,
-    Finding,
-    Findings,
-    Reason,
-    TrendPoint,
-    ValidityCheck,
-    Verdict,
-)
+from bench.analysis import published, questions, saved_findings, table, wording
+from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
+from bench.analysis.findings import CheckKind, CostSummary, Findings, ValidityCheck
+from bench.analysis.question import question_of
 from bench.core import formatting, registry
 from bench.report import build as report
 from bench.report import caveats, fits, text
@@ -41,6 +33,7 @@ from bench.report.figures.figure import RenderedFigure
 from bench.store import export, grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
+from tests.conftest import PROJECT
 
 # -- the report: rebuilt from records alone, byte for byte, with or without torch; safe, self-contained, well-formed ---
 
@@ -315,7 +308,10 @@ def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path
 def test_every_question_reason_and_check_has_words() -> None:
     asked = questions.asked()
     assert all(question.label and question.text.endswith("?") and question.yes and question.no for question in asked)
-    assert set(wording.REASONS).union(*(question.reasons for question in asked)) == set(Reason)
+    assert {*wording.REASONS, Reason.LACK_OF_FIT} == set(Reason)
+    for path in PROJECT.glob("results/reference/*-cpu/findings.json"):
+        for finding in saved_findings.read(path.parent):
+            assert set(finding.reasons) <= {*question_of(finding).reasons, *Reason}, finding.question
     assert set(caveats.CHECKS) == set(CheckKind)
 
 
@@ -331,9 +327,14 @@ def test_numbers_in_words_are_those_of_the_findings() -> None:
             assert shown == pytest.approx([100 * end for end in ends if end is not None], abs=0.0501)
         if f.estimate is None and f.question == "best family at equal compute" and f.trend:
             assert wording.trend(f) == a.number and "→" in a.number  # never a mean that the trend contradicts
-    glances = text.glances(findings, found)
-    cells = [a for g in glances for _, row in g.rows for a in row if a]
+    overview = text.overview(findings, found)
+    shown, more, unanswered = ([row for g in part for _, row in g.rows] for part in vars(overview).values())
+    cells = [a for row in (*shown, *more, *unanswered) for a in row if a]
     assert len(cells) == len({a.key for a in cells})  # every answer stands once
+    assert {a.key for a in cells} == {a.key for a in found if a.main and a.at_a_glance and a.subject != "All models"}
+    assert 0 < len(shown) <= text.MAX_ROWS and (len(shown) == text.MAX_ROWS or not more)
+    decided = [any(a and a.tone != "unsure" for a in row) for row in (*shown, *more)]
+    assert all(decided) and not any(a and a.tone != "unsure" for row in unanswered for a in row)
 
 
 def test_equal_answers_share_a_row_with_the_smallest_and_the_largest(reported: report.ReportPaths) -> None:
@@ -388,7 +389,10 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
     plugins = {
         "figures/no_such_column.py": 'TITLE = "One of mine"\n\ndef draw(evidence):\n    evidence.scores["gone"]\n',
         "figures/torn.py": "TITLE = (\n",
-        "suites/mine.py": 'QUESTION = "?"\nFIGURES = ("no-such-column", "torn")\n',
+        "suites/mine.py": (
+            "from bench.suites.suite import Suite\n"
+            'SUITE = Suite(name="mine", question="?", cells=lambda _: [], figures=("no-such-column", "torn"))\n'
+        ),
     }
     for name, code in plugins.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -44,11 +44,15 @@ class Resources:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a worker ended. code: its exit code, below 0 the signal that killed it; None: it ended with its machine, or
-    was never begun. words: the end of its log."""
+    """How a worker ended.
+
+    Attributes:
+        code: its exit code, below 0 the signal that killed it; None: it ended with its machine, or never began.
+        log: the end of all that it wrote.
+    """
 
     code: int | None
-    words: str = ""
+    log: str = ""
 
 
 class WorkerCommand:

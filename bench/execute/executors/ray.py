@@ -85,5 +85,4 @@ class Ray:
             self._ray.shutdown()
 
 
-def make(folder: Path, needs: Resources) -> Ray:
-    return Ray(folder, needs)
+EXECUTOR = Ray

@@ -71,7 +71,9 @@ class Slurm:
             "slurm_additional_parameters": {"requeue": True},
         }
         try:
-            self._executor = submitit.AutoExecutor(folder, cluster=cluster, slurm_max_num_timeout=TIMEOUTS)
+            self._executor = submitit.AutoExecutor(
+                Path(os.path.abspath(folder)), cluster=cluster, slurm_max_num_timeout=TIMEOUTS
+            )
             self._executor.update_parameters(**{name: value for name, value in asked.items() if value is not None})
             known = self._executor._executor._valid_parameters() if cluster == "slurm" else options
             self._executor.update_parameters(
@@ -143,5 +145,4 @@ def _how(job: Any) -> Ended:
         return Ended(None, f"{what}: {str(error)[-300:]}")
 
 
-def make(folder: Path, needs: Resources) -> Slurm:
-    return Slurm(Path(os.path.abspath(folder)), needs)
+EXECUTOR = Slurm

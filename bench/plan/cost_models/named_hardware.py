@@ -290,3 +290,6 @@ def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1
 def memory(cell: Cell, rates: Rates, *, images: int, ranks: int) -> int:
     """Bytes on one device: weights, gradients and optimizer, and activations in bfloat16."""
     return state_bytes(cell.recipe, rates.params, ranks=ranks) + images * rates.activation_bytes // 2
+
+
+COST_MODEL = of

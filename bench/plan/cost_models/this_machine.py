@@ -113,3 +113,6 @@ def _on_an_accelerator(left: RemainingWork, cells: dict[Cell, RemainingCost], ca
 
     trained: Sequence[Cell] = [cell for cell in left.training if cells[cell].refused is None]
     return named_hardware.on_one(options.accelerator or "H100", trained, left, calibration)
+
+
+COST_MODEL = of
