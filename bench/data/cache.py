@@ -213,6 +213,7 @@ def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
         _write(temporary / MANIFEST, lambda file: file.write(dump_json({"arrays": manifest})))
         if entry.exists() and _open(entry) is None:
             shutil.rmtree(entry, ignore_errors=True)
+        temporary.chmod(stat.S_IMODE(entry.parent.stat().st_mode))  # mkdtemp's is for one user; a cache may be shared
         try:
             os.rename(temporary, entry)
             sync_directory(entry.parent)

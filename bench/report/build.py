@@ -67,7 +67,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     from bench.analysis import questions, saved_findings
     from bench.core import files
     from bench.report import fits, inspections, page, tables
-    from bench.store import export, faults
+    from bench.store import export, faults, grid
     from bench.store.study import Study
 
     Study(suite_directory).check()
@@ -88,6 +88,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         tables=made,
         check=_purpose(suite) == CHECK,
         traces=[path.relative_to(suite_directory) for path in Study(suite_directory).traces()],
+        asked=grid.STUDY_FILE if grid.says_more(suite_directory) else "",
     )
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")

@@ -382,6 +382,11 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
         report.say(paths, console)
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
+        if name == "whole":
+            assert "`python -m bench.run --suite smoke`" in paths.markdown.read_text()
+            grid.write_study_file(tmp_path / name, 'suite = "smoke"\nonly = ["vit*"]\n')
+            again = report.build(tmp_path / name, suite="smoke").markdown.read_text()
+            assert "python -m bench.run study.toml" in again and "bench.run --suite" not in again
         assert ("1 never started" in lines[0]) == (name == "part") and paths.works == (name in ("whole", "part"))
 
 
