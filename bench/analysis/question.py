@@ -1,4 +1,4 @@
-"""What a question is: how it is asked of records, and how its findings are put into words.
+"""A question: how it is asked of records, and how its findings are put into words.
 
 A file in `bench/questions/` exports one as `QUESTION`. Its name is that of the file with spaces, which is what
 `Finding.question` says: "more compute helps" lies in `more_compute_helps.py`.

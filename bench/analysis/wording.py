@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bench.analysis.finding import (
     ALL_MODELS,
-    NEEDED,
+    TREND_POINTS,
     Axis,
     Difference,
     Finding,
@@ -148,7 +148,7 @@ def subject(f: Finding) -> str:
 
 
 def measure(f: Finding) -> str:
-    """What follows the label where a finding is about another measure than the headline."""
+    """The words after the label of a finding that is about another measure than the headline."""
     return MEASURES.get(f.measure, "")
 
 
@@ -241,7 +241,7 @@ REASONS: Mapping[str, Sentence] = {
     ),
     Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
     Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
-    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {NEEDED}.",
+    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {TREND_POINTS}.",
     Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",

@@ -98,7 +98,8 @@ class Ablations:
         return next((s.point for s in self.on(axis) if s.base == wanted and s.options == options), None)
 
     def dimension(self, setting: Setting) -> str:
-        """What of the shape differs from the base: a field of the configuration, "patch_size", "all"; "" for none."""
+        """The part of the shape that differs from the base: a field of the configuration, "patch_size", "all"; "" for
+        none."""
         changed = [*setting.options, *(["patch_size"] if setting.base != self.base else [])]
         return "all" if len(changed) > 1 else "".join(changed)
 
@@ -228,7 +229,7 @@ def ways(evidence: Evidence) -> dict[str, Point]:
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
-SAYS = {  # what the paper says, and where
+SAYS = {  # the paper's statements, and where they stand
     Statement.POSITION_HELPS: "Position embeddings matter, whichever (Table 8)",
     Statement.ENCODINGS_ALIKE: "How positions are encoded makes little difference (Table 8)",
     Statement.PLACES_ALIKE: "Where positions are added makes little difference (Table 8)",

@@ -78,7 +78,7 @@ def say(f: Finding) -> list[str]:
 
 
 def along(f: Finding) -> tuple[str, Tone] | None:
-    """Of a difference that changes along the range, the leader: "ViT ahead" or "ViT, then even". None where nobody is
+    """The leader of a difference that changes along the range: "ViT ahead" or "ViT, then even". None where nobody is
     ahead anywhere, or the leader changes more often: then the mean along the range answers."""
     if f.estimate is not None:
         return None

@@ -41,7 +41,7 @@ Windows = Sequence[Sequence[Sequence[float]]]
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedRatio:
-    """Of speeds, and where a repetition would find it; None where nothing was repeated."""
+    """A ratio of speeds, and where a repetition would find it; None where nothing was repeated."""
 
     value: float
     low: float | None
@@ -83,8 +83,9 @@ class RacedContender(Item, kind="Contender"):
 
 
 def ratio(windows: Windows, base: Windows, *, level: float = POINT_LEVEL) -> SpeedRatio:
-    """Of windows over the base's of the same round. A slow spell of the machine falls on both windows of a round and
-    leaves their ratio alone; one that falls on a single window is outvoted by the other rounds of its start."""
+    """The ratio of windows over the base's of the same round. A slow spell of the machine falls on both windows of a
+    round and leaves their ratio alone; one that falls on a single window is outvoted by the other rounds of its
+    start."""
     logs = [
         [
             np.log(np.asarray(mine, dtype=float) / np.asarray(other, dtype=float))
@@ -236,7 +237,8 @@ WORDS = {
 
 
 def settings(chosen: Sequence[PeerSettings]) -> str:
-    """Of one contender: "NCHW, bfloat16, plain attention, eager, fused AdamW"; of several runs each that differs."""
+    """The settings of one contender: "NCHW, bfloat16, plain attention, eager, fused AdamW"; of several runs each that
+    differs."""
     texts = [
         ", ".join(filter(None, (words.get(getattr(each, name), getattr(each, name)) for name, words in WORDS.items())))
         for each in chosen

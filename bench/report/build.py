@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from bench.report.figures.figure import RenderedFigure
 
 PAPER = "paper"
-SWEPT = "best-learning-rate"  # asked of any suite, where a sweep was made
+SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
 STYLES = {"yes": "green", "no": "yellow", "fact": "", "unsure": "dim"}  # of verdicts, by tone
-WIDE = 100  # columns of a console from which a trend names its ends
+CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
 
@@ -167,7 +167,7 @@ def _questions(suite: str, evidence: Evidence) -> list[str] | None:
     design = _design(suite)
     if design is None or design.questions is None:
         return None
-    swept = (SWEPT,) if lr_sweep.sweeps(evidence) else ()
+    swept = (SWEEP_QUESTION,) if lr_sweep.sweeps(evidence) else ()
     return list(dict.fromkeys((*design.questions, *swept, *registry.plugged_in("question"))))
 
 
@@ -210,7 +210,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
         for heading in ("Question", "Subject", "Number [interval]", "Answer"):
             table.add_column(heading, overflow="fold")
         for row in rows:
-            number = row.shown.short if console.width < WIDE and not verbose else row.shown.text
+            number = row.shown.short if console.width < CONSOLE_WIDTH and not verbose else row.shown.text
             cells = (row.label, row.subjects, number)
             table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(row.verdict), style=STYLES[row.tone]))
         with console.capture() as captured:
@@ -265,7 +265,7 @@ def _place(error: Exception, figure: str) -> str:
 
 
 def _data_kinds(records: Records) -> dict[str, str]:
-    """What each data set of the records shows ("photographs", "handwriting", "rendered"), from its file, where that
+    """The kind of images of each data set ("photographs", "handwriting", "rendered"), from its file, where that
     imports."""
     scored = (score.data for record in records.records for horizon in record.horizons for score in horizon.scores)
     used = {name.split(":")[0] for name in (*scored, *(record.cell.data for record in records.records))}

@@ -28,13 +28,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 500  # of a table in the page; the CSV has all
 MAX_WARNINGS = 4  # shown at once; the others are a click away
 MAX_FAILURES = 6  # named in one sentence
-NARROW = 7.5  # inches up to which a figure stands beside the answers
+MAX_NARROW_INCHES = 7.5  # inches up to which a figure stands beside the answers
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
-NAMED = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
-GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
-VIEW = re.compile(r'viewBox="([^"]*)"')
-LINKED = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
+SVG_NAME = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
+SVG_GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
+SVG_VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
+SVG_CELL_LINK = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
 ENVIRONMENT = (
     ("environment.project_version", "Version"),
     ("environment.commit", "Commit"),
@@ -183,9 +183,9 @@ def _environment(*, autoescape: bool) -> Environment:
 def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
     """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
     drawn = figure.svg[figure.svg.index("<svg") :]
-    drawn = NAMED.sub(f"{figure.name}-", GROUP.sub("<g>", drawn))
-    drawn = LINKED.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
-    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{VIEW.search(drawn)[1]}">'  # type: ignore[index]
+    drawn = SVG_NAME.sub(f"{figure.name}-", SVG_GROUP.sub("<g>", drawn))
+    drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
+    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
     drawn = label + drawn.partition(">")[2].replace("xlink:href", "href")
     return {
         "name": figure.name,
@@ -194,7 +194,7 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
         "limit": f"{figure.pointed:,} of {figure.points:,} points can be pointed at."
         if figure.pointed < figure.points
         else "",
-        "narrow": figure.width <= NARROW,
+        "narrow": figure.width <= MAX_NARROW_INCHES,
         "folded": not figure.csv,  # a second picture of the same data
         "width": figure.width,
         "inline": Markup(clean(drawn)),

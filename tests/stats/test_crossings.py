@@ -104,7 +104,7 @@ class Lines:
     seed: int = 0
 
     @property
-    def fit(self) -> fit.Fit:
+    def fit(self) -> fit.FormFit:
         x = np.geomspace(LOW, HIGH, 5)
         return fit.fit(points(np.exp(self.mean[0] + self.mean[1] * self.u(x)), x), forms.POWER, max_starts=1)
 
