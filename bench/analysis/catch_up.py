@@ -329,6 +329,10 @@ def say(f: Finding) -> list[str]:
     return texts + [_say_held_out(f, item) for item in wording.every(f, HeldOut)]
 
 
+def sentence(f: Finding, *, x: str) -> str:
+    return f"{f.leader} gains {wording.amount(f)} on {wording.other(f)} with ten times the {x}"
+
+
 def _say_closing(f: Finding, item: Closing) -> str:
     other = next(name for name in f.subject if name != item.leader)
     ends = wording.bracket(item.low, item.high, lambda x: wording.place(f, x)) if item.has_record else ""

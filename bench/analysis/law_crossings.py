@@ -69,6 +69,10 @@ def say(f: Finding) -> list[str]:
     return [f"Above this value, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
 
 
+def sentence(f: Finding) -> str:
+    return f"{f.leader} is ahead of {wording.other(f)} beyond {wording.number(f).text}"
+
+
 def _open(f: Finding) -> str:
     """Where laws may cross, or that the points do not tell."""
     if f.low is not None:

@@ -157,6 +157,10 @@ def say(f: Finding) -> list[str]:
     return texts
 
 
+def sentence(f: Finding) -> str:
+    return f"{wording.subject(f)} needs {wording.number(f).text} for an accuracy of {target(f)}"
+
+
 def target(f: Finding) -> str:
     item = wording.first(f, AccuracyTarget)
     return f"{percent(item.accuracy)} %" if item else "the target"

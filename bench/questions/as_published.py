@@ -251,6 +251,12 @@ def say(f: Finding) -> list[str]:
     return [f"{SAYS[Statement(f.subject[0])]}.", f"Pairs: {'; '.join(pairs)}." if len(pairs) > 1 else ""]
 
 
+def sentence(f: Finding) -> str:
+    said = SAYS[Statement(f.subject[0])]
+    statement = said if said.startswith("ResNets") else f"{said[0].lower()}{said[1:]}"
+    return f"{'Borne out' if f.verdict == Verdict.YES else 'Not borne out'} here: {statement}; {wording.number(f).text}"
+
+
 def measure(f: Finding) -> str:
     return wording.MEASURES.get(f.measure, f", {measure_text(f.measure)}")
 
@@ -266,4 +272,6 @@ QUESTION = Question(
     reasons={NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality."},
     order=20,
     measure=measure,
+    sentence=sentence,
+    shown_in=("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants", "masked"),
 )

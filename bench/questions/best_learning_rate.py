@@ -351,4 +351,8 @@ QUESTION = Question(
     measure=lambda f: "",
     tables=tables,
     figures=("learning-rates",),
+    sentence=lambda f: (
+        f"{f.subject[0]} trains best at a learning rate of {wording.number(f).text}"
+        f"{'' if f.verdict == Verdict.YES else ', the edge of its sweep'}"
+    ),
 )

@@ -216,4 +216,9 @@ QUESTION = Question(
     items=(SharedLaw,),
     order=120,
     about_two=True,
+    sentence=lambda f: (
+        f"{f.leader} needs {significant(wording.or_nan(f.estimate))} times "
+        f"{wording.bracket(f.low, f.high, significant)} less compute than {wording.other(f)} for equal accuracy"
+    ),
+    shown_in=("laws",),
 )

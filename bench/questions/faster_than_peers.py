@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.analysis import wording
 from bench.analysis.evidence import Evidence, family_rank
 from bench.analysis.finding import Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import Question
@@ -336,4 +337,9 @@ QUESTION = Question(
     order=10,
     subject=subject,
     tables=tables,
+    sentence=lambda f: (
+        f"Training {subject(f)} is {significant(wording.or_nan(f.estimate))} times "
+        f"{wording.bracket(f.low, f.high, significant)} as fast as in {f.leader}"
+    ),
+    shown_in=("peers",),
 )

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from bench.analysis import catch_up
 from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
@@ -64,4 +66,6 @@ QUESTION = Question(
     items=(Closing, HeldOut),
     order=101,
     about_two=True,
+    sentence=partial(catch_up.sentence, x="compute"),
+    shown_in=("laws",),
 )

@@ -91,4 +91,9 @@ QUESTION = Question(
     order=140,
     about_two=True,
     number=number,
+    sentence=lambda f: (
+        f"The lead of {f.subject[0]} over {f.subject[1]} {'shrinks' if f.verdict == Verdict.YES else 'grows'} by "
+        f"{wording.amount(f)} with every tenfold of compute"
+    ),
+    shown_in=("frontier",),
 )

@@ -128,4 +128,9 @@ QUESTION = Question(
     items=(TopOfRange,),
     order=170,
     number=number,
+    sentence=lambda f: (
+        f"{wording.subject(f)} {'no longer improves' if f.verdict == Verdict.YES else 'still improves'} at its largest "
+        f"compute: its error changes by {number(f).text} with every doubling"
+    ),
+    shown_in=("laws",),
 )

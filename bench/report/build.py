@@ -35,6 +35,7 @@ class ReportPaths:
     """Where a report was written, and what it found.
 
     Attributes:
+        headline: the study's title.
         check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it passed.
         broken: titles of figures whose files fail, each with its error.
     """
@@ -45,6 +46,7 @@ class ReportPaths:
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     findings: Findings
+    headline: str
     check: str = ""
     works: bool = True
     broken: tuple[tuple[str, str], ...] = ()
@@ -115,6 +117,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         (suite_directory / name).unlink(missing_ok=True)
     files.write_json(suite_directory / export.BUILT, sorted(now))
     return ReportPaths(
+        headline=shown["title"],
         html=suite_directory / "report.html",
         markdown=suite_directory / "report.md",
         check=shown["check"],
@@ -183,7 +186,13 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
     """Paths and findings, for `--json`."""
     listed = {name: [str(p) for p in getattr(paths, name)] for name in ("tables", "figures")}
     single = {name: str(getattr(paths, name)) for name in ("html", "markdown", "findings_json")}
-    return {**single, **listed, "broken": dict(paths.broken), "findings": json.loads(paths.findings_json.read_text())}
+    return {
+        **single,
+        **listed,
+        "headline": paths.headline,
+        "broken": dict(paths.broken),
+        "findings": json.loads(paths.findings_json.read_text()),
+    }
 
 
 def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
@@ -202,8 +211,8 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     rows, left = text.console_rows(found, limit=CONSOLE_ROWS)
     if verbose:
         rows = [text.row_of(a) for a in found]
+    line(paths.headline, "bold")
     if paths.check:
-        line(paths.check, "bold")
         rows, left = rows if verbose else [], []
     if rows:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")

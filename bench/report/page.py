@@ -9,6 +9,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, runs, text
 from bench.report.figures.figure import RenderedFigure
+from bench.report.headline import headline
 from bench.stats.intervals import Estimate
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -73,20 +75,28 @@ def content(
     found = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
     lead = figures[0] if figures else None
+    study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     quoted = " --reference paper" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run --suite {evidence.suite}",)
     works, verdict = pipeline(evidence)
+    checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
+    chosen = None if check else headline(findings, figure=lead.name if lead else "")
+    question = evidence.question[:1].upper() + evidence.question[1:]
+    title = chosen.text if chosen else checked or f"{question or study} {caveats.note(findings)}".strip()
+    if lead and chosen and chosen.titles_figure:
+        lead = replace(lead, title=title)
     return {
-        "title": f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study",
-        "question": evidence.question[:1].upper() + evidence.question[1:],
+        "title": title,
+        "study": study,
+        "question": question,
         "published": evidence.published,
         "coverage": coverage(evidence),
         "machine": machine(evidence.records.records),
-        "check": f"{verdict} The numbers of this suite mean nothing." if check else "",
+        "check": checked,
         "works": works,
         "lead": lead,
-        "figures": [figure for figure in figures if figure is not lead],
+        "figures": list(figures[1:]),
         "not_drawn": tuple(not_drawn),
         "figures_title": "More figures" if lead else "Figures",
         "glances": text.glances(findings, found),
