@@ -280,22 +280,22 @@ REASONS: Mapping[str, Sentence] = {
 def _narrower(f: Finding) -> str:
     """By how much an interval would have to shrink to leave one answer, were the estimate to stay."""
     if f.estimate is None or f.low is None or f.high is None or not f.estimate - (f.unit == Unit.TIMES):
-        return "a narrower interval: more seeds, draws or test images"
+        return "It takes a narrower interval: more seeds, draws or test images."
     off = abs(f.estimate - (f.unit == Unit.TIMES))
     times = max(f.high - f.estimate, f.estimate - f.low) / off
     if times > MANY_TIMES:
-        return f"an interval more than {MANY_TIMES} times narrower, or none ever: the difference is small"
-    return f"an interval {significant(max(times, 1.1), 2)} times narrower: more seeds, draws or test images"
+        return f"It takes an interval more than {MANY_TIMES} times narrower, if there is a difference at all."
+    return f"It takes an interval {significant(max(times, 1.1), 2)} times narrower: more seeds, draws or test images."
 
 
 TAKES: Mapping[str, Sentence] = {
     Reason.WITHIN_INTERVAL: _narrower,
-    Reason.UNREPLICATED: "a second seed of every training (--seeds 2)",
-    Reason.NO_COMMON_RANGE: "a range that both were trained in",
-    Reason.TOO_FEW_SCORES: "two budgets or more with scores of both",
-    Reason.TOO_FEW_POINTS: f"{TREND_POINTS} points or more",
-    Reason.AHEAD_THROUGHOUT: "a wider range, for one is ahead throughout this one",
-    Reason.FIT_FAILED: "points that a law can be fitted to",
-    Reason.LACK_OF_FIT: "points that the law does not miss",
+    Reason.UNREPLICATED: "It takes a second seed of every training (--seeds 2).",
+    Reason.NO_COMMON_RANGE: "It takes a range that both were trained in.",
+    Reason.TOO_FEW_SCORES: "It takes two budgets or more with scores of both.",
+    Reason.TOO_FEW_POINTS: f"It takes {TREND_POINTS} points or more.",
+    Reason.AHEAD_THROUGHOUT: "It takes a wider range, for one is ahead throughout this one.",
+    Reason.FIT_FAILED: "It takes points that a law can be fitted to.",
+    Reason.LACK_OF_FIT: "It takes points that the law does not miss.",
 }
 """Conditions under which a question that a reason leaves undecided could be answered."""

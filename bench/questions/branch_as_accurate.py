@@ -71,7 +71,7 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 
 def sentence(f: Finding) -> str:
-    equal = "as accurate as" if f.verdict == Verdict.YES else "less accurate than"
+    equal = "at least as accurate as" if f.verdict == Verdict.YES else "less accurate than"
     return f"Cool-down branches are {equal} trainings of their own ({subject(f)}): {wording.number(f).text}"
 
 

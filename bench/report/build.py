@@ -211,7 +211,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     rows, left = text.console_rows(found, limit=CONSOLE_ROWS)
     if verbose:
         rows = [text.row_of(a) for a in found]
-    line(paths.headline, "bold")
+    console.print(Text(clean(paths.headline), style="bold"), soft_wrap=True, highlight=False)
     if paths.check:
         rows, left = rows if verbose else [], []
     if rows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bench.analysis import wording
 from bench.analysis.finding import ALL_MODELS, Finding, Verdict
 from bench.analysis.findings import Findings
+from bench.analysis.frontiers import family_of_kind
 from bench.analysis.question import question_of
 
 
@@ -29,20 +30,22 @@ def headline(findings: Findings, *, figure: str) -> Headline | None:
     """The finding that a study is titled with; None where nothing was asked.
 
     Main findings about families, models or settings are ranked by: whether they are answered, whether the study's main
-    figure shows them, and the order of questions. The first one titles the study.
+    figure shows them, the order of questions, and whether they are about ViT and ResNet. The first titles the study.
 
     Args:
         figure: name of the main figure; "" without one.
     """
-    ranked: list[tuple[tuple[bool, bool, int], int]] = []
+    ranked: list[tuple[bool, bool, int, bool, int]] = []
+    order = list(dict.fromkeys(f.question for f in findings.findings))
     for place, f in enumerate(findings.findings):
         question = question_of(f)
         if f.main and question.at_a_glance and f.subject != (ALL_MODELS,):
             is_shown = figure in (*question.figures, *question.shown_in)
-            ranked.append(((not is_answered(f), not is_shown, place), place))
+            others = any(family_of_kind(f.subject, kind) is None for kind in ("vit", "resnet"))
+            ranked.append((not is_answered(f), not is_shown, order.index(f.question), others, place))
     if not ranked:
         return None
-    (_, is_elsewhere, _), place = min(ranked)
+    _, is_elsewhere, *_, place = min(ranked)
     chosen = findings.findings[place]
     text = f"{sentence(chosen)}{_alike(chosen, findings)}"
     return Headline(text=text, finding=place, titles_figure=not is_elsewhere)
@@ -78,13 +81,7 @@ def sentence(f: Finding) -> str:
 
 
 def takes(f: Finding) -> str:
-    """The conditions under which an open question could be answered, in a sentence."""
-    question = question_of(f)
-    for reason in f.reasons:
-        if reason in wording.TAKES and reason not in question.reasons:
-            words = wording.TAKES[reason]
-            return f"It takes {words if isinstance(words, str) else words(f)}."
-        if reason in question.reasons:
-            own = question.reasons[reason]
-            return own if isinstance(own, str) else own(f)
-    return ""
+    """The conditions under which an open question could be answered, or why it is open where they are not known."""
+    known = {**wording.TAKES, **question_of(f).reasons}
+    words = next((known[reason] for reason in f.reasons if reason in known), "")
+    return words if isinstance(words, str) else words(f)
