@@ -27,7 +27,7 @@ class Question:
 
     Attributes:
         name: the name of its file, with spaces.
-        label: a few words, the heading of its row. It may hold "{target}", as `text` may.
+        label: the question in a few words, the heading of its row. It may hold "{target}", as `text` may.
         text: the question in full.
         yes: what the verdict YES is called; "{}" in it is the leader.
         no: what the verdict NO is called.

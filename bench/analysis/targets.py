@@ -58,9 +58,14 @@ def targets(evidence: Evidence, name: str, axis: Axis, *, accuracy: float | None
 
 
 def reached_by_all(found: dict[str, Law]) -> float | None:
-    """The least of the families' best mean accuracies, rounded down: it can be compared between them."""
-    best = [1 - float(law.frontier[1].min()) for law in found.values()]
-    return float(np.floor(1000 * min(best)) / 1000) if best else None
+    """The least of the families' best mean accuracies, rounded down: it can be compared between them. To 5 or 1 % where
+    every family has points on both sides of that."""
+    if not found:
+        return None
+    least = min(1 - float(law.frontier[1].min()) for law in found.values())
+    first = max(1 - float(law.frontier[1].max()) for law in found.values())
+    rounded = [math.floor(least * parts + 1e-9) / parts for parts in (20, 100, 1000)]
+    return next((accuracy for accuracy in rounded if accuracy > first), rounded[-1])
 
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
@@ -163,7 +168,7 @@ def sentence(f: Finding) -> str:
 
 def target(f: Finding) -> str:
     item = wording.first(f, AccuracyTarget)
-    return f"{percent(item.accuracy)} %" if item else "the target"
+    return f"{100 * item.accuracy:.3g} %" if item else "the target"
 
 
 REASONS: Mapping[str, Sentence] = {

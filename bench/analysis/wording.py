@@ -145,7 +145,7 @@ def or_nan(value: float | None) -> float:
 
 def subject(f: Finding) -> str:
     """The families, models or settings of a finding."""
-    return "/".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
+    return " vs ".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
 
 
 def measure(f: Finding) -> str:
@@ -247,17 +247,16 @@ def _throughout(f: Finding) -> str:
     return f"{f.leader} is ahead throughout the common range{share}."
 
 
-def _deviation(item: LawDeviation) -> tuple[str, str]:
-    """Where a law misses its points, in full and as a reminder."""
+def _deviation(item: LawDeviation) -> str:
+    """Where a law misses its points."""
     p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
     who = f"Lack of fit of {item.families[0]}'s law" if len(item.families) == 1 else "Lack of fit of the shared law"
     missed = f"error {percent(item.predicted)} % predicted, {percent(item.observed)} % measured{p}"
-    return f"{who}: {missed}.", f"{who} (above)."
+    return f"{who}: {missed}."
 
 
-def deviations(f: Finding) -> tuple[tuple[str, str], ...]:
-    """Sentences on laws that miss their points, each with what stands for it where it was said before."""
-    return tuple(map(_deviation, every(f, LawDeviation)))
+def _lack_of_fit(f: Finding) -> str:
+    return " ".join(map(_deviation, every(f, LawDeviation)))
 
 
 REASONS: Mapping[str, Sentence] = {
@@ -273,8 +272,9 @@ REASONS: Mapping[str, Sentence] = {
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",
     Reason.CHANGES: "",
+    Reason.LACK_OF_FIT: _lack_of_fit,
 }
-"""Words of the reasons that several questions give; those of a lack of fit: `deviations`."""
+"""Words of the reasons that several questions give."""
 
 
 def _narrower(f: Finding) -> str:

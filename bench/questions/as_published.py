@@ -263,7 +263,7 @@ def measure(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="As the paper says",
+    label="As the paper says?",
     text="Do these runs bear out what the paper says?",
     yes="borne out",
     no="not borne out here",

@@ -18,7 +18,7 @@ NAME = "beats raw pixels"
 
 QUESTION = Question(
     name=NAME,
-    label="vs raw pixels",
+    label="Better than raw pixels?",
     text="Do trained networks beat raw pixels?",
     yes="better",
     no="worse",

@@ -18,7 +18,7 @@ NAME = "beats untrained"
 
 QUESTION = Question(
     name=NAME,
-    label="vs untrained",
+    label="Better than untrained?",
     text="Do trained networks beat untrained ones?",
     yes="better",
     no="worse",

@@ -106,7 +106,7 @@ def along(f: Finding) -> tuple[str, Tone] | None:
 
 QUESTION = Question(
     name=NAME,
-    label="At equal compute",
+    label="Ahead at equal compute?",
     text="Which family's best model within a budget is ahead?",
     yes="{} ahead",
     no="{} ahead",
@@ -116,7 +116,7 @@ QUESTION = Question(
     reasons={
         SELECTION_BIAS: "Not corrected for selection of the best model, since no training was repeated.",
     },
-    order=110,
+    order=90,
     about_two=True,
     states_basis=True,
     verdict=along,

@@ -333,7 +333,7 @@ def _offered(rule: RateRule) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Learning rate",
+    label="Best learning rate?",
     text="What is the best learning rate of each model?",
     yes="in the sweep",
     no="at the edge",

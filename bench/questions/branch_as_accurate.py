@@ -77,7 +77,7 @@ def sentence(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Branch accuracy",
+    label="Branches as accurate?",
     text="Are cool-down branches as accurate as training each budget on its own?",
     yes="as accurate",
     no="less accurate",

@@ -43,7 +43,7 @@ def say(f: Finding) -> list[str]:
 
 QUESTION = Question(
     name=NAME,
-    label="Branch compute",
+    label="Compute of branches?",
     text="Do cool-down branches save training compute?",
     yes="saves",
     no="costs more",

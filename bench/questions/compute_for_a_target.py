@@ -19,7 +19,7 @@ NAME = "compute for a target"
 
 QUESTION = Question(
     name=NAME,
-    label="Compute for {target}",
+    label="Compute for {target}?",
     text="How much compute is needed for {target} accuracy?",
     yes="reached",
     no="not reached",

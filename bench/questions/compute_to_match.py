@@ -200,7 +200,7 @@ def _no_factor(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Compute ratio",
+    label="Less compute to match?",
     text="How much compute does one family need to match another?",
     yes="{} cheaper",
     no="{} cheaper",
@@ -214,7 +214,7 @@ QUESTION = Question(
         Reason.CHANGES: _changes,
     },
     items=(SharedLaw,),
-    order=120,
+    order=95,
     about_two=True,
     sentence=lambda f: (
         f"{f.leader} needs {significant(wording.or_nan(f.estimate))} times "

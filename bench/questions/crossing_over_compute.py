@@ -19,7 +19,7 @@ NAME = "crossing over compute"
 
 QUESTION = Question(
     name=NAME,
-    label="Crossover compute",
+    label="Cross at what compute?",
     text="At what compute do the fitted laws cross?",
     yes="{} ahead beyond",
     no="{} ahead beyond",

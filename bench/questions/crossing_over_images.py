@@ -19,7 +19,7 @@ NAME = "crossing over images"
 
 QUESTION = Question(
     name=NAME,
-    label="Crossover images",
+    label="Cross at what images?",
     text="At how many images do the fitted laws cross?",
     yes="{} ahead beyond",
     no="{} ahead beyond",

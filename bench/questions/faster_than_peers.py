@@ -326,7 +326,7 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 QUESTION = Question(
     name=NAME,
-    label="vs fastest library",
+    label="Faster than libraries?",
     text="Is training faster than in the fastest other library?",
     yes="faster",
     no="slower",

@@ -56,7 +56,7 @@ def _over_compute(first: Law, second: Law) -> Finding:
 
 QUESTION = Question(
     name=NAME,
-    label="Gap per 10× compute",
+    label="Gains with 10× compute?",
     text="Does one family gain on the other with more compute, on all images?",
     yes="{} gains",
     no="{} gains",

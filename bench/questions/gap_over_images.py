@@ -67,7 +67,7 @@ def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding
 
 QUESTION = Question(
     name=NAME,
-    label="Gap per 10× images",
+    label="Gains with 10× images?",
     text="At equal compute, does one family gain on the other with more images?",
     yes="{} gains",
     no="{} gains",

@@ -81,7 +81,7 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="Lead change per 10×",
+    label="Hybrids' lead shrinks?",
     text="Does the hybrids' lead shrink with compute?",
     yes="shrinks",
     no="grows",

@@ -18,7 +18,7 @@ NAME = "hybrids stop helping"
 
 QUESTION = Question(
     name=NAME,
-    label="Hybrids help up to",
+    label="Hybrids help up to?",
     text="At what compute do hybrids stop helping?",
     yes="{} ahead beyond",
     no="{} ahead beyond",

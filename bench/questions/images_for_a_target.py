@@ -16,7 +16,7 @@ NAME = "images for a target"
 
 QUESTION = Question(
     name=NAME,
-    label="Images for {target}",
+    label="Images for {target}?",
     text="How many distinct images are needed for {target} accuracy?",
     yes="reached",
     no="not reached",

@@ -55,7 +55,7 @@ def say(f: Finding) -> list[str]:
 
 QUESTION = Question(
     name=NAME,
-    label="Longer training",
+    label="Longer training helps?",
     text="Does training a model for longer help?",
     yes="helps",
     no="hurts",

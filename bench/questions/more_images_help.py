@@ -98,7 +98,7 @@ def _peaks(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="More images",
+    label="More images help?",
     text="Do more distinct pre-training images help, at equal images seen?",
     yes="help",
     no="hurt",

@@ -111,7 +111,7 @@ def say(f: Finding) -> list[str]:
 
 QUESTION = Question(
     name=NAME,
-    label="Next run",
+    label="Which run next?",
     text="Which additional run would narrow the interval of the compute ratio most?",
     yes="run {}",
     no="run {}",

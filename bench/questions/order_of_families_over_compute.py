@@ -33,7 +33,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 QUESTION = Question(
     name=NAME,
-    label="Rank change, compute",
+    label="Order over compute?",
     text="Does one family overtake the other as compute grows, judged from measured points without a fit?",
     yes="{} overtakes",
     no="{} overtakes",

@@ -29,7 +29,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 QUESTION = Question(
     name=NAME,
-    label="Rank change, images",
+    label="Order over images?",
     text="Does one family overtake the other as images increase, judged from measured points without a fit?",
     yes="{} overtakes",
     no="{} overtakes",

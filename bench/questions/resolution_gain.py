@@ -91,7 +91,7 @@ def subject(f: Finding) -> str:
 
 QUESTION = Question(
     name=NAME,
-    label="Higher resolution",
+    label="Better with more pixels?",
     text="Is fine-tuning better at a higher resolution?",
     yes="better",
     no="worse",

@@ -117,7 +117,7 @@ def number(f: Finding) -> Number:
 
 QUESTION = Question(
     name=NAME,
-    label="Error per 2× compute",
+    label="Error with 2× compute?",
     text="Does the family still improve at its largest compute?",
     yes="saturated",
     no="improves",

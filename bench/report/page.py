@@ -99,7 +99,7 @@ def content(
         "figures": list(figures[1:]),
         "not_drawn": tuple(not_drawn),
         "figures_title": "More figures" if lead else "Figures",
-        "glances": text.glances(findings, found),
+        "overview": text.overview(findings, found),
         "note": caveats.note(findings),
         "warnings": warnings,
         "notes": notes,
@@ -158,22 +158,12 @@ def html(shown: Mapping[str, Any]) -> str:
 
 
 def report_md(shown: Mapping[str, Any]) -> str:
-    """report.md: figures and tables are linked, not embedded."""
+    """report.md: figures and tables are linked, not embedded; reasons and captions are in the page."""
     environment = _environment(autoescape=False)
     environment.filters["md"] = lambda value: markdown(str(value))
-    captions: dict[str, str] = {}
-    stated: set[str] = set()  # a sentence of one caption is not repeated in the next
-    for figure in (figure for figure in (shown["lead"], *shown["figures"]) if figure):
-        sentences = figure.sentences or (figure.caption,)
-        captions[figure.name] = " ".join(s for s in sentences if s not in stated)
-        stated |= set(sentences)
-    given: set[str] = set()  # a law's lack of fit is stated in full once
-    reasons = {}
-    for answer in (a for found in shown["questions"].values() for a in found):
-        reasons[answer.key] = " ".join(short if full in given else full for full, short in answer.sentences)
-        given |= {full for full, reminder in answer.sentences if full != reminder}
+    lead = shown["lead"]
     template = environment.get_template("report.md.j2")
-    lines = template.render(shown, captions=captions, reasons=reasons).splitlines()
+    lines = template.render(shown, caption=lead.caption if lead else "").splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)
     rows = re.sub(r"\|\n\n(?=\|)", "|\n", rendered)  # a row a line; a blank line between tables stays
     return re.sub(r"\n{3,}", "\n\n", rows).strip() + "\n"

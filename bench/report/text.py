@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.analysis import wording
-from bench.analysis.finding import ALL_MODELS, Counts, Finding, Reason, Verdict
+from bench.analysis.evidence import family_rank
+from bench.analysis.finding import ALL_MODELS, Counts, Finding, Verdict
 from bench.analysis.findings import Findings
 from bench.analysis.question import Question, Tone, question_of
 from bench.analysis.wording import Number
 from bench.core.formatting import flops_range, judged_on, plural
 
 SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": "?"}
+MAX_ROWS = 5  # of the tables that are seen before anything is unfolded
 MAX_COLUMNS = 4  # subjects that are columns of the table at a glance; more become rows
 MAX_TOGETHER = 3  # subjects whose like answers share a row on the console
 MAX_NAMED = 6  # names in one sentence
@@ -28,8 +30,7 @@ class Answer:
         label, question: labels of its row and of its heading. subject: families or models compared.
         shown: the estimate with its interval, or the trend.
         verdict, tone: the answer, and the tone that selects its colour and symbol.
-        sentences: explanation of the number, reasons and caveats, and n where it differs from the usual one; each with
-            the words that may stand for it where an earlier answer has said it.
+        text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
         main: see `Finding`. is_pair: the subject is two families. at_a_glance: see `Question`.
     """
 
@@ -40,7 +41,7 @@ class Answer:
     shown: Number
     verdict: str
     tone: Tone
-    sentences: tuple[tuple[str, str], ...]
+    text: str
     main: bool
     is_pair: bool
     at_a_glance: bool
@@ -48,10 +49,6 @@ class Answer:
     @property
     def symbol(self) -> str:
         return SYMBOLS[self.tone]
-
-    @property
-    def text(self) -> str:
-        return " ".join(full for full, _ in self.sentences)
 
     @property
     def number(self) -> str:
@@ -67,6 +64,21 @@ class Glance:
     rows: tuple[tuple[str, tuple[Answer | None, ...]], ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """Tables of the main answers. Each row is in one of them.
+
+    Attributes:
+        shown: the first `MAX_ROWS` rows with a decided answer.
+        more: the other rows with one.
+        unanswered: rows without any.
+    """
+
+    shown: tuple[Glance, ...]
+    more: tuple[Glance, ...]
+    unanswered: tuple[Glance, ...]
+
+
 def answers(findings: Findings) -> tuple[Answer, ...]:
     """Every finding as text, in order."""
     usual = usual_counts(findings)
@@ -78,8 +90,7 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
     question = question_of(f)
     verdict, tone = question.verdict(f) or _verdict(f, question)
     measure, target = question.measure(f), question.target(f)
-    texts = [(text, text) for text in (*question.say(f), _basis(f, question, tasks))]
-    texts += [*reasons(f, question), (counted := _counted(f, usual), counted)]
+    texts = (*question.say(f), _basis(f, question, tasks), *reasons(f, question), _counted(f, usual))
     return Answer(
         key=key,
         subject=question.subject(f),
@@ -89,9 +100,9 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
         main=f.main,
         is_pair=question.about_two,
         at_a_glance=question.at_a_glance,
-        label=question.label.format(target=target) + measure,
+        label=question.label.format(target=target).removesuffix("?") + measure + "?",
         question=question.text.format(target=target).removesuffix("?") + measure + "?",
-        sentences=tuple(each for each in texts if each[0]),
+        text=" ".join(text for text in texts if text),
     )
 
 
@@ -109,24 +120,33 @@ def _basis(f: Finding, question: Question, tasks: str) -> str:
     return f"Judged on {tasks}, at {flops_range(f.trend[0].x, f.trend[-1].x)} of training."
 
 
-def reasons(f: Finding, question: Question) -> list[tuple[str, str]]:
-    """The reasons of a finding, in the question's words or in those that are shared; each with its reminder."""
-    made: list[tuple[str, str]] = []
-    for reason in f.reasons:
-        if reason == Reason.LACK_OF_FIT:
-            made += wording.deviations(f)
-        else:
-            words = question.reasons.get(reason, wording.REASONS.get(reason, f"{reason}."))
-            text = words if isinstance(words, str) else words(f)
-            made.append((text, text))
-    return made
+def reasons(f: Finding, question: Question) -> list[str]:
+    """The reasons of a finding, in the question's words or in those that are shared."""
+    made = [question.reasons.get(reason, wording.REASONS.get(reason, f"{reason}.")) for reason in f.reasons]
+    return [text if isinstance(text, str) else text(f) for text in made]
 
 
 # -- tables of answers -----------------------------------------------------------------------------------------------
 
 
-def glances(findings: Findings, found: Sequence[Answer]) -> tuple[Glance, ...]:
-    """The main answers as tables: a row per question, a column per subject; with many subjects, a row per subject."""
+def overview(findings: Findings, found: Sequence[Answer]) -> Overview:
+    """The main answers as tables: a row per question, a column per subject; with many subjects, a row per subject. Of
+    the rows that are shown first, each table has its share."""
+    tables = _glances(findings, found)
+    decided = [[row for row in table.rows if any(a and a.tone != "unsure" for a in row[1])] for table in tables]
+    places = sorted((nth, number) for number, rows in enumerate(decided) for nth in range(len(rows)))[:MAX_ROWS]
+    first = [sum(number == which for _, which in places) for number in range(len(tables))]
+    parts = zip(tables, decided, first, strict=True)
+    shown, more, open_ = [], [], []
+    for table, rows, count in parts:
+        shown.append(replace(table, rows=tuple(rows[:count])))
+        more.append(replace(table, rows=tuple(rows[count:])))
+        open_.append(replace(table, rows=tuple(row for row in table.rows if row not in rows)))
+    kept = [tuple(table for table in group if table.rows) for group in (shown, more, open_)]
+    return Overview(shown=kept[0], more=kept[1], unanswered=kept[2])
+
+
+def _glances(findings: Findings, found: Sequence[Answer]) -> tuple[Glance, ...]:
     shown = [
         (f, a)
         for f, a in zip(findings.findings, found, strict=True)
@@ -149,12 +169,17 @@ def _glance(group: Sequence[tuple[frozenset[str], Answer]]) -> Glance:
         names.setdefault(who, a.subject)
         labels.setdefault(a.label, {})[who] = a
     if len(labels) > 1 and len(names) <= MAX_COLUMNS:
-        decided = [label for label, by in labels.items() if any(a.tone != "unsure" for a in by.values())]
-        ordered = [*decided, *(label for label in labels if label not in decided)]
-        rows = tuple((label, tuple(labels[label].get(who) for who in names)) for label in ordered)
-        return Glance(heading="Question", columns=tuple(names.values()), rows=rows)
+        columns = sorted(names, key=_column)
+        rows = tuple((label, tuple(by.get(who) for who in columns)) for label, by in labels.items())
+        return Glance(heading="Question", columns=tuple(names[who] for who in columns), rows=rows)
     rows = tuple((name, tuple(by.get(who) for by in labels.values())) for who, name in names.items())
     return Glance(heading="Subject", columns=tuple(labels), rows=rows)
+
+
+def _column(who: frozenset[str]) -> tuple[int, int]:
+    """Order of columns, the same in every report: by the first family; of pairs, the families widest apart first."""
+    ranks = sorted(family_rank(name)[0] for name in who)
+    return ranks[0], -ranks[-1]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,11 @@ class Averaged:
     def method(self) -> str:
         return self.parts[0].method
 
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the noise, mean over refits."""
+        return float(np.average([part.freedom for part in self.parts], weights=[len(p.thetas) for p in self.parts]))
+
     def predictions(self, x: np.ndarray) -> np.ndarray:
         """y of every refit at x: (refits, points)."""
         return np.concatenate([part.predictions(x) for part in self.parts])[self.order]

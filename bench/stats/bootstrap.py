@@ -33,6 +33,11 @@ class Resampled:
     thetas: np.ndarray
     method: str
 
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the noise between trunks."""
+        return variance_components(self.fit).freedom[1]
+
     def parameters(self, *, level: float = LAW_LEVEL) -> dict[str, tuple[float, float]]:
         """Interval of every parameter."""
         with np.errstate(over="ignore"):  # a parameter that these points do not determine may be anything

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from scipy import special
 
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.fit import FormFit
@@ -21,6 +22,9 @@ class Curves(Protocol):
 
     @property
     def fit(self) -> FormFit: ...
+
+    @property
+    def freedom(self) -> float: ...
 
     def predictions(self, x: np.ndarray) -> np.ndarray: ...
 
@@ -60,24 +64,23 @@ def crossing(
 
     At every x the interval of log y1 - log y2 says who is ahead, if it excludes 0. The places where it does not are the
     confidence set of the crossing (a test inverted, after Fieller): the true one is among them as often as the interval
-    at that x holds the true difference. The refits of the two must be independent.
-
-    In simulations over forms the set holds the crossing more often than `level`: 98 % at 90 %, where the interval of
-    each law's y holds it at 93 %. Laws of like form err alike, which cancels in their difference; and with 5 to 12
-    points the difference of two long-tailed distributions has longer tails than it needs (Behrens-Fisher).
+    at that x holds the true difference (see `_difference`). In simulations, 90 % intervals hold it in 94.6 ± 0.8 % of
+    720 pairs where the form is not known (laws of like form err alike, which cancels), and in 90 and 86 ± 2 % of 300
+    where it is. The refits of the two must be independent.
     """
     low = max(first.fit.range[0], second.fit.range[0])
     high = min(first.fit.range[1], second.fit.range[1])
     if not low < high:
         return replace(_answer(CANNOT_TELL, "their ranges of x do not overlap"), common_range=False)
     grid = np.geomspace(low, high, GRID)
-    of_first, of_second = first.predictions(grid), second.predictions(grid)
+    with np.errstate(divide="ignore"):
+        rows = [np.log(curves.predictions(grid)) for curves in (first, second)]
+    of_first, of_second = (each[np.isfinite(each).all(axis=1)] for each in rows)
     number = min(len(of_first), len(of_second))
-    gaps = np.log(of_first[:number]) - np.log(of_second[:number])
-    gaps = gaps[np.isfinite(gaps).all(axis=1)]
-    if not len(gaps):
-        return _answer(CANNOT_TELL, "no resample gives a finite difference")
-    bounds = np.quantile(gaps, [0.5 - level / 2, 0.5, 0.5 + level / 2], axis=0)
+    if not number:
+        return _answer(CANNOT_TELL, "no resample gives a finite y")
+    gaps = of_first[:number] - of_second[:number]
+    bounds = _difference((of_first, of_second), (first.freedom, second.freedom), level)
     ahead = np.where(bounds[0] > 0, 1, np.where(bounds[2] < 0, -1, 0))  # 1: the second has the smaller y
     leaders = {1: names[1], -1: names[0]}
     known = np.flatnonzero(ahead)
@@ -104,6 +107,30 @@ def crossing(
         reason = f"{leader} is ahead from {_number(start)}; if they cross, they do so below"
         return _answer(CANNOT_TELL, reason, high=start, leader=leader)
     return _answer(CANNOT_TELL, reason, leader=leader)
+
+
+def _difference(rows: tuple[np.ndarray, np.ndarray], freedom: tuple[float, float], level: float) -> np.ndarray:
+    """Lower end, middle and upper end of first - second at every x, (3, x), from refits of each, (refits, x).
+
+    The half-widths of the two intervals are added in quadrature (Zou and Donner 2008), as multiples of their standard
+    errors with the degrees of freedom that Welch gives the difference. Quantiles of differences between refits would be
+    too wide: with few points each side has long tails, and the difference of two has longer ones than it needs; they
+    held the crossing in 97.1 % of the same 720 pairs, and were 1.25 times as wide.
+    """
+    share = 0.5 - level / 2
+    first, second = (np.quantile(each, [share, 0.5, 1 - share], axis=0) for each in rows)
+    quantile = [float(special.stdtrit(df, 1 - share)) for df in freedom]
+
+    def half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        first_variance, second_variance = (a / quantile[0]) ** 2, (b / quantile[1]) ** 2
+        total = first_variance + second_variance
+        each = first_variance**2 / freedom[0] + second_variance**2 / freedom[1]
+        welch = np.divide(total**2, each, out=np.full_like(total, min(freedom)), where=each > 0)
+        return special.stdtrit(welch, 1 - share) * np.sqrt(total)
+
+    middle = first[1] - second[1]
+    below, above = half(first[1] - first[0], second[2] - second[1]), half(first[2] - first[1], second[1] - second[0])
+    return np.stack([middle - below, middle, middle + above])
 
 
 def _one_crossing(

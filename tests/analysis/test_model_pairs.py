@@ -66,8 +66,8 @@ def agree(compared: bench.compare.Compared, f: Finding, evidence: Evidence, find
     leader = {"better": f.subject[1], "worse": f.subject[0]}.get(compared.verdict, "")
     assert f.leader == leader and (f.verdict is Verdict.CANNOT_TELL) == (not leader)
     rests_on = f"{judged_on(evidence.headline, evidence.shots)}, at {flops_range(*compared.found.span)} of training"
-    answers = {a.subject: a.text for a in text.answers(findings) if a.label == "At equal compute"}
-    assert rests_on in str(compared) and rests_on in answers["/".join(f.subject)]
+    answers = {a.subject: a.text for a in text.answers(findings) if a.label == "Ahead at equal compute?"}
+    assert rests_on in str(compared) and rests_on in answers[" vs ".join(f.subject)]
 
 
 def equal_compute(findings: Findings) -> list[Finding]:

@@ -86,7 +86,7 @@ REFERENCE = PROJECT / "results/reference"
 COMMITTED = sorted(REFERENCE.glob("*-cpu/figures/*.csv"))
 ENDS = ("low", "high")
 BUILT = (
-    ("crossover", "superseded/crossover-cpu-revision-2"),
+    ("crossover", "crossover-cpu"),
     ("scaling", "scaling-cpu"),
     ("masked", "masked-cpu"),
 )

@@ -45,8 +45,9 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def opened(chromium: Browser, page: Path) -> Iterator[Browser]:
-    """The page at desktop width; afterwards, nothing was fetched and nothing complained."""
+    """The page at desktop width, its sections unfolded; afterwards, nothing was fetched and nothing complained."""
     chromium.open(page, width=DESKTOP[0], height=DESKTOP[1])
+    chromium.run("document.querySelectorAll('details.section').forEach(section => { section.open = true; })")
     yield chromium
     assert chromium.complaints() == []
 
@@ -93,6 +94,21 @@ def test_a_click_opens_the_record(opened: Browser) -> None:
     opened.key("Escape")
     opened.run("new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame)).then(() => 0)")
     assert opened.run(SHOWN) == []
+
+
+VISIBLE_WORDS = "document.body.innerText.split(/\\s+/).filter(word => /[A-Za-z]/.test(word)).length"
+OPEN = "[...document.querySelectorAll('details.section[open]')].map(section => section.id)"
+
+
+def test_sections_are_folded_until_somebody_asks(chromium: Browser, page: Path) -> None:
+    chromium.open(page, width=DESKTOP[0], height=DESKTOP[1])
+    assert chromium.run(OPEN) == [] and chromium.run(VISIBLE_WORDS) <= 250
+    chromium.run("document.querySelector('nav a[href=\"#tables\"]').click()")
+    chromium.run("document.querySelector('a.answer').getAttribute('href')")
+    assert chromium.run(OPEN) == ["tables"]
+    chromium.run("location.hash = document.querySelector('a.answer').hash")
+    assert set(chromium.run(OPEN)) == {"tables", "answers"}
+    assert chromium.complaints() == []
 
 
 def test_the_keyboard_reaches_points_and_records(opened: Browser) -> None:

@@ -328,9 +328,14 @@ def test_numbers_in_words_are_those_of_the_findings() -> None:
             assert shown == pytest.approx([100 * end for end in ends if end is not None], abs=0.0501)
         if f.estimate is None and f.question == "best family at equal compute" and f.trend:
             assert wording.trend(f) == a.number and "→" in a.number  # never a mean that the trend contradicts
-    glances = text.glances(findings, found)
-    cells = [a for g in glances for _, row in g.rows for a in row if a]
+    overview = text.overview(findings, found)
+    shown, more, unanswered = ([row for g in part for _, row in g.rows] for part in vars(overview).values())
+    cells = [a for row in (*shown, *more, *unanswered) for a in row if a]
     assert len(cells) == len({a.key for a in cells})  # every answer stands once
+    assert {a.key for a in cells} == {a.key for a in found if a.main and a.at_a_glance and a.subject != "All models"}
+    assert 0 < len(shown) <= text.MAX_ROWS and (len(shown) == text.MAX_ROWS or not more)
+    decided = [any(a and a.tone != "unsure" for a in row) for row in (*shown, *more)]
+    assert all(decided) and not any(a and a.tone != "unsure" for row in unanswered for a in row)
 
 
 def test_equal_answers_share_a_row_with_the_smallest_and_the_largest(reported: report.ReportPaths) -> None:

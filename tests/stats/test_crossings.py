@@ -102,6 +102,7 @@ class Lines:
     mean: tuple[float, float]
     spread: float = 0.0
     seed: int = 0
+    freedom: float = 1e9
 
     @property
     def fit(self) -> fit.FormFit:
@@ -139,6 +140,36 @@ def test_the_interval_of_a_crossing_is_fiellers() -> None:
         assert [found.low, found.high] == pytest.approx(ends, rel=0.05)
         assert found.x == pytest.approx(np.exp(-height / slope) * np.sqrt(LOW * HIGH), rel=0.03)
     assert told(0.0, 0.05).overtakes == "ResNet"
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Refits of a law that is flat: log y of each."""
+
+    log_y: np.ndarray
+    freedom: float
+
+    @property
+    def fit(self) -> fit.Fit:
+        return FLAT.fit
+
+    def predictions(self, x: np.ndarray) -> np.ndarray:
+        return np.exp(np.broadcast_to(self.log_y[:, None], (len(self.log_y), len(x))))
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_the_interval_of_a_difference_is_welchs(shift: int) -> None:
+    """Two groups with Student's t intervals, of unlike width and number: one is ahead where scipy's interval of Welch's
+    test leaves zero out."""
+    rng = np.random.default_rng(0)
+    samples = rng.normal(0, 1, 5), rng.normal(0, 3, 9)
+    draws = [np.mean(s) + stats.sem(s) * rng.standard_t(len(s) - 1, 200_000) for s in samples]
+    expected = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.9)
+    end = expected.low if shift > 0 else expected.high
+    half = abs(end - np.mean(samples[0]) + np.mean(samples[1]))
+    for beyond, verdict in ((-0.04, CANNOT_TELL), (0.04, NO)):
+        moved = Draws(draws[0] - end + shift * beyond * half, 4.0)
+        assert crossing(moved, Draws(draws[1], 8.0)).verdict == verdict
 
 
 def test_a_crossing_that_the_points_leave_open_has_one_end() -> None:
@@ -219,9 +250,8 @@ def test_intervals_over_forms_hold_the_truth_as_often_as_stated() -> None:
             held[judged.quantity].append(judged.held)
     for name in ("y inside", "y at the end", "slope", "floor", "exponent"):
         assert plausible(float(np.mean(held[name])), studies=len(held[name])), (name, np.mean(held[name]))
-    # a statement is true of hardly fewer crossings; that it is true of more is no fault
-    assert plausible(float(np.mean(held["crossing, any statement"])), studies=PAIRS // 2, high=1.0)
-    assert np.mean(held["no crossing inside"]) >= 0.8
+    assert plausible(float(np.mean(held["crossing, any statement"])), studies=PAIRS // 2)
+    assert np.mean(held["no crossing inside"]) >= 0.9
 
 
 def test_one_form_misses_floors_that_it_does_not_have() -> None:

@@ -374,7 +374,7 @@ def test_a_horizon_left_out_is_predicted_within_the_error():
     """Of the reference studies. What is left then has gaps twice as wide as those that comparisons interpolate. Beside
     the error of interpolation, the three accuracies have their own."""
     held = []
-    for name in ("scaling-cpu", "superseded/crossover-cpu-revision-2"):
+    for name in ("scaling-cpu", "crossover-cpu"):
         evidence = lr_sweep.of_chosen(study_data.load(REFERENCE / name), headline=("scripts", "mnist"))
         for series in evidence.series:
             known = [(math.log(p.train_flops), evidence.estimate(p, "headline")) for p in series.points]

@@ -104,7 +104,6 @@ class RenderedFigure:
         name: of its files.
         title: shown above it.
         caption: plain text.
-        sentences: the caption's.
         alt: for those who cannot see it.
         png: the picture.
         svg: the picture; points carry their text, and link to the first record behind them.
@@ -124,7 +123,6 @@ class RenderedFigure:
     svg: str
     csv: str
     width: float
-    sentences: tuple[str, ...] = ()
     cells: tuple[tuple[str, ...], ...] = ()
     points: int = 0
     pointed: int = 0
@@ -164,7 +162,6 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
         name=name,
         title=title,
         caption=" ".join(sentences),
-        sentences=sentences,
         alt=drawing.alt,
         png=png.getvalue(),
         svg=_explained(_short(svg.getvalue()), pointed),

@@ -73,10 +73,7 @@ def draw(evidence: Evidence) -> Drawing:
         pixels = evidence.estimate(evidence.pixels, HEADLINE)
         if pixels is not None:
             axes.axhline(100 * pixels.value, **_style.PIXELS, zorder=1)
-            height = 100 * pixels.value
-            axes.text(
-                axes.get_xlim()[0], height, " raw pixels", va="bottom", fontsize=_style.LABEL_SIZE, color=_style.INK
-            )
+            _name_pixels(axes, table, 100 * pixels.value)
         axes.set(xlabel=f"Pre-training compute [{unit}s]", ylabel=_panels.y_label(evidence, HEADLINE))
         dots = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
         paths = [path for _, drawn in steps for path in drawn]
@@ -98,6 +95,22 @@ def draw(evidence: Evidence) -> Drawing:
             counted(evidence),
         ),
         alt=f"{TITLE}: one line for each of {', '.join(families)}.",
+    )
+
+
+def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
+    """Name the line of raw pixels at the end that is farther from the families' first, or last, best points."""
+    best = table[table["best"]].groupby("family")["accuracy"]
+    left, right = (min(abs(100 * ends - height)) for ends in (best.first(), best.last()))
+    axes.annotate(
+        "raw pixels",
+        (0 if left > right else 1, height),
+        xycoords=("axes fraction", "data"),
+        xytext=(4 if left > right else -4, 2),
+        textcoords="offset points",
+        ha="left" if left > right else "right",
+        fontsize=_style.LABEL_SIZE,
+        color=_style.INK,
     )
 
 

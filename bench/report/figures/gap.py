@@ -33,7 +33,7 @@ def draw(evidence: Evidence) -> Drawing:
     rows = [_row(line, place) for line in shown for place in line.places]
     table = pd.DataFrame(rows)
     drawn = table.assign(**{f"{name}_points": 100 * table[name] for name in ("gap", "low", "high")})
-    drawn["name"] = [_name(line) for line in shown for _ in line.places]
+    drawn["name"] = [_name(line, alone=_one_rival(shown)) for line in shown for _ in line.places]
     colours = dict(zip(dict.fromkeys(drawn["name"]), _colours(shown, evidence), strict=True))
     with _style.context():
         figure = _style.figure(width=_style.SINGLE[0], height=_style.SINGLE[1])
@@ -49,7 +49,8 @@ def draw(evidence: Evidence) -> Drawing:
         (axes,) = figure.axes
         _style.plain_log_x(axes, list(table["distinct_images"]), room=0.12)
         _shade_behind(axes, {line.families for line in shown})
-        axes.set(xlabel="Distinct pre-training images", ylabel="Lead at equal compute [points of accuracy]")
+        over = f"Lead over {shown[0].names[1]}" if _one_rival(shown) else "Lead"
+        axes.set(xlabel="Distinct pre-training images", ylabel=f"{over} at equal compute [points]")
         last = drawn.groupby("name", sort=False).tail(1)
         ends = list(
             zip(last["distinct_images"], last["gap_points"], last["name"], map(colours.get, last["name"]), strict=True)
@@ -66,8 +67,14 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _name(line: GapSeries) -> str:
-    return f"{line.names[0]} − {line.names[1]},\n{flops(line.flops)} each"
+def _one_rival(lines: Sequence[GapSeries]) -> bool:
+    """Whether every line compares with the same model."""
+    return len({line.names[1] for line in lines}) == 1
+
+
+def _name(line: GapSeries, *, alone: bool) -> str:
+    compared = line.names[0] if alone else " − ".join(line.names)
+    return f"{compared},\n{flops(line.flops)} each"
 
 
 def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
@@ -86,15 +93,12 @@ def _shade_behind(axes: Axes, families: set[tuple[str, str]]) -> None:
     axes.axhspan(low, 0, color=_style.GREY, alpha=0.08, linewidth=0, zorder=0)
     axes.axhline(0, color=_style.INK, linewidth=1)
     axes.set_ylim(low, high)
-    for family, up, side in ((first, 4, "bottom"), (second, -4, "top")):
-        axes.annotate(
-            f"{family} ahead",
-            (1, 0),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4, up),
-            textcoords="offset points",
-            ha="right",
-            va=side,
+    for family, x, y, side in ((first, 0.015, 0.975, "left"), (second, 0.985, 0.025, "right")):
+        axes.text(
+            *(x, y, f"{family} ahead"),
+            transform=axes.transAxes,
+            ha=side,
+            va="top" if y > 0.5 else "bottom",
             fontweight="bold",
             fontsize=9.5,
         )

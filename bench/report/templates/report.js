@@ -46,6 +46,15 @@
     if (runs) { runs.focus(); }
   });
 
+  // Sections are folded; a link to one, or to what is in it, unfolds it.
+  function unfold() {
+    var target = location.hash && document.getElementById(location.hash.slice(1));
+    for (var at = target; at; at = at.parentElement) { if (at.tagName === "DETAILS") { at.open = true; } }
+    if (target) { target.scrollIntoView(); }
+  }
+  addEventListener("hashchange", unfold);
+  unfold();
+
   function element(name, text, parent) {
     var made = document.createElement(name);
     made.textContent = text;
