@@ -1,1 +1,2 @@
-"""What the Vision Transformer is compared with: one file per family, found by file name. Importing this is free."""
+"""Networks that the Vision Transformer is compared with: one file per family, found by file name. Importing this is
+free."""

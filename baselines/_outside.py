@@ -25,7 +25,7 @@ COLOURS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Anatomy:
-    """What a network takes, and where its classifier is.
+    """The input of a network, and its classifier.
 
     Attributes:
         input_size, channels: of the images that the network is given.

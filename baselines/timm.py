@@ -93,7 +93,7 @@ def label_of(name: str) -> str:
 
 
 def identity(name: str) -> dict[str, str]:
-    """What else a network depends on: the version of timm, and the content of a local folder."""
+    """Versions and files that a network depends on: the version of timm, and the content of a local folder."""
     from importlib.metadata import version
 
     source, pretrained = _parse(name)

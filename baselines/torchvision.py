@@ -60,7 +60,7 @@ def label_of(name: str) -> str:
 
 
 def identity(name: str) -> dict[str, str]:
-    """What else a network depends on: the version of torchvision."""
+    """Versions that a network depends on: the version of torchvision."""
     from importlib.metadata import version
 
     return {"torchvision": f"version {version('torchvision')}"}

@@ -43,7 +43,7 @@ Study = Path | str | None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Results:
-    """What a study's folder holds, read once when it is first asked for.
+    """A study's folder, read once when it is first asked for.
 
     Attributes:
         folder: `results/<suite>`.

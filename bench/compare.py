@@ -44,16 +44,20 @@ examples:
 exit codes: 0; 4 if --fail-if applies; 2 for a mistake
 """
 FAIL_IF = {"worse": ("worse",), "different": ("worse", "better", "order changes")}
-AT = ("compute", "images")
+AXES_AT = ("compute", "images")
 APART, BY_COMPUTE = (("not in the average:", *[""] * 6), ("the average, at:", *[""] * 6))  # headings of further rows
 COMMIT = 7  # letters that are shown
-SAID = {"better": "B is better than A", "worse": "B is worse than A", "no difference": "No difference could be seen"}
+VERDICT_WORDS = {
+    "better": "B is better than A",
+    "worse": "B is worse than A",
+    "no difference": "No difference could be seen",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What was named. `kind`: "folder", "model", "family" or "commit". `damaged`: path -> reason, of records left out
-    where it was looked for."""
+    """One side, as it was named. `kind`: "folder", "model", "family" or "commit". `damaged`: path -> reason, of records
+    left out where it was looked for."""
 
     name: str
     kind: str
@@ -117,7 +121,9 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("b", metavar="B", help="what is compared with it")
     p.add_argument("--suite", help="the study whose models or commits are meant: its folder's name")
     p.add_argument("--results", type=folder, default=Path("results"), help="where it is (default: results)")
-    p.add_argument("--at", choices=AT, help="what is equal for two models: training compute (default) or images seen")
+    p.add_argument(
+        "--at", choices=AXES_AT, help="what is equal for two models: training compute (default) or images seen"
+    )
     p.add_argument("--fail-if", choices=tuple(FAIL_IF), help="exit with code 4 if B is worse (or differs) on average")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     arguments = p.parse_args(argv)
@@ -141,8 +147,8 @@ def compare(
     """
     from bench.analysis import model_pairs, side_by_side
 
-    if at not in (None, *AT):
-        raise UserError(f"Models cannot be compared at {at!r}.", f"At: {', '.join(AT)}.")
+    if at not in (None, *AXES_AT):
+        raise UserError(f"Models cannot be compared at {at!r}.", f"At: {', '.join(AXES_AT)}.")
     folders = _is_folder(a) and _is_folder(b)
     studies = {} if folders else _of_both(_studies(suite, results), a, b)
     one, two = (find(name, studies) for name in (a, b))
@@ -179,7 +185,7 @@ def _is_folder(name: str) -> bool:
 
 
 def study_of(path: Path) -> Records:
-    """What a study's folder holds, under the name of the suite that it answers."""
+    """The records of a study's folder, under the name of the suite that it answers."""
     from bench.analysis import study_data
 
     return study_data.load(path, suite=index.suite_of(path))
@@ -352,7 +358,7 @@ def verdict_text(found: SideBySide) -> str:
         ]
         several = len({b.contrast.verdict for b in found.budgets}) > 1
         more = f" It changes with compute, {' to '.join(ends)}{': ' + _along(found) if several else ''}."
-    return f"{SAID[average.verdict]}: {number} ({rests_on}).{more}"
+    return f"{VERDICT_WORDS[average.verdict]}: {number} ({rests_on}).{more}"
 
 
 def _along(found: SideBySide) -> str:
@@ -365,7 +371,7 @@ def _along(found: SideBySide) -> str:
 
 
 def _equal(found: SideBySide, *, short: bool = False) -> str:
-    """What is equal on both sides."""
+    """All that is equal on both sides."""
     low, high = found.span
     seen = f"{count(low)} to {count(high)} images seen" if low < high else f"{count(high)} images seen"
     if found.at == "compute":

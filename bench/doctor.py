@@ -1,7 +1,7 @@
 """Check that this machine trains rightly and at speed: one line per check, a table to keep.
 
 `--quick` leaves out what takes long on a GPU: throughput, lack of memory, feeding, whole suites. On a CPU the checks of
-GPUs do not apply. What has been checked is kept in the output file: the same command goes on with the rest, and with
+GPUs do not apply. Results are kept in the output file: the same command goes on with the rest, and with
 what failed. Where there are several GPUs (or cores) they train together too; two machines are not tried.
 
 Limits called targets were chosen, as shares of what makers state; no GPU has been measured against them. A roofline is
@@ -42,7 +42,7 @@ examples:
 STEPS = 50  # of a training that is compared with another
 FAMILIES = ("ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14")
 SIZES: dict[str, Any] = {"image_size": 28, "channels": 1, "num_classes": 10}
-PIXELS = 224
+IMAGE_SIZE = 224
 THROUGHPUT = {
     "ViT-Ti/16": 512,
     "ViT-S/16": 256,
@@ -231,7 +231,7 @@ def recorded(device: str) -> Iterator[CheckResult]:
 
 
 def memory(device: str) -> Iterator[CheckResult]:
-    """What is left reserved after cells of several shapes."""
+    """Memory that stays reserved after cells of several shapes."""
     import torch
 
     for name in (*FAMILIES, FAMILIES[0]):
@@ -298,7 +298,7 @@ def _roofline(name: str, batch: int) -> float:
     from bench.core import registry
     from bench.cost import flops, peaks, roofline
 
-    count = flops.count(name, image_size=PIXELS, channels=3, num_classes=1000)
+    count = flops.count(name, image_size=IMAGE_SIZE, channels=3, num_classes=1000)
     work = roofline.StepWork(
         family=registry.family_label(name),
         flops=count.train_flops_per_image["dense"],
@@ -315,7 +315,7 @@ def throughput(device: str) -> Iterator[CheckResult]:
     from bench.execute.workloads import Subject
 
     for name, batch in THROUGHPUT.items():
-        subject = Subject(model=name, image_size=PIXELS, channels=3, device=device, dtype="bfloat16")
+        subject = Subject(model=name, image_size=IMAGE_SIZE, channels=3, device=device, dtype="bfloat16")
         workload = subject.largest_training(batch, pace=timing.Pace())
         if workload is None:
             yield CheckResult(check=name, value="out of memory", outcome="fail")

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, MACs, FLOPs, memory, core-days; nothing is trained."""
+"""The cost of a model: parameters, MACs, FLOPs, memory, core-days; nothing is trained."""
 
 from __future__ import annotations
 

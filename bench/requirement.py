@@ -1,4 +1,4 @@
-"""What an extension must do: the terms that bench.check and its requirements of models share."""
+"""Requirements of extensions: the terms that bench.check and its requirements of models share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Requirement:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """What an extension is checked with.
+    """The options of a check.
 
     Attributes:
         image_size: pixels per side of a model's images.

@@ -26,7 +26,7 @@ _SHOWN = 8  # keys of each kind in an error message
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
-    """What a load did.
+    """The result of a load.
 
     Args:
         layout: the layout found or asked for.
@@ -235,7 +235,7 @@ class _Fit:
         )
 
     def _guess(self, unexpected: list[str]) -> None:
-        """What would explain keys that are missing or left over."""
+        """A likely reason for keys that are missing or left over."""
         missing = self.missing
 
         def some(names: list[str], *parts: str) -> bool:

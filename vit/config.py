@@ -1,4 +1,4 @@
-"""What a Vision Transformer is, as data: the configuration, the table of variants and the grammar of names.
+"""A Vision Transformer as data: the configuration, the table of variants and the grammar of names.
 
 Sources: the paper's Table 1 (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g, G), the paper's
 Figure 4 (b). The rows `pico` ... `mini` are ours, for studies of 28-32 px images on a CPU. No torch here.

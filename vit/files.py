@@ -64,7 +64,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 
 def sniff(path: Path) -> str:
-    """What a file is by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
+    """The kind of a file by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
     if path.exists() and not path.is_file():  # a pipe would never end, nor would a device
         return "unknown"
     with open(path, "rb") as file:

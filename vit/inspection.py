@@ -1,4 +1,4 @@
-"""What a trained ViT has learned: the paper's section 4.5 and appendices D.7 and D.8, as numbers.
+"""The weights and attention of a trained ViT: the paper's section 4.5 and appendices D.7 and D.8, as numbers.
 
 Attention weights are recomputed from a block's queries and keys while hooks are set; the network computes as always,
 by whatever kernel it uses. Shapes: B images, H heads, N tokens, R rows and S columns of the grid, P patches (R S), D

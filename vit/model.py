@@ -148,7 +148,7 @@ class VisionTransformer(nn.Module):
         return x_BND
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """What feeds the classifier, x_BF: the frozen representation of a linear probe."""
+        """The input of the classifier, x_BF: the frozen representation of a linear probe."""
         reads_cls = self.config.pooling == "cls"
         x_BND = self.tokens(x_BCHW, first=1 if reads_cls else None)
         if reads_cls:

@@ -1,4 +1,4 @@
-"""What a family of models says of itself: the one object that a file of models exports. Nothing else is asked of it."""
+"""The facts of a family of models: the one object that a file of models exports. Nothing else is asked of it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def resize_patch_kernel(kernel_OIPP: Tensor, new: tuple[int, int]) -> Tensor:
 
 @dataclass
 class Placed:
-    """What became of the tables of one file."""
+    """The changes to the tables of one file."""
 
     found: dict[str, Tensor] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)

@@ -20,7 +20,7 @@ way is named after the shape of its one cool-down over the whole run, like "cosi
 
 @dataclass(frozen=True, kw_only=True)
 class Saving(Item):
-    """What one model's branches cost, as a fraction of the same budgets trained on their own.
+    """The cost of one model's branches, as a fraction of the same budgets trained on their own.
 
     `flops` and `seconds` are ratios of what was spent in training, summed over the seeds that both have.
     """

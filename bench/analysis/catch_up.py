@@ -17,7 +17,7 @@ from bench.analysis import wording
 from bench.analysis.budgets import ONE_BUDGET, FamilyBudget, budgets, one_budget
 from bench.analysis.comparisons import half_width, independent_difference, verdict
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
-from bench.analysis.finding import NEEDED, Axis, Finding, Item, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.finding import TREND_POINTS, Axis, Finding, Item, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
 from bench.core.errors import UserError
 from bench.core.formatting import count, flops, points, significant
@@ -74,14 +74,14 @@ class GapSeries:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What tells the two apart from the other series' models."""
+        """Names that tell the two apart from the other series' models."""
         return self.families if self.alone else self.models
 
 
 def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, ...]:
-    """Every two models of the data-size axis, of different families, that were trained with equal FLOPs on `NEEDED`
-    sizes or more: the first family with the last, then with nearer ones; of those the largest budget first, and at that
-    the best models."""
+    """Every two models of the data-size axis, of different families, that were trained with equal FLOPs on
+    `TREND_POINTS` sizes or more: the first family with the last, then with nearer ones; the largest budget of those
+    first, and at that the best models."""
     models: dict[str, dict[str, list[Point]]] = {}
     for series in evidence.on_axis("data_size"):
         if any("data_size" in p.axes for p in series.points):
@@ -95,7 +95,7 @@ def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, 
             for budget in sorted({p.train_flops for p in of_first}, reverse=True):
                 sides = [[p for p in side if one_budget(p.train_flops, budget)] for side in (of_first, of_second)]
                 places = _equal_compute_points(evidence, sides[0], sides[1], measure)
-                if len(places) >= NEEDED:
+                if len(places) >= TREND_POINTS:
                     found.append(
                         GapSeries(families=families, models=(first, second), alone=alone, flops=budget, places=places)
                     )
@@ -302,7 +302,7 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
     of resampling over forms alone), and whether there is a record."""
     data, form = law.within.fit.points, law.within.fit.form
     earlier = data.take(data.x[0] < top / ONE_BUDGET)
-    if len(np.unique(earlier.x[0])) < NEEDED:
+    if len(np.unique(earlier.x[0])) < TREND_POINTS:
         return None
     try:
         made = fit.fit(earlier, form, loss=LOSSES[0], max_starts=STARTS)
@@ -327,6 +327,10 @@ def say(f: Finding) -> list[str]:
         texts.append(f"At {flops(budgets[0].flops[0])} each; images seen: {seen}.")
     texts += [_say_closing(f, item) for item in wording.every(f, Closing)]
     return texts + [_say_held_out(f, item) for item in wording.every(f, HeldOut)]
+
+
+def sentence(f: Finding, *, x: str) -> str:
+    return f"{f.leader} gains {wording.amount(f)} on {wording.other(f)} with ten times the {x}"
 
 
 def _say_closing(f: Finding, item: Closing) -> str:

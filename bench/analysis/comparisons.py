@@ -33,13 +33,13 @@ network bounds it from below alone: at most 0.23 points per task (Dosovitskiy et
 
 
 def half_width(e: Estimate, accuracy: float, *, models: int = 1) -> float:
-    """Of the interval of a difference; one that holds no training noise is widened by what single runs at this accuracy
-    may owe to it (less for the mean of several models)."""
+    """Half the width of a difference's interval; one that holds no training noise is widened by what single runs at
+    this accuracy may owe to it (less for the mean of several models)."""
     return math.hypot(e.half, unreplicated_noise(accuracy) / math.sqrt(models)) if SEEDS in e.excluded else e.half
 
 
 def unreplicated_noise(accuracy: float) -> float:
-    """What a difference between single training runs at this accuracy (0..1) may owe to chance, in accuracy."""
+    """The difference, in accuracy, that chance may cause between single training runs at this accuracy (0..1)."""
     return UNREPLICATED * accuracy * (1 - accuracy)
 
 

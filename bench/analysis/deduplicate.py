@@ -101,7 +101,7 @@ def _test_sets(scores: pd.DataFrame) -> dict[tuple[str, Pair], str]:
 
 
 def _way(record: Record, pair: Pair) -> str:
-    """What must be equal, beside the test images, for two scores of a task on a set to be of one kind."""
+    """All that must be equal, beside the test images, for two scores of a task on a set to be of one kind."""
     task, data = pair[0].split("@")[0], pair[1]
     specs = [spec for spec in record.cell.tasks if spec.task == task]
     options = [spec.options for spec in specs if spec.data == data] or [spec.options for spec in specs]
@@ -109,8 +109,8 @@ def _way(record: Record, pair: Pair) -> str:
 
 
 def _rank(record: Record, pair: Pair, records: Records) -> tuple[bool, tuple[int, int], str, int, str]:
-    """Of two records the higher one's scores of a pair count. The pair's own revisions say what is newer: a record of
-    more tasks and data sets only has more of them."""
+    """The higher of two records has the scores of a pair that count. The pair's own revisions say what is newer: a
+    record of more tasks and data sets only has more of them."""
     planned = records.wanted is not None and record.directory in records.wanted.names
     task, data = (record.revisions.get(name, 0) for name in (f"task:{pair[0].split('@')[0]}", f"data:{pair[1]}"))
     newest = max(record.revisions.values(), default=0)

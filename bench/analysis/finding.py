@@ -1,7 +1,7 @@
 """One answer as data: a verdict, a number with its interval, reasons, evidence; and no sentence.
 
-What a single question adds (its reasons, kinds of evidence, words) stands in its file in `bench/questions/`; here is
-what several of them share. Nothing reads a number or a decision out of words. Accuracies and their differences are
+A question's own reasons, kinds of evidence and words stand in its file in `bench/questions/`; several questions share
+the ones here. Nothing reads a number or a decision out of words. Accuracies and their differences are
 shares (0..1), compute is in FLOP, times are in seconds. `dataclasses.asdict` of everything is JSON.
 """
 
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 ALL_MODELS = "all models"  # subject of a finding about every family together
-NEEDED = 4  # points that a law or a trend takes: two parameters, and two more to see the noise
+TREND_POINTS = 4  # points that a law or a trend takes: two parameters, and two more to see the noise
 
 
 class Verdict(StrEnum):
@@ -31,7 +31,7 @@ class Reason(StrEnum):
     UNREPLICATED = "unreplicated"  # beyond an interval without training noise, yet under `Finding.margin`
     NO_COMMON_RANGE = "no common range"  # ranges of x overlap by less than a factor of 1.25, or not at all
     TOO_FEW_SCORES = "too few scores"  # ranges overlap, but fewer than two budgets there have scores of both
-    TOO_FEW_POINTS = "too few points"  # n.points, of `NEEDED`, lie in the range of the trend
+    TOO_FEW_POINTS = "too few points"  # n.points, of `TREND_POINTS`, lie in the range of the trend
     ORDER_CHANGES = "order changes"  # each family is ahead, beyond the interval, somewhere in the range
     AHEAD_THROUGHOUT = "ahead throughout"  # `leader` is, in the common range (laws: in the share `agreement` of refits)
     FIT_FAILED = "fit failed"  # no law could be fitted to these points
@@ -40,7 +40,7 @@ class Reason(StrEnum):
 
 
 class Unit(StrEnum):
-    """Of the estimate and its interval."""
+    """The unit of the estimate and its interval."""
 
     SHARE = "share"  # people read percent, or points for a difference
     TIMES = "times"
@@ -59,7 +59,8 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """n behind a number, 0 for what does not apply. Of several models, the fewest seeds, draws and test images.
+    """n behind a number, 0 where it does not apply. A mean over models has the fewest seeds, draws and test images of
+    any.
 
     `points`: group means that a law or a trend rests on; `runs`: single ones, a seed each; `steps`: budgets compared;
     `paired`: models whose test images were compared one by one.

@@ -10,7 +10,7 @@ from bench.stats.intervals import POINT_LEVEL
 
 
 class ClaimKind(StrEnum):
-    """What the ViT paper (arXiv 2010.11929) claims: sections 4.3 (Figure 4, which has no table) and 4.4 (Figure 5)."""
+    """Claims of the ViT paper (arXiv 2010.11929): sections 4.3 (Figure 4, which has no table) and 4.4 (Figure 5)."""
 
     CHEAPER = "cheaper"  # 4.4: ViT uses about 2 to 4 times less compute than ResNet for the same performance
     SHRINKING = "shrinking"  # 4.4: hybrids outperform ViT at small compute; their advantage shrinks for larger models
@@ -57,7 +57,7 @@ class Level(StrEnum):
 
 
 class CheckKind(StrEnum):
-    """What a check found, and what the fields of `ValidityCheck` are there."""
+    """The result of a check, and the meaning of the fields of `ValidityCheck` there."""
 
     DAMAGED_RECORD = "damaged record"  # left out: names (cell,); message
     UNSUCCESSFUL = "unsuccessful"  # names (cell, its status); message. Means are over the seeds that finished
@@ -156,7 +156,7 @@ class CostSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What was measured, and what every answer is therefore limited to.
+    """The range that was measured, to which every answer is limited.
 
     Attributes:
         flops: least and most of the compute axis. params: of the largest model.

@@ -33,15 +33,15 @@ from bench.stats.intervals import Estimate, Samples, mix, seed_error
 
 BUDGETS = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
-WIDE = 1.25  # a common range narrower than this factor is one budget, not a range
-PICKS = 1000  # draws behind a correction for selection
+MIN_RANGE_FACTOR = 1.25  # a common range narrower than this factor is one budget, not a range
+SELECTION_DRAWS = 1000  # draws behind a correction for selection
 KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
 INTERPOLATION = "interpolation"  # a source of error beside those of `bench.stats.intervals`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a score at a place of the axis was made of.
+    """The points that a score at a place of the axis was made of.
 
     Attributes:
         label: the model. parts: points and their weights, which add up to 1.
@@ -152,7 +152,7 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
     """Two families' best models at equal compute, or why they cannot be compared."""
     sides = [[s for s in series if s.family == name] for name in (first, second)]
     low, high = common_range(*sides)
-    if not 0 < WIDE * low <= high:
+    if not 0 < MIN_RANGE_FACTOR * low <= high:
         return Reason.NO_COMMON_RANGE
     found = along_compute(evidence, sides[0], sides[1], (first, second), measure)
     return found if found is not None and len(found.gaps) > 1 else Reason.TOO_FEW_SCORES
@@ -168,11 +168,11 @@ def along_compute(
     evidence: Evidence, first: Sequence[Series], second: Sequence[Series], names: tuple[str, str], measure: str
 ) -> Gaps | None:
     """The best models of two sides at `BUDGETS` levels of their common range of compute, or at one where it is narrower
-    than `WIDE`. None where there is no such range, or nothing was scored there."""
+    than `MIN_RANGE_FACTOR`. None where there is no such range, or nothing was scored there."""
     low, high = common_range(first, second)
     if not 0 < low <= high * ONE_BUDGET:
         return None
-    places = np.geomspace(low, high, BUDGETS) if low * WIDE <= high else np.array([high])
+    places = np.geomspace(low, high, BUDGETS) if low * MIN_RANGE_FACTOR <= high else np.array([high])
     best = [partial(_within, evidence, side, measure) for side in (first, second)]
     return _gaps(evidence, places, *names, measure, best)
 
@@ -260,7 +260,7 @@ def _best(evidence: Evidence, found: Sequence[Rival], measure: str) -> Rival | N
     if len(found) == 1 or not _noise_is_known(evidence, measure) or not np.isfinite(noise).all():
         return label, best
     near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
-    bias = float(frontier_bias(errors, noise, [near], draws=PICKS)[0])  # of an error: negative
+    bias = float(frontier_bias(errors, noise, [near], draws=SELECTION_DRAWS)[0])  # of an error: negative
     return label, replace(best, values_SD=best.values_SD + bias)
 
 

@@ -59,7 +59,7 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
 
 
 def _budget(law: Law) -> FamilyBudget:
-    """What the points of a curve over images were trained with."""
+    """The compute and images behind the points of a curve over images."""
     spent = sorted((point.train_flops, point.images_seen) for point in law.points)
     (least, few), (most, many) = spent[0], spent[-1]
     return FamilyBudget(family=law.family, flops=(least, most), images_seen=(few, many))
@@ -69,8 +69,12 @@ def say(f: Finding) -> list[str]:
     return [f"Above this value, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
 
 
+def sentence(f: Finding) -> str:
+    return f"{f.leader} is ahead of {wording.other(f)} beyond {wording.number(f).text}"
+
+
 def _open(f: Finding) -> str:
-    """Of laws that may cross: where, or that the points do not tell."""
+    """Where laws may cross, or that the points do not tell."""
     if f.low is not None:
         return f"{f.leader} is ahead up to {wording.place(f, f.low)}; if the laws cross, they do so above."
     if f.high is not None:

@@ -1,4 +1,4 @@
-"""What questions to fitted laws share. Nothing is read off a law where group means contradict it."""
+"""Parts that questions to fitted laws share. Nothing is read off a law where group means contradict it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ X_QUANTITY: Mapping[Axis, Mapping[str, Any]] = {
     Axis.IMAGES: {"quantity": "distinct images", "unit": Unit.IMAGES},
 }
 """Axis -> the fields of a finding whose estimate is a place on it."""
-SAME = 1.05  # times the compute of a run; closer than that is at it
+SAME_COMPUTE = 1.05  # times the compute of a run; closer than that is at it
 
 
 def laws_of(evidence: Evidence, axis: Axis) -> dict[str, Law]:
@@ -52,7 +52,7 @@ def law_finding(question: str, *families: Law, subject: Sequence[str] = ()) -> p
 
 
 def deviation(families: Sequence[str], found: LackOfFit | None) -> list[Item]:
-    """What to hand on of a test that fails."""
+    """The evidence of a test that fails; [] of others."""
     if found is None or not found.fails:
         return []
     return [LawDeviation(families=tuple(families), predicted=found.predicted, observed=found.error, p=found.p)]

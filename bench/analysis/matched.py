@@ -54,7 +54,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """What the second family needs to be as good as one network of the first, or as all of them.
+    """The cost at which the second family is as good as one network of the first, or as all of them.
 
     Attributes:
         model: the network; "all": the geometric mean over those whose ratio is known.

@@ -62,6 +62,10 @@ def say(f: Finding) -> list[str]:
     return [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}."] if f.trend else []
 
 
+def sentence(f: Finding) -> str:
+    return f"{f.leader} overtakes {wording.other(f)} {number(f).text}"
+
+
 def number(f: Finding) -> Number:
     """Where the order changes, or the trend."""
     if f.low is None:

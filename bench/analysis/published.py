@@ -1,7 +1,7 @@
 """The paper's printed results as evidence, so that every question and figure can be put to them as well: its scaling
 study (Table 6, Figure 5), its comparison of upstream sets (Table 5, Figure 3) and its VTAB scores (Table 9, Figure 2).
 
-What the paper prints is taken as printed: exaFLOPs, epochs, accuracies. Added from elsewhere: sizes of the test sets,
+Printed numbers are taken as printed: exaFLOPs, epochs, accuracies. Added from elsewhere: sizes of the test sets,
 numbers of classes (the data sets' own), and parameters, counted on this project's models with 1000 classes. Forward
 multiply-adds follow from the exaFLOPs: compute = 6 x MACs x epochs x 303 million images. Tables 5 and 9 print neither
 epochs nor compute: there `images_seen` is the size of the upstream set, which says no more than that the network was

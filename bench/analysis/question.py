@@ -1,4 +1,4 @@
-"""What a question is: how it is asked of records, and how its findings are put into words.
+"""A question: how it is asked of records, and how its findings are put into words.
 
 A file in `bench/questions/` exports one as `QUESTION`. Its name is that of the file with spaces, which is what
 `Finding.question` says: "more compute helps" lies in `more_compute_helps.py`.
@@ -48,6 +48,9 @@ class Question:
         verdict: finding -> its verdict and tone where `yes` and `no` do not hold them; None where they do.
         tables: evidence -> tables of its own.
         figures: files of bench/report/figures/ that are drawn where it found something.
+        sentence: finding -> a decided answer as one sentence with its interval, without the full stop; None: made of
+            `text`, the verdict and the number.
+        shown_in: figures that show its answer, and may have it as their title.
     """
 
     name: str
@@ -71,6 +74,8 @@ class Question:
     verdict: Callable[[Finding], tuple[str, Tone] | None] = wording.by_name
     tables: Callable[[Evidence], Sequence[Table]] = wording.no_tables
     figures: tuple[str, ...] = ()
+    sentence: Callable[[Finding], str] | None = None
+    shown_in: tuple[str, ...] = ()
 
 
 def question_of(finding: Finding) -> Question:

@@ -70,7 +70,7 @@ def _claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Clai
 
 
 def scope(evidence: Evidence) -> Scope | None:
-    """What was measured; None where no model was trained to the end."""
+    """The range that was measured; None where no model was trained to the end."""
     trained = [p for s in evidence.series for p in s.points]
     if not trained:
         return None
@@ -94,7 +94,7 @@ def scope(evidence: Evidence) -> Scope | None:
 
 
 def cost(records: Iterable[Record]) -> CostSummary:
-    """What all cells took."""
+    """The sums over all cells."""
     costs = [record.cost for record in records]
     parts = ("train", "evaluate", "save", "wait")
     energies = [c.energy for c in costs if c.energy is not None]

@@ -21,7 +21,7 @@ from bench.stats.extrapolation import Bands, Forecast
 
 JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
-ALONE = "all"  # name of the only group
+ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
 SEEDS = 100_000  # between the seeds of two groups
 RULED_OUT = 0.01  # weight below which the points speak against a form
@@ -30,7 +30,7 @@ FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is to be fitted, as the command line gives it. `at`: places to predict, (inputs, n)."""
+    """A request for a fit, as the command line gives it. `at`: places to predict, (inputs, n)."""
 
     x: tuple[str, ...]
     y: str
@@ -57,11 +57,11 @@ class Group:
     points: fit.Points
     notes: list[str]
     forecast: Forecast | None
-    fits: tuple[fit.Fit, ...]
+    fits: tuple[fit.FormFit, ...]
 
     @property
     def weights(self) -> dict[str, float]:
-        """Of every form that the points allow, the largest first."""
+        """Every form that the points allow, the largest first."""
         return averaging.form_weights(self.fits) if self.fits else {}
 
 
@@ -112,7 +112,7 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
 
 def _groups(table: pd.DataFrame, request: Request) -> tuple[dict[str, Group], dict[str, str]]:
     """Groups that can be fitted, and why the others cannot."""
-    parts = {ALONE: table}
+    parts = {ONLY_GROUP: table}
     if request.group:
         parts = {str(name): part for name, part in table.groupby(reader.column(table, request.group), sort=True)}
     if len(parts) > MAX_GROUPS:
@@ -270,7 +270,11 @@ def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request) -> Unfitted
         both = reader.with_inputs(both, request.x)[0]
     rows = slice(len(table), None)
     x_IN = np.stack([reader.numbers(both, name)[rows] for name in request.x])
-    group = both[reader.column(both, request.group)].map(str).to_numpy() if request.group else np.full(len(both), ALONE)
+    group = (
+        both[reader.column(both, request.group)].map(str).to_numpy()
+        if request.group
+        else np.full(len(both), ONLY_GROUP)
+    )
     return UnfittedRows(
         x=x_IN, y=reader.outcomes(both, request.y, accuracy=request.accuracy)[0][rows], group=group[rows]
     )

@@ -16,7 +16,7 @@ import numpy as np
 from bench.analysis.budgets import budgets
 from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
-from bench.analysis.finding import NEEDED, Axis
+from bench.analysis.finding import TREND_POINTS, Axis
 from bench.analysis.findings import CheckKind, ValidityCheck
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
@@ -36,7 +36,7 @@ LOSSES = ("squares", "huber")
 """The first is the analysis that is shown; few points, none far off, are spent best by least squares."""
 DRAWS, STARTS = 200, 12
 SEEDS = 100_000  # between the seeds of two families
-NEAR = 0.1
+NEARNESS = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
 MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
@@ -182,7 +182,7 @@ def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Prepared:
-    """What a law is fitted to: a family's points, those on or near its frontier, and their runs."""
+    """The points that a law is fitted to: a family's points, those on or near its frontier, and their runs."""
 
     known: list[Point]
     front: list[int]
@@ -208,9 +208,9 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
     nearest = np.argsort(errors / best, kind="stable")[:MAX_POINTS]
     # one curve over images: nothing is selected, and where it turns counts
     apart = axis == Axis.IMAGES and len(np.unique(x)) == len(x)
-    front = sorted((int(i) for i in nearest if apart or errors[i] <= (1 + NEAR) * best[i]), key=lambda i: (x[i], i))
-    if len(np.unique(x[front])) < NEEDED:
-        return ValidityCheck(kind=CheckKind.LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=NEEDED)
+    front = sorted((int(i) for i in nearest if apart or errors[i] <= (1 + NEARNESS) * best[i]), key=lambda i: (x[i], i))
+    if len(np.unique(x[front])) < TREND_POINTS:
+        return ValidityCheck(kind=CheckKind.LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=TREND_POINTS)
     noise = _noise(evidence, measure, known, x[front], errors[front])
     biases = np.where(np.isin(front, strict), _biases(budget, errors, noise, front), 0.0)
     data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
@@ -229,7 +229,7 @@ def _forecast(data: fit.Points) -> Forecast:
 
 
 @lru_cache(maxsize=32)
-def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fit.Fit, ...]:
+def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fit.FormFit, ...]:
     """A family's points by every form and loss; () where they allow none."""
     prepared = _prepared(evidence, family, axis, measure)
     if isinstance(prepared, ValidityCheck):
@@ -360,7 +360,7 @@ def units_apart(points: Iterable[Point]) -> list[tuple[str, float]]:
 
 
 def recipe(evidence: Evidence, point: Point) -> Recipe | None:
-    """What a point's model was trained with."""
+    """The recipe that a point's model was trained with."""
     return _recipes(evidence).get(point.variant)
 
 

@@ -1,6 +1,6 @@
 """B minus A: two folders of results, two commits or two models, on the same cells, seeds, draws and test images.
 
-What is compared is matched first: the same cell (of two models: the same upstream images), the same horizon, the same
+Runs are matched first: the same cell (of two models: the same upstream images), the same horizon, the same
 seeds and few-shot draws. The mean difference then has three sources of chance, each with its own margin; margins add in
 quadrature, as in `bench.stats.intervals`:
 
@@ -155,12 +155,12 @@ class SideBySide:
 
 
 def same_cell(record: Record) -> Hashable:
-    """What two runs of one cell share, whatever code and revision they are of."""
+    """The key that two runs of one cell share, whatever their code and revision."""
     return canonical({key: value for key, value in to_json(record.cell).items() if key not in NOT_A_VARIANT})
 
 
 def same_images(record: Record) -> Hashable:
-    """What runs of two models share."""
+    """The key that runs of two models share."""
     return canonical([record.cell.data, record.cell.num_images, record.cell.image_size, record.cell.channels])
 
 
@@ -412,7 +412,7 @@ def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tup
     """Variance of the mean difference over test images; the part of it that is in the spread of runs as well; and
     whether every difference was paired.
 
-    Different test sets are independent. What is on the same images is averaged image by image; where single answers
+    Different test sets are independent. Scores on the same images are averaged image by image; where single answers
     are not known, its errors are added as if they were one.
     """
     sets: dict[str, np.ndarray] = {}

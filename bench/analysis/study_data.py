@@ -42,7 +42,7 @@ class Damaged:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
-    """What a results folder holds.
+    """The contents of a results folder.
 
     Attributes:
         suite: the suite's name.
@@ -138,7 +138,7 @@ def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
 
 
 def trained_as(record: Record) -> EffectiveRecipe:
-    """What a record's model was really trained with, by the revision that trained it."""
+    """The recipe that a record's model was really trained with, by the revision that trained it."""
     return effective_recipe(record.cell, revision=record.revisions.get("recipe", RECIPE_REVISION))
 
 
@@ -258,7 +258,7 @@ def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
 
 
 def _differences(variants: pd.DataFrame) -> dict[str, str]:
-    """What sets each variant of one model apart from the others in its recipe or by its images, e.g. "lr 0.003"."""
+    """The differences of each variant of one model from the others in its recipe or by its images, e.g. "lr 0.003"."""
     fields = {
         variant: {**to_json(recipe), "images": str(content)[:8]}
         for variant, recipe, content in zip(variants.index, variants["recipe"], variants["content"], strict=True)
@@ -276,7 +276,7 @@ def _differences(variants: pd.DataFrame) -> dict[str, str]:
 
 # -- one row per score -------------------------------------------------------------------------------------------------
 
-NAMED = ("directory", "task", "data", "measure", "metric", "group")
+SCORE_TEXTS = ("directory", "task", "data", "measure", "metric", "group")
 NUMBERED = (
     "shots",
     "draw",
@@ -324,8 +324,12 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
         for horizon in record.horizons
         for s in horizon.scores
     ]
-    table = pd.DataFrame.from_records(rows, columns=[*NAMED, "images_seen", *NUMBERED, "correct"])
-    types = {**dict.fromkeys(NAMED, "category"), "images_seen": "int64", **dict.fromkeys(NUMBERED, "float64")}
+    table = pd.DataFrame.from_records(rows, columns=[*SCORE_TEXTS, "images_seen", *NUMBERED, "correct"])
+    types = {
+        **dict.fromkeys(SCORE_TEXTS, "category"),
+        "images_seen": "int64",
+        **dict.fromkeys(NUMBERED, "float64"),
+    }
     return table.astype({**types, "correct": "object"})
 
 

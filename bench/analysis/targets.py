@@ -13,7 +13,7 @@ import numpy as np
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis, Finding, Item, LawDeviation, Reason, Verdict
-from bench.analysis.law_findings import SAME, X_QUANTITY, deviation, law_finding, laws_of
+from bench.analysis.law_findings import SAME_COMPUTE, X_QUANTITY, deviation, law_finding, laws_of
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
@@ -82,12 +82,12 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     )
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     value, (least, most) = float(np.exp(main)), law.range
-    if value * SAME < least:
+    if value * SAME_COMPUTE < least:
         return cannot(reasons=(BELOW_RANGE,), evidence=(target,))
     missed = _deviation_at(law, value) if np.isfinite(main) else []
     if missed:
         return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
-    if value > most * SAME and not law.forecast.has_record:
+    if value > most * SAME_COMPUTE and not law.forecast.has_record:
         return cannot(reasons=(NO_RECORD,), evidence=(target,))
     if not np.isfinite(main) or reached < REFITS_NEEDED:
         return cannot(reasons=(EXTRAPOLATION_REFUSED,), evidence=(target,))
@@ -97,7 +97,7 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
         first, last = law.reached(float(error[0]))
         low = None if low is None else min(low, first or low)
         high = None if high is None or last is None else max(high, last)
-    low = None if low is None or low * SAME < least else low
+    low = None if low is None or low * SAME_COMPUTE < least else low
     reach, high_reach = (max(1.0, end / most) for end in (value, law.known_to if high is None else high))
     if high_reach > 1 and law.forecast.has_record:
         target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
@@ -160,6 +160,10 @@ def say(f: Finding) -> list[str]:
         lost = f", but not at {wording.place(f, target.lost)}" if target.lost is not None else ""
         texts.append(f"Measured points reach the target {where}{lost}.")
     return texts
+
+
+def sentence(f: Finding) -> str:
+    return f"{wording.subject(f)} needs {wording.number(f).text} for an accuracy of {target(f)}"
 
 
 def target(f: Finding) -> str:

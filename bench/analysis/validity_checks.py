@@ -24,7 +24,7 @@ from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
 DISAGREE = 1.5  # times the standard deviation between seeds of the study's median point, in log-odds
-WIDE = 0.04  # half-width in accuracy, due to seeds, that a further one should narrow
+WIDE_HALF_WIDTH = 0.04  # half-width in accuracy, due to seeds, that a further one should narrow
 MIN_MODELS = 3  # with fewer, none is unusual
 MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
@@ -104,7 +104,7 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[ValidityCheck]:
     wide: dict[str, dict[str, tuple[float, float, int]]] = {}  # model, variant: half-width, with a seed more, seeds
     for point in points:
         e = evidence.estimate(point, HEADLINE)
-        if e is None or spread.get(point.key, 0.0) <= limit or e.margins[SEEDS] <= WIDE:
+        if e is None or spread.get(point.key, 0.0) <= limit or e.margins[SEEDS] <= WIDE_HALF_WIDTH:
             continue
         t_now, t_then = (t_quantile(df, e.level) for df in (e.seed_df, e.seed_df + 1))
         then = e.margins[SEEDS] * math.sqrt(e.num_seeds / (e.num_seeds + 1)) * t_then / t_now
@@ -247,7 +247,7 @@ def refused_laws(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """What a sweep set aside or could not settle, and warm-ups that short runs hardly leave."""
+    """Runs that a sweep set aside or could not settle, and warm-ups that short runs hardly leave."""
     found = lr_sweep.sweeps(evidence)
     if evidence.swept is not None:
         yield ValidityCheck(

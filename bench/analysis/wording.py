@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bench.analysis.finding import (
     ALL_MODELS,
-    NEEDED,
+    TREND_POINTS,
     Axis,
     Difference,
     Finding,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Item)
 Sentence = str | Callable[[Finding], str]
+MANY_TIMES = 10
 MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ def subject(f: Finding) -> str:
 
 
 def measure(f: Finding) -> str:
-    """What follows the label where a finding is about another measure than the headline."""
+    """The words after the label of a finding that is about another measure than the headline."""
     return MEASURES.get(f.measure, "")
 
 
@@ -206,6 +207,32 @@ def _from_to(d: Difference, x: str) -> str:
     return "" if d.from_x is None or d.to_x is None else f", {count(d.from_x)} → {count(d.to_x)} {x}"
 
 
+# -- one sentence ------------------------------------------------------------------------------------------------------
+
+
+def size(value: float, low: float | None, high: float | None) -> str:
+    """A difference of accuracies without its sign, which the words before it have: "3.1 points [1.0, 5.2]"."""
+    turned = -1.0 if value < 0 else 1.0
+    ends = sorted(turned * end for end in (low, high) if end is not None)
+    interval = f" [{', '.join(f'{100 * end:.1f}'.replace('-', '−') for end in ends)}]" if len(ends) == 2 else ""
+    return f"{100 * abs(value):.1f} points{interval}"
+
+
+def amount(f: Finding) -> str:
+    """The estimate of a difference, as `size`."""
+    return size(or_nan(f.estimate), f.low, f.high)
+
+
+def other(f: Finding) -> str:
+    """The member of a pair that is not the leader."""
+    return next((name for name in f.subject if name != f.leader), "the other")
+
+
+def effect(f: Finding, cause: str, *, gives: str, costs: str, tail: str = "") -> str:
+    """A cause that gives accuracy, or costs some: "Longer training gives ViT 3.1 points [1.0, 5.2]"."""
+    return f"{cause} {gives if or_nan(f.estimate) >= 0 else costs} {subject(f)} {amount(f)}{tail}"
+
+
 # -- reasons -----------------------------------------------------------------------------------------------------------
 
 
@@ -240,7 +267,7 @@ REASONS: Mapping[str, Sentence] = {
     ),
     Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
     Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
-    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {NEEDED}.",
+    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {TREND_POINTS}.",
     Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",
@@ -248,3 +275,27 @@ REASONS: Mapping[str, Sentence] = {
     Reason.LACK_OF_FIT: _lack_of_fit,
 }
 """Words of the reasons that several questions give."""
+
+
+def _narrower(f: Finding) -> str:
+    """By how much an interval would have to shrink to leave one answer, were the estimate to stay."""
+    if f.estimate is None or f.low is None or f.high is None or not f.estimate - (f.unit == Unit.TIMES):
+        return "It takes a narrower interval: more seeds, draws or test images."
+    off = abs(f.estimate - (f.unit == Unit.TIMES))
+    times = max(f.high - f.estimate, f.estimate - f.low) / off
+    if times > MANY_TIMES:
+        return f"It takes an interval more than {MANY_TIMES} times narrower, if there is a difference at all."
+    return f"It takes an interval {significant(max(times, 1.1), 2)} times narrower: more seeds, draws or test images."
+
+
+TAKES: Mapping[str, Sentence] = {
+    Reason.WITHIN_INTERVAL: _narrower,
+    Reason.UNREPLICATED: "It takes a second seed of every training (--seeds 2).",
+    Reason.NO_COMMON_RANGE: "It takes a range that both were trained in.",
+    Reason.TOO_FEW_SCORES: "It takes two budgets or more with scores of both.",
+    Reason.TOO_FEW_POINTS: f"It takes {TREND_POINTS} points or more.",
+    Reason.AHEAD_THROUGHOUT: "It takes a wider range, for one is ahead throughout this one.",
+    Reason.FIT_FAILED: "It takes points that a law can be fitted to.",
+    Reason.LACK_OF_FIT: "It takes points that the law does not miss.",
+}
+"""Conditions under which a question that a reason leaves undecided could be answered."""

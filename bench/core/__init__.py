@@ -1,1 +1,1 @@
-"""What every part uses: specs, records, errors, registry, formatting, seeds."""
+"""Modules that every part uses: specs, records, errors, registry, formatting, seeds."""

@@ -7,17 +7,17 @@ import threading
 import time
 from collections.abc import Callable
 
-LOOK = 0.5  # seconds between looks
-GAP = 2.0  # seconds without a look, from which the process may have been stopped
-IDLE = 0.05  # of a gap: with less processor time than this, it was
+POLL_SECONDS = 0.5  # seconds between looks
+STOPPED_AFTER = 2.0  # seconds without a look, from which the process may have been stopped
+STOPPED_PROCESSOR_SHARE = 0.05  # of a gap: with less processor time than this, it was
 
 
 class RunningClock:
     """Seconds in which this process ran, or could have.
 
-    A thread reads it every `LOOK` seconds. Where nothing did so for `GAP` seconds, and the process used no processor
-    meanwhile, it was not running: a process that waits for a disk, a device or another process still reads its clock,
-    and one that computes without a pause uses a processor.
+    A thread reads it every `POLL_SECONDS` seconds. Where nothing did so for `STOPPED_AFTER` seconds, and the process
+    used no processor meanwhile, it was not running: a process that waits for a disk, a device or another process still
+    reads its clock, and one that computes without a pause uses a processor.
     """
 
     def __init__(
@@ -31,15 +31,15 @@ class RunningClock:
         with self._lock:
             now, spent = self._wall(), self._used()
             gap = now - self._seen
-            if gap > GAP and spent - self._spent < IDLE * gap:
-                self.stopped += gap - LOOK
+            if gap > STOPPED_AFTER and spent - self._spent < STOPPED_PROCESSOR_SHARE * gap:
+                self.stopped += gap - POLL_SECONDS
             self._seen, self._spent = now, spent
             return now - self.stopped
 
     def watch(self) -> None:
         """Read the clock from time to time, for ever."""
         while True:
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
             self()
 
 

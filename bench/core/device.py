@@ -41,8 +41,8 @@ class DeviceChoice(NamedTuple):
 
 
 def find_device(wanted: str) -> DeviceChoice:
-    """What was asked for, or for "auto" an accelerator that torch can use, else the CPU. Torch is imported only where a
-    driver shows itself.
+    """The device that was asked for, or for "auto" an accelerator that torch can use, else the CPU. Torch is imported
+    only where a driver shows itself.
 
     Raises:
         UserError: a device that is not there.
@@ -183,7 +183,7 @@ class InBatches:
         self.shrunk = False  # memory ran out
 
     def __call__(self, images: int, work: Callable[[slice], T]) -> list[T]:
-        """What `work` returns for each batch, in order. It must change nothing before it succeeds.
+        """The results of `work` for each batch, in order. It must change nothing before it succeeds.
 
         Raises:
             RuntimeError, MemoryError: not even one image at a time fits.

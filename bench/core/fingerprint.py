@@ -127,7 +127,7 @@ def path_of(module: str) -> Path | None:
 
 @dataclass(frozen=True)
 class _Source:
-    """What one file contributes: a text for each of its definitions, the modules it imports that count too, and the
+    """The contribution of one file: a text for each of its definitions, the modules it imports that count too, and the
     first names of all modules it imports."""
 
     definitions: tuple[str, ...]

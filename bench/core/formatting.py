@@ -175,7 +175,7 @@ HOW = {"finetune": "fine-tuned", "linear": "linear probe", "vtab": ""}
 
 
 def set_and_task(measure: str) -> tuple[str, str]:
-    """What was measured, as (set, how): "finetune@10shot:mnist" -> ("mnist", "fine-tuned on 10 images per class")."""
+    """A measure as (set, how): "finetune@10shot:mnist" -> ("mnist", "fine-tuned on 10 images per class")."""
     task, _, name = measure.partition(":")
     task, _, size = task.partition("@")
     if task not in HOW or not name:

@@ -76,12 +76,12 @@ def add_flags(p: argparse.ArgumentParser, options: Iterable[Option]) -> None:
 
 
 def given(arguments: argparse.Namespace, options: Iterable[Option]) -> Values:
-    """What a command line said."""
+    """The layer of a command line."""
     return {option.name: getattr(arguments, option.name) for option in options if hasattr(arguments, option.name)}
 
 
 def read_file(path: Path, options: Sequence[Option]) -> Values:
-    """What a study file says.
+    """The layer of a study file.
 
     Raises:
         UserError: no file, no TOML, an unknown key, a value that its option does not take.

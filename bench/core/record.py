@@ -162,7 +162,7 @@ class LearningCurve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """What was built.
+    """The network that was built.
 
     Attributes:
         params: all parameters.
@@ -271,7 +271,7 @@ class Energy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """What a cell cost, repeated work included once.
+    """The cost of a cell, repeated work included once.
 
     Attributes:
         seconds: over all attempts.
@@ -440,7 +440,7 @@ class LargestBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conditions:
-    """What a measured speed depends on beside versions and `Execution`.
+    """Settings that a measured speed depends on, beside versions and `Execution`.
 
     Attributes:
         device: name of the processor or accelerator.
@@ -560,7 +560,7 @@ class PeersResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a job finds out about its cell. `reason`: why it is not complete."""
+    """The result of a job on its cell. `reason`: why it is not complete."""
 
     status: Status
     reason: str | None = None

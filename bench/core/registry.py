@@ -178,7 +178,7 @@ def load(kind: str, name: str) -> Any:
             something else.
     """
     if kind == "data set":
-        name = name.partition(":")[0]  # what follows a colon is for the file itself: "folder:flowers"
+        name = name.partition(":")[0]  # the words after a colon are for the file itself: "folder:flowers"
     if name not in names(kind):
         raise unknown(kind, name, names(kind))
     if name in _row_names(kind):
@@ -196,7 +196,7 @@ def _module(kind: str, name: str) -> ModuleType:
     try:
         with prints_aside():
             return importlib.import_module(module)
-    except UserError:  # of a file that knows what it lacks
+    except UserError:  # raised by a file that knows what it lacks
         raise
     except (Exception, SystemExit) as error:
         raise _broken(kind, module, error) from error
@@ -381,7 +381,7 @@ def transferred_model(
     from vit.resize import carry_over
 
     if getattr(getattr(model, "config", None), "head", "linear") != "linear":
-        options["head"] = "linear"  # what else was in the head goes with the old task
+        options["head"] = "linear"  # the rest of the head goes with the old task
     fresh: Any = build_model(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
     try:
         if hasattr(fresh, "take_over"):

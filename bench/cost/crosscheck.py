@@ -26,7 +26,7 @@ KINDS = {
     "linear layers": ("linear", "addmm", "mm", "addmv", "mv"),
 }
 PRODUCTS = "attention and other products"
-SAME = 1e-3  # relative difference of counts that agree: some leave out products of a matrix and a vector
+COUNT_TOLERANCE = 1e-3  # relative difference of counts that agree: some leave out products of a matrix and a vector
 ATTENTION = "scaled_dot_product_attention"
 BEYOND = {
     "layer_norm": "5 per element",
@@ -77,7 +77,7 @@ class Crosscheck:
         return None if self.why_not else self._agrees(self.fvcore)
 
     def _agrees(self, theirs: Mapping[str, int]) -> bool:
-        return math.isclose(sum(self.ours.values()), sum(theirs.values()), rel_tol=SAME)
+        return math.isclose(sum(self.ours.values()), sum(theirs.values()), rel_tol=COUNT_TOLERANCE)
 
     @property
     def differs(self) -> bool:

@@ -20,7 +20,7 @@ from bench.core.record import Energy
 
 POWERCAP = Path("/sys/class/powercap")
 STAT = Path("/proc/stat")
-EVERY = 30.0  # seconds between readings; at 500 W the smallest counters (65 kJ) come round after two minutes
+READING_SECONDS = 30.0  # seconds between readings; at 500 W the smallest counters (65 kJ) come round after two minutes
 FILE = "energy.json"  # of an attempt
 Joules = float
 
@@ -129,7 +129,7 @@ class Meter:
             self._thread.start()
 
     def _watch(self) -> None:
-        while not self._stop.wait(EVERY):
+        while not self._stop.wait(READING_SECONDS):
             self.look()
 
     def look(self) -> None:

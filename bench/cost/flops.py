@@ -1,4 +1,4 @@
-"""What a model costs: parameters, MACs and FLOPs, memory for training; analytic, without weights, for any model.
+"""The cost of a model: parameters, MACs and FLOPs, memory for training; analytic, without weights, for any model.
 
 FLOP = 2 MACs. Training FLOPs per image = 6 x forward MACs: 2 FLOPs per MAC, and forward + backward = 3 forwards, the
 rule behind the paper's exaFLOPs (its first layers' missing input gradients are not deducted; `backward_macs` does).

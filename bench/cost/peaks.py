@@ -86,7 +86,13 @@ _ADA = "NVIDIA Ada GPU architecture white paper, FP32 accumulation"
 _AMPERE = "NVIDIA Ampere GA102 white paper, FP32 accumulation"
 
 # More specific names first: the first entry whose words all occur in the device's name is taken.
-OTHERS = {"mig", "laptop", "ti", "d", "super"}  # words of devices that are not what the rest of their name says
+OTHER_WORDS = {
+    "mig",
+    "laptop",
+    "ti",
+    "d",
+    "super",
+}  # words of devices that are not what the rest of their name says
 
 ACCELERATORS: tuple[Accelerator, ...] = (
     _gpu("B200", "b200", "NVIDIA DGX B200 data sheet, dense", 2250.0, tf32=1125.0, float32=75.0),
@@ -132,7 +138,7 @@ def accelerator_of(device_name: str) -> Accelerator | None:
     """The table's row of a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None: also for a part of a
     divided one, whose share is not in its name."""
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
-    return None if words & OTHERS else next((row for row in ACCELERATORS if words.issuperset(row.matches)), None)
+    return None if words & OTHER_WORDS else next((row for row in ACCELERATORS if words.issuperset(row.matches)), None)
 
 
 def published_peak(device_name: str, dtype: str) -> PeakRate | None:

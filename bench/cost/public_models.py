@@ -135,7 +135,7 @@ def recipe_of(model: str) -> PublishedRecipe | None:
 
 
 def check(model: str) -> str:
-    """What a checkpoint's line in the table of recipes says it cost, and where that was read.
+    """The cost of a checkpoint by its line in the table of recipes, and where that was read.
 
     Raises:
         UserError: it has no result or no line of its own, or something is wrong with the line.

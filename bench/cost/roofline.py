@@ -40,7 +40,7 @@ class StepWork:
 
 
 def seconds(work: StepWork, device: Accelerator) -> float:
-    """Of the step, were the roofline reached."""
+    """The time of the step, were the roofline reached."""
     moved = TRAFFIC.get(work.family, OTHER_TRAFFIC) * work.activation_bytes * work.images + UPDATE_BYTES * work.params
     memory = moved / (MEMORY_SHARE * device.bandwidth * TERA)
     products = work.flops * work.images / (PRODUCT_SHARE * device.tera["bfloat16"] * TERA)

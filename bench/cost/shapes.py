@@ -52,7 +52,7 @@ def _binary(x: Any, y: Any, **_: Any) -> Tensor | None:
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor | None:
-    """Of matrices, or of batches of them."""
+    """Products of matrices, or of batches of them."""
     fits = x.dtype == y.dtype and x.shape[:-2] == y.shape[:-2] and x.shape[-1] == y.shape[-2]
     return _new(x, (*x.shape[:-1], y.shape[-1])) if fits else None
 

@@ -51,7 +51,7 @@ class Workload:
     windows: list[float] = field(default_factory=list)  # images per second of each
 
     def spread(self) -> Spread:
-        """Of the windows, images per second."""
+        """Images per second in the windows."""
         return spread(self.windows)
 
     def throughput(self, **more: Any) -> Throughput:

@@ -73,7 +73,7 @@ class PublishedRecipe:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What its cost leaves out."""
+        """The parts that its cost leaves out."""
         return tuple(filter(None, self.uncounted.split("; ")))
 
     @cached_property
@@ -140,7 +140,7 @@ def exaflops(done: Iterable[TrainingStage], macs: Callable[[int], float]) -> flo
 
 
 def problems(recipe: PublishedRecipe, models: Iterable[str], *, images: Mapping[str, int]) -> list[str]:
-    """What is wrong with a line, one sentence each; nothing where all is well. `models`: names of known checkpoints."""
+    """The mistakes of a line, one sentence each; nothing where all is well. `models`: names of known checkpoints."""
     wrong = []
     if not recipe.source.strip():
         wrong.append("No source says where the recipe was read.")

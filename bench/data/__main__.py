@@ -144,7 +144,7 @@ def download(arguments: argparse.Namespace) -> None:
 
 
 def _download_of(name: str) -> Download:
-    """What has to be fetched of a set.
+    """The part of a set that has to be fetched.
 
     Raises:
         UserError: it has to be fetched by hand.

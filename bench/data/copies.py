@@ -17,7 +17,7 @@ from bench.data.load import load, parse
 
 ACROSS, SCALE = 12, 3  # pairs in a row; each pixel of an image is so many of the picture, up to MAX_SIDE
 MAX_SIDE, GAP = 112, 12  # pixels: of an image, between pairs
-MOST = 600  # pairs in a picture
+MAX_PAIRS = 600  # pairs in a picture
 
 
 def compare(upstream: str, downstream: str, *, root: Path | None, picture: Path | None, as_json: bool) -> str:
@@ -57,7 +57,7 @@ def summary(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *
         f"  {int(found.flipped_M.sum()):,} of them mirrored; {found.candidates:,} candidates by their hashes",
     ]
     if picture is not None:
-        shown = f"{min(len(found), MOST):,} pairs, the surest first: {picture}"
+        shown = f"{min(len(found), MAX_PAIRS):,} pairs, the surest first: {picture}"
         lines.append(f"  {shown}" if len(found) else "  no pair, no picture")
     return "\n".join(lines)
 
@@ -81,7 +81,7 @@ def rows(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> l
 
 def contact_sheet(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> np.ndarray:
     """uint8 picture (H, W) or (H, W, 3) of the pairs, upstream above downstream, the smallest residual first."""
-    order = np.argsort(found.residual_M, kind="stable")[:MOST]
+    order = np.argsort(found.residual_M, kind="stable")[:MAX_PAIRS]
     pairs = zip(found.upstream_M[order].tolist(), found.downstream_M[order].tolist(), strict=True)
     mode = "L" if upstream.images_NHWC.shape[3] == downstream.images_NHWC.shape[3] == 1 else "RGB"
     side = min(MAX_SIDE, SCALE * upstream.images_NHWC.shape[1])

@@ -1,4 +1,4 @@
-"""What a data set says of itself: the one object that a file in bench/data/sets/, a plug-in or a row of the table of
+"""The facts of a data set: the one object that a file in bench/data/sets/, a plug-in or a row of the table of
 published sets exports. Nothing else is asked of it."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Numbers(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """What `--download` fetches of a set.
+    """The part of a set that `--download` fetches.
 
     Attributes:
         name: the set's, with the revision that is fetched.

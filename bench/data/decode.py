@@ -28,7 +28,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are 
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
 PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
 GREY = ("L", "1", "LA")  # modes of an image
-NAMED = 5  # unreadable images that a message names
+MAX_NAMED_IMAGES = 5  # unreadable images that a message names
 BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
 T = TypeVar("T")
 LARGE, LARGE_BATCH = 512, 4  # pixels per side, from which on fewer are under way
@@ -267,7 +267,7 @@ def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.n
 
 def too_many(unreadable: Sequence[str], *, count: int) -> bool:
     """Whether a set will be refused, and enough are known to be named: the rest need not be read."""
-    return len(unreadable) > max(max_unreadable() * count, NAMED)
+    return len(unreadable) > max(max_unreadable() * count, MAX_NAMED_IMAGES)
 
 
 def judge(unreadable: list[str], *, count: int, where: str) -> None:
@@ -278,7 +278,7 @@ def judge(unreadable: list[str], *, count: int, where: str) -> None:
     """
     if not unreadable:
         return
-    named = "; ".join(unreadable[:NAMED]) + ("; …" if len(unreadable) > NAMED else "")
+    named = "; ".join(unreadable[:MAX_NAMED_IMAGES]) + ("; …" if len(unreadable) > MAX_NAMED_IMAGES else "")
     more = " or more" if too_many(unreadable, count=count) else ""
     what = f"{where}: {len(unreadable):,}{more} of {count:,} images cannot be read: {named}"
     if len(unreadable) > (most := max_unreadable()) * count:

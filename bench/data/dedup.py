@@ -36,7 +36,7 @@ MIN_CORRELATION = 0.8  # at half the size, below which a pair is not looked at c
 COARSE = ((0.0, 7.0), (0.5, 3.0))  # looks at half the size: a blur, and what may be left, in units of MAX_RESIDUAL
 MAX_PEAK = 2.9  # squared largest residual, in units of its mean (rms) times the variation: a print, not compression
 MIN_FREE = 28  # pixels that are not clipped, for gain and offset to be fitted
-SMOOTH = 1.0  # pixels: the residual's finest detail is compression, not content
+SMOOTHING = 1.0  # pixels: the residual's finest detail is compression, not content
 BLURS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1)  # pixels: how much one copy may have been smoothed
 DARK, BRIGHT = 4.0, 251.0  # beyond these a pixel may have been clipped
 MIN_CONTRAST = 2.0  # grey levels of standard deviation; a plain surface is nobody's copy
@@ -172,10 +172,10 @@ def residual(one_MYX: np.ndarray, other_MYX: np.ndarray) -> np.ndarray:
     alike = np.flatnonzero(_dot(_unit(small_1), _unit(small_2)) >= MIN_CORRELATION)
     coarse_M = np.full(len(alike), np.inf)
     for blur, allowed in COARSE:
-        coarse_M = np.minimum(coarse_M, _best(small_1[alike], small_2[alike], blurs=(blur,), smooth=SMOOTH / 2)[0])
+        coarse_M = np.minimum(coarse_M, _best(small_1[alike], small_2[alike], blurs=(blur,), smooth=SMOOTHING / 2)[0])
         kept = coarse_M <= allowed * MAX_RESIDUAL
         alike, coarse_M = alike[kept], coarse_M[kept]
-    residual_M, peak_M = _best(one_MYX[alike], other_MYX[alike], blurs=BLURS, smooth=SMOOTH)
+    residual_M, peak_M = _best(one_MYX[alike], other_MYX[alike], blurs=BLURS, smooth=SMOOTHING)
     result_M[alike] = np.where(peak_M <= MAX_PEAK, residual_M, np.inf)
     return result_M
 

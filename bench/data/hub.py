@@ -46,7 +46,7 @@ class HubFile:
 
 
 def look_up(wanted: Repository, *, named: str, licence: str = "", opened_as: str = "") -> Download:
-    """What a download of it fetches. Asks the hub.
+    """The part that a download fetches. Asks the hub.
 
     Args:
         named: the set's name with {revision} in it.

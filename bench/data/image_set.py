@@ -137,7 +137,7 @@ class ImageSet:
 
     @property
     def decoded_bytes(self) -> int:
-        """What all pixels take, in memory or mapped."""
+        """Bytes of all pixels, in memory or mapped."""
         height, width, channels = self.image_shape
         return len(self) * height * width * channels
 

@@ -76,7 +76,7 @@ class ImageIndex:
         return len(self.label)
 
     def name(self, row: int) -> str:
-        """What a message calls an image."""
+        """The name of an image in messages."""
         path = self._path(int(self._file[row]))
         return str(path) if is_image(path.name) else f"{path}, byte {int(self._offset[row]):,}"
 

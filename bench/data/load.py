@@ -17,7 +17,7 @@ DEFAULT_SIDE = 64
 
 
 def data_set(name: str) -> DataSet:
-    """What a data set says of itself, by its name with or without options.
+    """The facts of a data set, by its name with or without options.
 
     Raises:
         UserError: unknown name (suggests the nearest).

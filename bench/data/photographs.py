@@ -11,13 +11,13 @@ from bench.data.public import ROWS, TABLE
 from bench.data.source import SUFFIXES
 
 PUBLIC = ("imagenet", "imagenet-21k", "sun397", "food101")  # the most useful first
-ENOUGH = 50_000  # images that are worth pre-training on
+MIN_IMAGES = 50_000  # images that are worth pre-training on
 SHARDS = (".tar", ".parquet")
 SHARD_IMAGE = 100_000  # bytes of an encoded photograph, about
 
 
 def largest(root: Path | None) -> str | None:
-    """The name of the set to pre-train on: the first of PUBLIC that is there, else the first other folder of ENOUGH
+    """The name of the set to pre-train on: the first of PUBLIC that is there, else the first other folder of MIN_IMAGES
     images; None without."""
     if root is None or not root.is_dir():
         return None
@@ -26,7 +26,7 @@ def largest(root: Path | None) -> str | None:
             return name
     taken = {path.partition("/")[0] for row in TABLE for path in (row.name, *getattr(row, "needs", ()))}
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and path.name[0].isalnum()):
-        if folder.name not in taken and len(list(islice(_images(folder), ENOUGH))) == ENOUGH:
+        if folder.name not in taken and len(list(islice(_images(folder), MIN_IMAGES))) == MIN_IMAGES:
             return f"folder:{folder.name}"
     return None
 

@@ -99,6 +99,6 @@ def to_arrays(labels: MultiLabels) -> dict[str, np.ndarray]:
 
 
 def from_arrays(stored: dict[str, np.ndarray]) -> MultiLabels:
-    """What `to_arrays` was given."""
+    """The arguments of `to_arrays`."""
     flat, starts = stored["real_classes"].tolist(), stored["real_starts"].tolist()
     return tuple(tuple(flat[start:stop]) for start, stop in itertools.pairwise(starts))

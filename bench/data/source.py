@@ -1,4 +1,4 @@
-"""What every reader gives: labelled images that are listed but not yet decoded, each to be read by its number."""
+"""The interface of every reader: labelled images that are listed but not yet decoded, each to be read by its number."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class FolderContents:
-    """What lies in a folder.
+    """The images of a folder.
 
     Attributes:
         sources: "train" and "test"; or "all", of which a part is held out for testing.

@@ -1,4 +1,4 @@
-"""What a check of a machine finds: lines of value, limit and outcome."""
+"""The results of checks of a machine: lines of value, limit and outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.core.formatting import compact
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """What one check found. `outcome`: "pass", "fail", or "n/a" where it does not apply here."""
+    """The result of one check. `outcome`: "pass", "fail", or "n/a" where it does not apply here."""
 
     check: str
     value: str

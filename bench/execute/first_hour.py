@@ -47,15 +47,15 @@ CELL = Cell(
 CLASSES = 10  # of its data
 FAULTS = ("training-step:20", "after-evaluation:2", "training-step:10")
 KILLED_AFTER, KILLED_OF = 100, 2000  # steps
-ENDS = 60.0  # seconds until all ranks have ended with one that was killed
+MAX_ENDING_SECONDS = 60.0  # seconds until all ranks have ended with one that was killed
 SHARED, LEAST = 10, 1e-6
 """On a CPU ranks may be so many times further from one rank than its own sums in another order (a batch in two parts),
 or than this: rounding of float32 grows over the steps. A batch that is shared out wrongly is off by far more."""
 ROUNDING = 2**-6  # relative, of losses on a GPU: bfloat16's
 SIDE, BATCH, FED = 224, 256, 20  # pixels, images of a batch, and batches, of the checks of speed
 MODEL, LARGE = "ViT-S/16", "ViT-B/16"
-SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # of the memory that a step needs
-BUS = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a target
+MEMORY_SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # of the memory that a step needs
+TARGET_GIGABYTES_PER_SECOND = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a target
 
 
 # -- workers -----------------------------------------------------------------------------------------------------------
@@ -187,11 +187,11 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
         os.kill(victims[-1], signal.SIGKILL)
     before = time.monotonic()
     try:
-        _, errors = started.communicate(timeout=2 * ENDS)
+        _, errors = started.communicate(timeout=2 * MAX_ENDING_SECONDS)
     except subprocess.TimeoutExpired:
         started.kill()
         _, errors = started.communicate()
-    yield at_most("all ranks end with one that is killed", time.monotonic() - before, ENDS, "s")
+    yield at_most("all ranks end with one that is killed", time.monotonic() - before, MAX_ENDING_SECONDS, "s")
     said = [line for line in errors.splitlines() if line.startswith("error:")]
     good = any(f"Rank {count - 1} of {count}" in line for line in said)  # by another rank, and by the launcher
     yield as_wanted("its error message", said[0] if said else "none", f"names rank {count - 1}", good=good)
@@ -245,7 +245,7 @@ def exchange(joined: Any) -> list[CheckResult]:
     seconds = timing.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=10) / 10
     rate = 2 * (joined.size - 1) / joined.size * 4 * size / seconds / 1e9
     if joined.device == "cuda":
-        return [at_least("exchange", rate, BUS, "GB/s", why="target, with NVLink")]
+        return [at_least("exchange", rate, TARGET_GIGABYTES_PER_SECOND, "GB/s", why="target, with NVLink")]
     return [CheckResult(check="exchange", value=f"{compact(rate, 3)} GB/s")]
 
 
@@ -328,7 +328,7 @@ def scarcity(device: str) -> Iterator[CheckResult]:
 
     whole, need = _trained(device)
     yield CheckResult(check=f"{MODEL}: memory of a step", value=f"{compact(need / 1e9, 3)} GB")
-    for share in SHARES:
+    for share in MEMORY_SHARES:
         name = f"with {share:.0%} of it"
         try:
             _allow(share * need)
@@ -531,7 +531,7 @@ def suites(device: str) -> Iterator[CheckResult]:
 
 
 def judged(record: Record) -> Iterator[CheckResult]:
-    """What must be so in a record of "peers" or "speed"."""
+    """Checks of a record of "peers" or "speed"."""
     if record.peers is not None:
         out = [c.left_out for c in record.peers.contenders if c.left_out and not c.left_out.startswith("not installed")]
         yield as_wanted(f"{record.directory}: left out", "; ".join(out) or "nobody", "nobody")

@@ -64,7 +64,7 @@ class Failure(NamedTuple):
 
 @dataclass
 class Account:
-    """What the workers have reported so far.
+    """The reports of the workers so far.
 
     Attributes:
         failures: reasons by cell.
@@ -104,7 +104,7 @@ class Account:
         return before is None or self.notices[message] - before > NOTICE_SECONDS
 
     def stopped(self) -> str:
-        """What a signal left behind."""
+        """The state that a signal left behind."""
         if not self.running:
             return "every running cell was saved"
         lost = sorted(set(self.running.values()))
@@ -209,7 +209,7 @@ class Pool:
             return None  # it has closed its output, and may still be tidying up: `finish` waits
         self.interrupted |= code == EXIT_INTERRUPTED
         if code in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED) or (code < 0 and self._told_to_stop):
-            return None  # of SIGTERM, where it does not yet, or no longer, handle signals
+            return None  # SIGTERM ends a worker that does not yet, or no longer, handle signals
         errors = self._errors[index]
         errors.seek(0)
         self.complaints.append(complaint(code, self._failures.get(index), errors.read()))
@@ -420,7 +420,7 @@ def _follow(
             index, event = pool.events.get(timeout=0.25)
         except queue.Empty:
             if killed and not pool.is_alive():
-                return  # what outlived a worker may hold its output open
+                return  # a child of a worker may keep the pipe open
             continue
         if event is None:
             if not received and pool.restarts(index):

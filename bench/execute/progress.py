@@ -23,14 +23,14 @@ from bench.core.formatting import duration
 from bench.plan.plan import Plan
 
 LOG_EVERY = 15.0  # seconds between plain lines
-BAR = 20  # characters
+BAR_CHARACTERS = 20  # characters
 ROUNDING = 1e-9  # of sums that are kept up to date
 TRUSTED = 0.02  # share of the work done, from which on the time left follows the run's own speed, not the plan's
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningCell:
-    """What a worker is at.
+    """The work of one worker.
 
     Attributes:
         name: of the cell's folder.
@@ -158,7 +158,7 @@ class LiveProgress:
         table = make_table("worker", "model", "upstream", "seed", "progress", "phase", "loss")
         for worker, running in sorted(self.running.items()):
             cell, done = self.cells[running.name].cell, self.fraction[running.name]
-            bar = "━" * round(BAR * done) + "─" * (BAR - round(BAR * done))
+            bar = "━" * round(BAR_CHARACTERS * done) + "─" * (BAR_CHARACTERS - round(BAR_CHARACTERS * done))
             loss = f"{running.progress.loss:.3f}" if running.progress and running.progress.loss is not None else ""
             what = (cell.model, cell.data_name, str(cell.seed))
             add_row(table, str(worker), *what, f"{bar} {done:4.0%}", _phase(running), loss)

@@ -195,7 +195,7 @@ def _hours(cell: PlannedCell) -> float:
 def resources(
     plan: Plan, cells: Sequence[PlannedCell], *, nodes: int, gpus: bool, options: dict[str, Any]
 ) -> Resources:
-    """What each worker for these cells needs, on each of its machines."""
+    """The needs of each worker for these cells, on each of its machines."""
     each = max(1, plan.ranks // nodes)
     return Resources(
         cpus=each * plan.threads,

@@ -44,7 +44,7 @@ class Watched:
         self.began, self.pause = now(), 0.0
 
     def news(self) -> list[tuple[int, WorkerEvent]]:
-        """What has happened since the last look: (number of the cell, event)."""
+        """Events since the last look: (number of the cell, event)."""
         began, found = time.monotonic(), list[tuple[int, WorkerEvent]]()
         for number, directory in list(self._open.items()):
             if (event := self._look(number, directory)) is not None:

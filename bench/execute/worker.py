@@ -316,7 +316,7 @@ class Worker:
         return False
 
     def _context(self, directory: CellDirectory, path: Path, attempt: RunningAttempt | None) -> JobContext:
-        """What a job is given; the ranks beside the first write nothing, and have no `attempt`."""
+        """The context of a job; the ranks beside the first write nothing, and have no `attempt`."""
         silent: Callable[..., None] = lambda *_: None  # noqa: E731
         return JobContext(
             directory=directory,
@@ -385,8 +385,8 @@ class RunningAttempt:
         self._status.update(outcome=outcome, **why)
 
     def processor_seconds(self) -> float | None:
-        """What every attempt up to this one used, once this one has ended; None where one was killed before it could
-        say so."""
+        """Processor seconds of every attempt up to this one, once this one has ended; None where one was killed before
+        it could say so."""
         earlier = [path for path in self.directory.attempts() if int(path.name) < int(self.path.name)]
         used = [status.get("processor_seconds") for status in (*map(attempt_status, earlier), self._status)]
         known = [float(seconds) for seconds in used if seconds is not None]

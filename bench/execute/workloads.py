@@ -1,4 +1,5 @@
-"""What the speed suite times: inference, a training step, a compiled model, and a reference, on made-up images."""
+"""The workloads of the speed suite: inference, a training step, a compiled model, and a reference, on made-up
+images."""
 
 from __future__ import annotations
 

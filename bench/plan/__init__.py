@@ -1,1 +1,1 @@
-"""What a study will do and cost, before it starts."""
+"""The work and cost of a study, before it starts."""

@@ -23,7 +23,7 @@ from bench.core.errors import UserError, nearest
 from bench.core.formatting import duration, join, significant
 from bench.core.spec import Cell, Recipe
 from bench.plan.passes.chosen_grid import GridLine
-from bench.stats.components import DEGREE, Arm, Components, Observations, Target, fit, half_width
+from bench.stats.components import LAW_DEGREE, Arm, Components, Observations, Target, fit, half_width
 from bench.train.schedule import images_trained
 
 if TYPE_CHECKING:
@@ -497,7 +497,7 @@ def _least(asked: GridQuestion) -> Choice:
             if o.family == family and o.is_on(COMPUTE)
             for h in o.x
         ]
-        for _, unit, horizon in sorted(mine, key=lambda one: one[0])[: DEGREE + 2]:
+        for _, unit, horizon in sorted(mine, key=lambda one: one[0])[: LAW_DEGREE + 2]:
             choice[unit] = (tuple(sorted((*choice.get(unit, ((), 1))[0], horizon))), 1)
     asked_of = {point[1 + side] for target in asked.images for point in target.points for side in (0, 1)}
     for unit, option in asked.options.items():

@@ -194,7 +194,9 @@ def main(argv: list[str] | None = None) -> int:
             cell = cell_from_json(question.pop("cell"))
             try:
                 said = answer(cell, **question, device=options.device, threads=options.threads)
-            except Exception as error:  # whatever a user's network raises: the other models are measured all the same
+            except (
+                Exception
+            ) as error:  # a user's network may raise anything: the other models are measured all the same
                 said = {"refused": refusal(cell, error)}
             print(json.dumps({"key": key} | said), file=answers, flush=True)
     return EXIT_OK

@@ -1,6 +1,7 @@
 """How each cell of a study is really trained, by axis: warm-up in steps, images and as a share of the shortest budget.
 
-What is compared along an axis has to be trained alike but for the axis; the last line of each axis says whether it is.
+Models that are compared along an axis have to be trained alike but for the axis; the last line of each axis says
+whether it is.
 """
 
 from __future__ import annotations

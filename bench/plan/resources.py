@@ -20,10 +20,12 @@ from bench.data.image_set import AHEAD_BYTES, INDEX_BYTES, Tier, tier_of
 from bench.plan import feed
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
-from bench.store.checkpoints import KEEP
+from bench.store.checkpoints import MAX_KEPT
 
 FLOAT_BYTES = 4
-CHECKPOINTS_ON_DISK = KEEP + 1  # of a running cell: those that are kept, and the next, which is written before one goes
+CHECKPOINTS_ON_DISK = (
+    MAX_KEPT + 1
+)  # of a running cell: those that are kept, and the next, which is written before one goes
 
 
 @dataclass(frozen=True, kw_only=True)

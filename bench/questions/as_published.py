@@ -98,7 +98,8 @@ class Ablations:
         return next((s.point for s in self.on(axis) if s.base == wanted and s.options == options), None)
 
     def dimension(self, setting: Setting) -> str:
-        """What of the shape differs from the base: a field of the configuration, "patch_size", "all"; "" for none."""
+        """The part of the shape that differs from the base: a field of the configuration, "patch_size", "all"; "" for
+        none."""
         changed = [*setting.options, *(["patch_size"] if setting.base != self.base else [])]
         return "all" if len(changed) > 1 else "".join(changed)
 
@@ -228,7 +229,7 @@ def ways(evidence: Evidence) -> dict[str, Point]:
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
-SAYS = {  # what the paper says, and where
+SAYS = {  # the paper's statements, and where they stand
     Statement.POSITION_HELPS: "Position embeddings matter, whichever (Table 8)",
     Statement.ENCODINGS_ALIKE: "How positions are encoded makes little difference (Table 8)",
     Statement.PLACES_ALIKE: "Where positions are added makes little difference (Table 8)",
@@ -250,6 +251,12 @@ def say(f: Finding) -> list[str]:
     return [f"{SAYS[Statement(f.subject[0])]}.", f"Pairs: {'; '.join(pairs)}." if len(pairs) > 1 else ""]
 
 
+def sentence(f: Finding) -> str:
+    said = SAYS[Statement(f.subject[0])]
+    statement = said if said.startswith("ResNets") else f"{said[0].lower()}{said[1:]}"
+    return f"{'Borne out' if f.verdict == Verdict.YES else 'Not borne out'} here: {statement}; {wording.number(f).text}"
+
+
 def measure(f: Finding) -> str:
     return wording.MEASURES.get(f.measure, f", {measure_text(f.measure)}")
 
@@ -265,4 +272,6 @@ QUESTION = Question(
     reasons={NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality."},
     order=20,
     measure=measure,
+    sentence=sentence,
+    shown_in=("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants", "masked"),
 )

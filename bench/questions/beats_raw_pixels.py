@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import baselines, wording
+from bench.analysis.finding import Verdict
 from bench.analysis.question import Question
 
 NAME = "beats raw pixels"
@@ -24,4 +25,7 @@ QUESTION = Question(
     ask=partial(baselines.beats, name=NAME, against=baselines.against_pixels),
     say=wording.differences,
     order=250.5,
+    sentence=lambda f: (
+        f"{wording.subject(f)} {'beats' if f.verdict == Verdict.YES else 'loses to'} raw pixels by {wording.amount(f)}"
+    ),
 )

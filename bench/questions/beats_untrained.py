@@ -25,4 +25,5 @@ QUESTION = Question(
     ask=partial(baselines.beats, name=NAME, against=baselines.against_untrained),
     say=wording.differences,
     order=250,
+    sentence=lambda f: wording.effect(f, "Training", gives="gives", costs="costs", tail=" over the untrained network"),
 )

@@ -77,8 +77,20 @@ def say(f: Finding) -> list[str]:
     return [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets."]
 
 
+def sentence(f: Finding) -> str:
+    """Who leads by how much; where that changes along the range, at both of its ends."""
+    first, last = f.trend[0], f.trend[-1]
+    if f.estimate is not None:
+        span = wording.between(f, first.x, last.x, "to")
+        return f"{f.leader} leads {wording.other(f)} by {wording.amount(f)} at equal compute, {span}"
+    ahead, behind = f.subject if first.estimate >= 0 else f.subject[::-1]
+    then = "by" if (first.estimate >= 0) == (last.estimate >= 0) else "trails by"
+    begins, ends = (f"{wording.size(p.estimate, p.low, p.high)} at {wording.place(f, p.x)}" for p in (first, last))
+    return f"{ahead} leads {behind} by {begins} and {then} {ends}"
+
+
 def along(f: Finding) -> tuple[str, Tone] | None:
-    """Of a difference that changes along the range, the leader: "ViT ahead" or "ViT, then even". None where nobody is
+    """The leader of a difference that changes along the range: "ViT ahead" or "ViT, then even". None where nobody is
     ahead anywhere, or the leader changes more often: then the mean along the range answers."""
     if f.estimate is not None:
         return None
@@ -108,4 +120,6 @@ QUESTION = Question(
     about_two=True,
     states_basis=True,
     verdict=along,
+    sentence=sentence,
+    shown_in=("frontier", "compute"),
 )

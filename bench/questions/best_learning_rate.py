@@ -39,12 +39,12 @@ EDGE_OF_SWEEP = "edge of sweep"  # the best rate is an end of the sweep: `Sweep.
 NO_LOWER_TRIED = "no lower tried"  # the rate chosen is the lowest of the sweep, though not the best
 DIVERGED = "diverged"  # some runs of the sweep did; such a rate is not chosen
 
-LEVEL = 0.05  # of the p-value up to which the rule is offered
-FITTED = 2  # sizes at least
+MAX_P_VALUE = 0.05  # of the p-value up to which the rule is offered
+MIN_FITTED_SIZES = 2  # sizes at least
 
 
 def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
-    """What was chosen for each model, as an option to train with. YES: the best rate lies inside the sweep."""
+    """The rate chosen for each model, as an option to train with. YES: the best rate lies inside the sweep."""
     for sweep in sweeps(evidence):
         accuracy, reasons = sweep.chosen.accuracy, []
         assert accuracy is not None
@@ -132,7 +132,7 @@ class RateRule:
 
     @property
     def offered(self) -> bool:
-        return all(each.right for each in self.held_out) and self.p_value <= LEVEL
+        return all(each.right for each in self.held_out) and self.p_value <= MAX_P_VALUE
 
 
 def rules(evidence: Evidence) -> tuple[RateRule, ...]:
@@ -144,14 +144,14 @@ def rules(evidence: Evidence) -> tuple[RateRule, ...]:
         if (macs := record.model.forward_macs.dense) and sum(t.eligible for t in sweep.tried) > 1:
             key = sweep.family, sweep.upstream, sweep.images_seen, replace(record.cell.recipe, lr=0.0)
             alike.setdefault(key, {})[float(macs)] = sweep
-    return tuple(_rule(found) for found in alike.values() if len(found) > FITTED)
+    return tuple(_rule(found) for found in alike.values() if len(found) > MIN_FITTED_SIZES)
 
 
 def _rule(found: dict[float, Sweep]) -> RateRule:
     sizes = sorted(found.items())
     chosen = [(macs, sweep.chosen.rate) for macs, sweep in sizes]
     held_out = []
-    for number, (macs, sweep) in enumerate(sizes[FITTED:], FITTED):
+    for number, (macs, sweep) in enumerate(sizes[MIN_FITTED_SIZES:], MIN_FITTED_SIZES):
         scale, exponent = _fit(chosen[:number])
         wanted = math.log(scale * macs**exponent)
         nearest = min(sweep.tried, key=lambda tried: (abs(math.log(tried.rate) - wanted), tried.rate))
@@ -351,4 +351,8 @@ QUESTION = Question(
     measure=lambda f: "",
     tables=tables,
     figures=("learning-rates",),
+    sentence=lambda f: (
+        f"{f.subject[0]} trains best at a learning rate of {wording.number(f).text}"
+        f"{'' if f.verdict == Verdict.YES else ', the edge of its sweep'}"
+    ),
 )

@@ -70,6 +70,11 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
+def sentence(f: Finding) -> str:
+    equal = "at least as accurate as" if f.verdict == Verdict.YES else "less accurate than"
+    return f"Cool-down branches are {equal} trainings of their own ({subject(f)}): {wording.number(f).text}"
+
+
 QUESTION = Question(
     name=NAME,
     label="Branches as accurate?",
@@ -82,4 +87,6 @@ QUESTION = Question(
     order=40,
     subject=subject,
     tables=tables,
+    sentence=sentence,
+    shown_in=("branching",),
 )

@@ -51,4 +51,8 @@ QUESTION = Question(
     say=say,
     items=(Saving,),
     order=41,
+    sentence=lambda f: (
+        f"Branches of {wording.subject(f)} take {wording.number(f).text} the compute of training each budget on its own"
+    ),
+    shown_in=("branching",),
 )

@@ -30,4 +30,6 @@ QUESTION = Question(
     items=(AccuracyTarget,),
     order=180,
     target=targets.target,
+    sentence=targets.sentence,
+    shown_in=("laws",),
 )

@@ -135,7 +135,7 @@ def shared_laws(first: Law, second: Law) -> tuple[Resampled, Averaged]:
     return bootstrap.resample(law, draws=DRAWS, restarts=0), averaged
 
 
-def _widens(made: fit.Fit) -> bool | None:
+def _widens(made: fit.FormFit) -> bool | None:
     """Whether one family gains on the other along the range, by the slopes of their residuals: one factor is then an
     average. None where the slopes do not differ beyond their noise."""
     log_x, second = np.log(made.points.x[0]), made.points.x[1] > FIRST
@@ -165,7 +165,7 @@ def _contradicted_factors(less: Law, more: Law, low: float, high: float) -> tupl
     return tuple(TrendPoint(x=float(1 - e), estimate=float(k)) for e, k in zip(error[inside], factors, strict=True))
 
 
-def _shared_lack_of_fit(made: fit.Fit, first: Law, second: Law) -> LackOfFit | None:
+def _shared_lack_of_fit(made: fit.FormFit, first: Law, second: Law) -> LackOfFit | None:
     sides = (first.group_means, second.group_means)
     x, error, noise = (np.concatenate([getattr(side, name) for side in sides]) for name in ("x", "error", "noise"))
     means = GroupMeans(x=x, error=error, noise=noise, freedom=min(side.freedom for side in sides))
@@ -216,4 +216,9 @@ QUESTION = Question(
     items=(SharedLaw,),
     order=95,
     about_two=True,
+    sentence=lambda f: (
+        f"{f.leader} needs {significant(wording.or_nan(f.estimate))} times "
+        f"{wording.bracket(f.low, f.high, significant)} less compute than {wording.other(f)} for equal accuracy"
+    ),
+    shown_in=("laws",),
 )

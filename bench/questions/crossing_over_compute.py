@@ -29,4 +29,6 @@ QUESTION = Question(
     reasons=law_crossings.REASONS,
     order=130,
     about_two=True,
+    sentence=law_crossings.sentence,
+    shown_in=("laws",),
 )

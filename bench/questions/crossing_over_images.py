@@ -30,4 +30,6 @@ QUESTION = Question(
     items=(FamilyBudget,),
     order=160,
     about_two=True,
+    sentence=law_crossings.sentence,
+    shown_in=("data-size",),
 )

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.analysis import wording
 from bench.analysis.evidence import Evidence, family_rank
 from bench.analysis.finding import Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import Question
@@ -41,7 +42,7 @@ Windows = Sequence[Sequence[Sequence[float]]]
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedRatio:
-    """Of speeds, and where a repetition would find it; None where nothing was repeated."""
+    """A ratio of speeds, and where a repetition would find it; None where nothing was repeated."""
 
     value: float
     low: float | None
@@ -83,8 +84,9 @@ class RacedContender(Item, kind="Contender"):
 
 
 def ratio(windows: Windows, base: Windows, *, level: float = POINT_LEVEL) -> SpeedRatio:
-    """Of windows over the base's of the same round. A slow spell of the machine falls on both windows of a round and
-    leaves their ratio alone; one that falls on a single window is outvoted by the other rounds of its start."""
+    """The ratio of windows over the base's of the same round. A slow spell of the machine falls on both windows of a
+    round and leaves their ratio alone; one that falls on a single window is outvoted by the other rounds of its
+    start."""
     logs = [
         [
             np.log(np.asarray(mine, dtype=float) / np.asarray(other, dtype=float))
@@ -236,7 +238,8 @@ WORDS = {
 
 
 def settings(chosen: Sequence[PeerSettings]) -> str:
-    """Of one contender: "NCHW, bfloat16, plain attention, eager, fused AdamW"; of several runs each that differs."""
+    """The settings of one contender: "NCHW, bfloat16, plain attention, eager, fused AdamW"; of several runs each that
+    differs."""
     texts = [
         ", ".join(filter(None, (words.get(getattr(each, name), getattr(each, name)) for name, words in WORDS.items())))
         for each in chosen
@@ -334,4 +337,9 @@ QUESTION = Question(
     order=10,
     subject=subject,
     tables=tables,
+    sentence=lambda f: (
+        f"Training {subject(f)} is {significant(wording.or_nan(f.estimate))} times "
+        f"{wording.bracket(f.low, f.high, significant)} as fast as in {f.leader}"
+    ),
+    shown_in=("peers",),
 )

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from bench.analysis import catch_up
 from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import NEEDED, Axis, Finding, Reason, TrendPoint, Verdict
+from bench.analysis.finding import TREND_POINTS, Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 from bench.stats.bootstrap import LAW_LEVEL
@@ -38,7 +40,7 @@ def _over_compute(first: Law, second: Law) -> Finding:
     x, gaps = x[inside], np.interp(np.log(x[inside]), np.log(at), other) - own[inside]
     trend = [TrendPoint(x=float(a), estimate=float(b)) for a, b in zip(x, gaps, strict=True)]
     families = (first.family, second.family)
-    if len(trend) < NEEDED:
+    if len(trend) < TREND_POINTS:
         return Finding(
             question=NAME,
             subject=families,
@@ -64,4 +66,6 @@ QUESTION = Question(
     items=(Closing, HeldOut),
     order=101,
     about_two=True,
+    sentence=partial(catch_up.sentence, x="compute"),
+    shown_in=("laws",),
 )

@@ -12,7 +12,9 @@ Findings:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
+from bench.analysis import catch_up
 from bench.analysis.budgets import FamilyBudget, one_budget
 from bench.analysis.catch_up import Closing, GapSeries, HeldOut, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series, counts
@@ -75,4 +77,6 @@ QUESTION = Question(
     items=(FamilyBudget, Closing, HeldOut),
     order=100,
     about_two=True,
+    sentence=partial(catch_up.sentence, x="images"),
+    shown_in=("gap", "data-size"),
 )

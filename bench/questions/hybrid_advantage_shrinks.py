@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import NEEDED, Axis, Counts, Finding, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.finding import TREND_POINTS, Axis, Counts, Finding, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.law_findings import law_finding, laws_of, of_kind
 from bench.analysis.question import Question
 from bench.analysis.scaling_laws import Law
@@ -44,11 +44,13 @@ def advantage_shrinks(hybrid: Law, vit: Law) -> Finding:
     at, leads = at[inside], np.interp(np.log(at[inside]), np.log(x), y) - own[inside]
     trend = tuple(TrendPoint(x=float(f), estimate=float(lead)) for f, lead in sorted(zip(at, leads, strict=True)))
     finding = partial(law_finding(NAME, hybrid, vit), n=Counts(points=len(at)), trend=trend)
-    if len(at) < NEEDED:
+    if len(at) < TREND_POINTS:
         return finding(verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_POINTS,))
     log_x = np.log10(at)
     (slope, intercept), covariance = np.polyfit(log_x, leads, 1, cov=True)
-    known = np.hypot(vit.noise, hybrid.noise) / (log_x.std() * np.sqrt(len(at)))  # what noise of points makes of it
+    known = np.hypot(vit.noise, hybrid.noise) / (
+        log_x.std() * np.sqrt(len(at))
+    )  # the slope's error by the noise of points
     half = t_quantile(len(at) - 2, LAW_LEVEL) * max(float(np.sqrt(covariance[0, 0])), known)
     low, high = -slope - half, -slope + half
     why: list[str] = [Reason.WITHIN_INTERVAL] if low <= 0 <= high else []
@@ -89,4 +91,9 @@ QUESTION = Question(
     order=140,
     about_two=True,
     number=number,
+    sentence=lambda f: (
+        f"The lead of {f.subject[0]} over {f.subject[1]} {'shrinks' if f.verdict == Verdict.YES else 'grows'} by "
+        f"{wording.amount(f)} with every tenfold of compute"
+    ),
+    shown_in=("frontier",),
 )

@@ -28,4 +28,6 @@ QUESTION = Question(
     reasons=law_crossings.REASONS,
     order=150,
     about_two=True,
+    sentence=law_crossings.sentence,
+    shown_in=("laws",),
 )

@@ -27,4 +27,6 @@ QUESTION = Question(
     items=(AccuracyTarget,),
     order=190,
     target=targets.target,
+    sentence=targets.sentence,
+    shown_in=("data-size",),
 )

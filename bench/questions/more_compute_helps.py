@@ -62,4 +62,6 @@ QUESTION = Question(
     ask=ask,
     say=say,
     order=230,
+    sentence=lambda f: wording.effect(f, "Longer training", gives="gives", costs="costs"),
+    shown_in=("compute",),
 )

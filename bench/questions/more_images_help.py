@@ -107,4 +107,6 @@ QUESTION = Question(
     reasons={PEAK_INSIDE: _peaks},
     items=(PeakInside,),
     order=240,
+    sentence=lambda f: wording.effect(f, "More images", gives="give", costs="cost"),
+    shown_in=("data-size",),
 )

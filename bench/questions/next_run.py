@@ -122,4 +122,7 @@ QUESTION = Question(
     order=200,
     about_two=True,
     at_a_glance=False,
+    sentence=lambda f: (
+        f"One more run of {f.leader}, at {wording.number(f).text}, would narrow the compute ratio most per FLOP"
+    ),
 )

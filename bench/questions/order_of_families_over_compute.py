@@ -44,4 +44,6 @@ QUESTION = Question(
     reasons=order.REASONS,
     order=210,
     about_two=True,
+    sentence=order.sentence,
+    shown_in=("frontier", "compute"),
 )

@@ -40,4 +40,6 @@ QUESTION = Question(
     reasons=order.REASONS,
     order=220,
     about_two=True,
+    sentence=order.sentence,
+    shown_in=("data-size", "gap"),
 )

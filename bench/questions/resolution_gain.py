@@ -16,7 +16,7 @@ from dataclasses import replace
 from bench.analysis import wording
 from bench.analysis.comparisons import Pair, PairedDifference, mean_finding, overall
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding
+from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import plural
 from bench.stats import paired
@@ -105,4 +105,9 @@ QUESTION = Question(
     },
     order=50,
     subject=subject,
+    sentence=lambda f: (
+        f"Fine-tuning on {subject(f)} is {'better' if f.verdict == Verdict.YES else 'worse'} than at the model's size, "
+        f"by {wording.amount(f)}"
+    ),
+    shown_in=("pretraining-data",),
 )

@@ -16,8 +16,8 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import NEEDED, Axis, Counts, Finding, Item, Reason, Verdict
-from bench.analysis.law_findings import SAME, deviation, law_finding, laws_of
+from bench.analysis.finding import TREND_POINTS, Axis, Counts, Finding, Item, Reason, Verdict
+from bench.analysis.law_findings import SAME_COMPUTE, deviation, law_finding, laws_of
 from bench.analysis.question import Question
 from bench.analysis.scaling_laws import DRAWS, Law
 from bench.analysis.wording import Number
@@ -63,7 +63,7 @@ def saturated(law: Law) -> Finding:
     frontier = np.unique(law.frontier[0])
     best = float(frontier[-1])
     upper = np.union1d(frontier, data.x[0][data.x[0] > best])
-    top = (upper if len(upper) >= NEEDED else np.unique(data.x[0]))[-NEEDED:]
+    top = (upper if len(upper) >= TREND_POINTS else np.unique(data.x[0]))[-TREND_POINTS:]
     part = data.take(np.isin(data.x[0], top))
     about = TopOfRange(budgets=len(top), low=float(top[0]), high=float(top[-1]), best=best, most=law.most)
     try:
@@ -73,7 +73,7 @@ def saturated(law: Law) -> Finding:
     low, high = bootstrap.resample(made, draws=2 * DRAWS, restarts=0).parameters()["c"]
     verdict = Verdict.YES if high < SATURATED_BELOW else Verdict.NO if low > 0 else Verdict.CANNOT_TELL
     reasons: list[str] = [Reason.WITHIN_INTERVAL] if verdict == Verdict.CANNOT_TELL else []
-    if law.most > best * SAME:
+    if law.most > best * SAME_COMPUTE:
         reasons.append(BENDS_AGAINST_TREND)
         if verdict == Verdict.NO and law.most >= DOUBLING * best:
             verdict = Verdict.CANNOT_TELL
@@ -128,4 +128,9 @@ QUESTION = Question(
     items=(TopOfRange,),
     order=170,
     number=number,
+    sentence=lambda f: (
+        f"{wording.subject(f)} {'no longer improves' if f.verdict == Verdict.YES else 'still improves'} at its largest "
+        f"compute: its error changes by {number(f).text} with every doubling"
+    ),
+    shown_in=("laws",),
 )

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from bench.report.figures.figure import RenderedFigure
 
 PAPER = "paper"
-SWEPT = "best-learning-rate"  # asked of any suite, where a sweep was made
+SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
 STYLES = {"yes": "green", "no": "yellow", "fact": "", "unsure": "dim"}  # of verdicts, by tone
-WIDE = 100  # columns of a console from which a trend names its ends
+CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
 
@@ -35,6 +35,7 @@ class ReportPaths:
     """Where a report was written, and what it found.
 
     Attributes:
+        headline: the study's title.
         check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it passed.
         broken: titles of figures whose files fail, each with its error.
     """
@@ -45,6 +46,7 @@ class ReportPaths:
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     findings: Findings
+    headline: str
     check: str = ""
     works: bool = True
     broken: tuple[tuple[str, str], ...] = ()
@@ -117,6 +119,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         (suite_directory / name).unlink(missing_ok=True)
     export.note_built(suite_directory, now)
     return ReportPaths(
+        headline=shown["title"],
         html=suite_directory / "report.html",
         markdown=suite_directory / "report.md",
         check=shown["check"],
@@ -169,7 +172,7 @@ def _questions(suite: str, evidence: Evidence) -> list[str] | None:
     design = _design(suite)
     if design is None or design.questions is None:
         return None
-    swept = (SWEPT,) if lr_sweep.sweeps(evidence) else ()
+    swept = (SWEEP_QUESTION,) if lr_sweep.sweeps(evidence) else ()
     return list(dict.fromkeys((*design.questions, *swept, *registry.plugged_in("question"))))
 
 
@@ -185,7 +188,13 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
     """Paths and findings, for `--json`."""
     listed = {name: [str(p) for p in getattr(paths, name)] for name in ("tables", "figures")}
     single = {name: str(getattr(paths, name)) for name in ("html", "markdown", "findings_json")}
-    return {**single, **listed, "broken": dict(paths.broken), "findings": json.loads(paths.findings_json.read_text())}
+    return {
+        **single,
+        **listed,
+        "headline": paths.headline,
+        "broken": dict(paths.broken),
+        "findings": json.loads(paths.findings_json.read_text()),
+    }
 
 
 def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
@@ -204,15 +213,15 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     rows, left = text.console_rows(found, limit=CONSOLE_ROWS)
     if verbose:
         rows = [text.row_of(a) for a in found]
+    console.print(Text(clean(paths.headline), style="bold"), soft_wrap=True, highlight=False)
     if paths.check:
-        line(paths.check, "bold")
         rows, left = rows if verbose else [], []
     if rows:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for heading in ("Question", "Subject", "Number [interval]", "Answer"):
             table.add_column(heading, overflow="fold")
         for row in rows:
-            number = row.shown.short if console.width < WIDE and not verbose else row.shown.text
+            number = row.shown.short if console.width < CONSOLE_WIDTH and not verbose else row.shown.text
             cells = (row.label, row.subjects, number)
             table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(row.verdict), style=STYLES[row.tone]))
         with console.capture() as captured:
@@ -267,7 +276,7 @@ def _place(error: Exception, figure: str) -> str:
 
 
 def _data_kinds(records: Records) -> dict[str, str]:
-    """What each data set of the records shows ("photographs", "handwriting", "rendered"), from its file, where that
+    """The kind of images of each data set ("photographs", "handwriting", "rendered"), from its file, where that
     imports."""
     scored = (score.data for record in records.records for horizon in record.horizons for score in horizon.scores)
     used = {name.split(":")[0] for name in (*scored, *(record.cell.data for record in records.records))}

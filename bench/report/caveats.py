@@ -146,7 +146,7 @@ def note(findings: Findings) -> str:
 
 
 def limits(findings: Findings) -> tuple[str, ...]:
-    """What the study cannot show."""
+    """Limits of the study."""
     scope = findings.scope
     if scope is None:
         return () if findings.completed else ("No model completed training.",)
@@ -224,7 +224,7 @@ def cost(spent: CostSummary) -> str:
 
 
 def _energy(spent: CostSummary) -> str:
-    """Of the cells whose energy was measured; "" where it was of none."""
+    """The energy of the cells whose energy was measured; "" where it was of none."""
     if spent.joules is None:
         return ""
     grams = spent.co2_grams

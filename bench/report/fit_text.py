@@ -11,7 +11,7 @@ from bench.core.formatting import compact, join, percent, plural, printable, sig
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """What is printed."""
+    """The text that is printed."""
     text = [f"note: {item}" for item in result["notes"]]
     if "isoflop" in result:
         return text + _isoflop(result["isoflop"]) + [f"  warning: {item}" for item in result["warnings"]]

@@ -18,10 +18,10 @@ from bench.core.spec import MAX_EPOCHS
 from bench.report import caveats, fit_text
 from bench.stats import averaging, bootstrap, diagnostics
 
-CURVE = 41  # places at which a curve is given
-REACH = 3.0  # how far beyond the largest run a curve is drawn
+CURVE_POINTS = 41  # places at which a curve is given
+CURVE_REACH = 3.0  # how far beyond the largest run a curve is drawn
 DIGITS = 4  # significant: an optimiser's last steps differ between processors
-FLAT = 1e-8  # a gradient below it is rounding noise
+FLAT_SLOPE = 1e-8  # a gradient below it is rounding noise
 AXES: dict[str, str] = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}  # in sentences
 
 
@@ -73,7 +73,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
     x, y = law.frontier
     middle = math.sqrt(law.range[0] * law.range[1])
     card = made.card()
-    card["gradient_below"] = 10.0 ** math.ceil(math.log10(max(float(card.pop("largest_gradient")), FLAT)))  # type: ignore[arg-type]
+    card["gradient_below"] = 10.0 ** math.ceil(math.log10(max(float(card.pop("largest_gradient")), FLAT_SLOPE)))  # type: ignore[arg-type]
     return {
         "family": law.family,
         "axis": str(law.axis),
@@ -104,7 +104,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
 
 
 def _warnings(evidence: Evidence, law: Law) -> list[str]:
-    """What makes this law worth less than it looks."""
+    """Reasons why this law is worth less than it looks."""
     repeated = any(len(p.seeds) > 1 for p in law.points)
     found = diagnostics.warnings(law.within.fit, repeated=repeated) + diagnostics.check_errors(law.within.fit.points)
     most = max(p.epochs for p in law.points)
@@ -121,7 +121,7 @@ def _warnings(evidence: Evidence, law: Law) -> list[str]:
 
 def _curve(law: Law) -> dict[str, list[Any]]:
     low, high = law.range
-    x = np.geomspace(low, high * REACH, CURVE)
+    x = np.geomspace(low, high * CURVE_REACH, CURVE_POINTS)
     within = [bootstrap.quantiles(column, bootstrap.LAW_LEVEL) for column in law.within.predictions(x).T]
     total = law.total(x)  # NaN beyond the data where the law has no record: there it has no interval at all
     return {

@@ -9,6 +9,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,20 @@ from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, runs, text
 from bench.report.figures.figure import RenderedFigure
+from bench.report.headline import headline
 from bench.stats.intervals import Estimate
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 500  # of a table in the page; the CSV has all
 MAX_WARNINGS = 4  # shown at once; the others are a click away
 MAX_FAILURES = 6  # named in one sentence
-NARROW = 7.5  # inches up to which a figure stands beside the answers
+MAX_NARROW_INCHES = 7.5  # inches up to which a figure stands beside the answers
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
-NAMED = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
-GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
-VIEW = re.compile(r'viewBox="([^"]*)"')
-LINKED = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
+SVG_NAME = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
+SVG_GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
+SVG_VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
+SVG_CELL_LINK = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
 ENVIRONMENT = (
     ("environment.project_version", "Version"),
     ("environment.commit", "Commit"),
@@ -75,20 +77,28 @@ def content(
     found = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
     lead = figures[0] if figures else None
+    study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     quoted = " --reference paper" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
     works, verdict = pipeline(evidence)
+    checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
+    chosen = None if check else headline(findings, figure=lead.name if lead else "")
+    question = evidence.question[:1].upper() + evidence.question[1:]
+    title = chosen.text if chosen else checked or f"{question or study} {caveats.note(findings)}".strip()
+    if lead and chosen and chosen.titles_figure:
+        lead = replace(lead, title=title)
     return {
-        "title": f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study",
-        "question": evidence.question[:1].upper() + evidence.question[1:],
+        "title": title,
+        "study": study,
+        "question": question,
         "published": evidence.published,
         "coverage": coverage(evidence),
         "machine": machine(evidence.records.records),
-        "check": f"{verdict} The numbers of this suite mean nothing." if check else "",
+        "check": checked,
         "works": works,
         "lead": lead,
-        "figures": [figure for figure in figures if figure is not lead],
+        "figures": list(figures[1:]),
         "not_drawn": tuple(not_drawn),
         "figures_title": "More figures" if lead else "Figures",
         "overview": text.overview(findings, found),
@@ -175,9 +185,9 @@ def _environment(*, autoescape: bool) -> Environment:
 def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
     """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
     drawn = figure.svg[figure.svg.index("<svg") :]
-    drawn = NAMED.sub(f"{figure.name}-", GROUP.sub("<g>", drawn))
-    drawn = LINKED.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
-    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{VIEW.search(drawn)[1]}">'  # type: ignore[index]
+    drawn = SVG_NAME.sub(f"{figure.name}-", SVG_GROUP.sub("<g>", drawn))
+    drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
+    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
     drawn = label + drawn.partition(">")[2].replace("xlink:href", "href")
     return {
         "name": figure.name,
@@ -186,7 +196,7 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
         "limit": f"{figure.pointed:,} of {figure.points:,} points can be pointed at."
         if figure.pointed < figure.points
         else "",
-        "narrow": figure.width <= NARROW,
+        "narrow": figure.width <= MAX_NARROW_INCHES,
         "folded": not figure.csv,  # a second picture of the same data
         "width": figure.width,
         "inline": Markup(clean(drawn)),

@@ -1,4 +1,4 @@
-"""What `bench.report --to` does: a study's runs in a tracker, or its tables as CSV files."""
+"""The command `bench.report --to`: a study's runs in a tracker, or its tables as CSV files."""
 
 from __future__ import annotations
 

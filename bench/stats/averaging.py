@@ -2,8 +2,8 @@
 
 An interval from one form holds only if the form is right, and a few points seldom tell. Every form that can be fitted
 is therefore resampled, in proportion to a weight. Weights are Akaike's (Burnham and Anderson 2002), tempered: with 5 to
-12 points the form that fits best by chance would get too much of them. What is computed from every refit, such as a
-prediction, a floor or the place where two laws cross, then has the forms' disagreement in its interval.
+12 points the form that fits best by chance would get too much of them. A quantity that is computed from every refit,
+such as a prediction, a floor or the place where two laws cross, then has the forms' disagreement in its interval.
 `python -m tools.measure_crossings` measures how often such intervals hold the truth.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.stats.bootstrap import LAW_LEVEL, Resampled, quantiles, resample, variance_components
-from bench.stats.fit import REFIT_FTOL, Fit, Points, fit
+from bench.stats.fit import REFIT_FTOL, FormFit, Points, fit
 from bench.stats.forms import Form
 
 TEMPER = 0.6
@@ -25,7 +25,7 @@ crossings too often (nominal 90 %, 5 to 12 points)."""
 STARTS = 20  # of each form
 MIN_SHARE = 0.1  # of the refits that must have a quantity which not every form has
 LEAST_RMS = 1e-9  # of log residuals: points without any noise
-STEP = 1.02  # ratio of the two x between which a slope is taken
+SLOPE_STEP = 1.02  # ratio of the two x between which a slope is taken
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +39,7 @@ class Averaged:
         order: of the refits of all parts, shuffled: refits of two groups are then paired independently of their forms.
     """
 
-    fit: Fit
+    fit: FormFit
     parts: tuple[Resampled, ...]
     weights: Mapping[str, float]
     order: np.ndarray
@@ -68,8 +68,8 @@ class Averaged:
     def slopes(self, x: float) -> np.ndarray:
         """-d log y / d log x at x of every refit, (refits,)."""
         with np.errstate(all="ignore"):
-            log_y = np.log(self.predictions(np.array([x / STEP**0.5, x * STEP**0.5])))
-        return (log_y[:, 0] - log_y[:, 1]) / np.log(STEP)
+            log_y = np.log(self.predictions(np.array([x / SLOPE_STEP**0.5, x * SLOPE_STEP**0.5])))
+        return (log_y[:, 0] - log_y[:, 1]) / np.log(SLOPE_STEP)
 
     def floors(self) -> np.ndarray:
         """Limit of y for x without end, of every refit whose form has one."""
@@ -88,7 +88,7 @@ class Averaged:
         return np.array(values, dtype=float)
 
 
-def average(fits: Sequence[Fit], *, shown: Fit, draws: int = 400, seed: int = 0, restarts: int = 1) -> Averaged:
+def average(fits: Sequence[FormFit], *, shown: FormFit, draws: int = 400, seed: int = 0, restarts: int = 1) -> Averaged:
     """Resample analyses of the same points, each as often as its weight says.
 
     Args:
@@ -112,7 +112,7 @@ def alone(made: Resampled) -> Averaged:
     return Averaged(fit=made.fit, parts=(made,), weights={made.fit.form.name: 1.0}, order=np.arange(len(made.thetas)))
 
 
-def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | None = None) -> list[Fit]:
+def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | None = None) -> list[FormFit]:
     """A fit of every form that the points allow."""
     made = []
     for form in forms:
@@ -123,7 +123,7 @@ def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | 
     return made
 
 
-def weigh(fits: Sequence[Fit]) -> np.ndarray:
+def weigh(fits: Sequence[FormFit]) -> np.ndarray:
     """Tempered Akaike weights, (fits,)."""
     criteria = np.array([criterion(made, fits) for made in fits])
     weights = np.exp(-TEMPER / 2 * (criteria - criteria.min()))
@@ -151,7 +151,7 @@ def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
     return found
 
 
-def form_weights(fits: Sequence[Fit]) -> dict[str, float]:
+def form_weights(fits: Sequence[FormFit]) -> dict[str, float]:
     """Weight of every form, the largest first. Fits of one form (several losses) add up."""
     found: dict[str, float] = {}
     for made, weight in zip(fits, weigh(fits), strict=True):
@@ -159,7 +159,7 @@ def form_weights(fits: Sequence[Fit]) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def criterion(made: Fit, fits: Sequence[Fit]) -> float:
+def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:
     """Akaike's criterion of a fit among others: n log(sum of squares) + 2 (parameters + 1). Trunks share noise: the sum
     is that of generalised least squares, with the ratio of variances that the best of the fits leaves."""
     best = min(fits, key=lambda f: f.rms)

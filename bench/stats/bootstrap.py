@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.stats.fit import MAX_REFIT_STEPS, REFIT_FTOL, SUBSAMPLE, Fit, descend, jacobian, objectives
+from bench.stats.fit import MAX_REFIT_STEPS, REFIT_FTOL, SUBSAMPLE, FormFit, descend, jacobian, objectives
 
 LAW_LEVEL = 0.9
 MANY_CLUSTERS = 40
@@ -29,7 +29,7 @@ class Resampled:
     """Refits of one form. `thetas` holds one row of internal parameters per refit; `method` is NONPARAMETRIC or
     PARAMETRIC."""
 
-    fit: Fit
+    fit: FormFit
     thetas: np.ndarray
     method: str
 
@@ -56,7 +56,7 @@ class Resampled:
         return quantiles(values, level)
 
 
-def resample(main: Fit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -> Resampled:
+def resample(main: FormFit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -> Resampled:
     """Refit `main` to `draws` resamples, from its optimum and from `restarts` points of the form's grid."""
     rng = np.random.default_rng(seed)
     clusters = np.unique(main.points.cluster)
@@ -83,7 +83,13 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -
 
 
 def _refit(
-    main: Fit, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, *, starts: Sequence[np.ndarray], draws: int
+    main: FormFit,
+    x: np.ndarray,
+    targets: np.ndarray,
+    weight: np.ndarray,
+    *,
+    starts: Sequence[np.ndarray],
+    draws: int,
 ) -> np.ndarray:
     """The lowest end of all starts for each resample, (draws, parameters)."""
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
@@ -105,13 +111,13 @@ def _refit(
     return best
 
 
-def _draw_clusters(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+def _draw_clusters(main: FormFit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
     """How often each point is in each resample."""
     times = rng.multinomial(len(clusters), np.full(len(clusters), 1 / len(clusters)), size=draws)
     return times[:, np.searchsorted(clusters, main.points.cluster)].astype(float)
 
 
-def _simulate(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+def _simulate(main: FormFit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
     """log y of each resample: the fit plus noise as large as the residuals allow."""
     cluster = np.searchsorted(clusters, main.points.cluster)
     return main.log_predict(main.points.x) + variance_components(main).draw(rng, cluster, draws)
@@ -146,7 +152,7 @@ class VarianceComponents:
         return np.sqrt(variances[:, :1]) * own + np.sqrt(variances[:, 1:]) * shared
 
 
-def variance_components(made: Fit) -> VarianceComponents:
+def variance_components(made: FormFit) -> VarianceComponents:
     """Variance components from a fit's residuals, by the method of moments."""
     _, cluster = np.unique(made.points.cluster, return_inverse=True)
     residuals, number = made.residuals, len(cluster)

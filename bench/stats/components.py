@@ -8,7 +8,7 @@ Accuracy follows a quadratic in the logarithm of compute (or of images) per fami
 - runs: what is left, once per model, budget and seed.
 
 Test images and few-shot draws are the same for all runs and no grid changes what they add: they are left out. The
-components are found by restricted maximum likelihood (Patterson and Thompson 1971). What is asked is a difference
+components are found by restricted maximum likelihood (Patterson and Thompson 1971). The target is a difference
 between the models that stand for two families, over a range of compute: its interval is that of the best linear
 unbiased prediction (Henderson 1975), with Student's t by the number of repeated trainings. No torch.
 """
@@ -24,8 +24,8 @@ from scipy import optimize
 
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
-DEGREE = 2  # of the law
-LEAST = 1e-8  # variance, so that none is exactly 0
+LAW_DEGREE = 2  # of the law
+MIN_VARIANCE = 1e-8  # variance, so that none is exactly 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Observations:
 
 def law(x: Sequence[float], *, centre: float = 0.0) -> np.ndarray:
     """Rows of the design: 1, x, x², …."""
-    return np.vander(np.asarray(x, dtype=float) - centre, DEGREE + 1, increasing=True)
+    return np.vander(np.asarray(x, dtype=float) - centre, LAW_DEGREE + 1, increasing=True)
 
 
 def fit(seen: Observations, *, models: bool = True) -> Components:
@@ -86,7 +86,7 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
 
     def unlikely(logs: np.ndarray) -> float:
         V_NN = sum(np.exp(log) * same[k] for log, k in zip(logs, free, strict=True))
-        L_NN = np.linalg.cholesky(V_NN + LEAST * np.eye(len(y_N)))
+        L_NN = np.linalg.cholesky(V_NN + MIN_VARIANCE * np.eye(len(y_N)))
         A_NP, b_N = np.linalg.solve(L_NN, X_NP), np.linalg.solve(L_NN, y_N)
         XVX_PP = A_NP.T @ A_NP
         residual_N = b_N - A_NP @ np.linalg.solve(XVX_PP, A_NP.T @ b_N)
@@ -150,11 +150,11 @@ def _covariance(
     arms: tuple[Arm, ...], known: tuple[str, ...], components: Components, centre: float
 ) -> np.ndarray | None:
     """Of the coefficients of one family's law and the places of its models; None where they are not determined."""
-    if len({x for arm in arms for x in arm.x}) <= DEGREE:
+    if len({x for arm in arms for x in arm.x}) <= LAW_DEGREE:
         return None
-    size = DEGREE + 1 + len(known)
+    size = LAW_DEGREE + 1 + len(known)
     information = np.zeros((size, size))
-    information[DEGREE + 1 :, DEGREE + 1 :] = np.eye(len(known)) / max(components.model, LEAST)
+    information[LAW_DEGREE + 1 :, LAW_DEGREE + 1 :] = np.eye(len(known)) / max(components.model, MIN_VARIANCE)
     for arm in arms:
         information += _information(arm, known, components, centre)
     return np.linalg.inv(information)
@@ -163,10 +163,10 @@ def _covariance(
 @lru_cache(maxsize=65536)
 def _information(arm: Arm, known: tuple[str, ...], components: Components, centre: float) -> np.ndarray:
     budgets = len(arm.x)
-    X_HP = np.zeros((budgets, DEGREE + 1 + len(known)))
-    X_HP[:, : DEGREE + 1] = law(arm.x, centre=centre)
-    X_HP[:, DEGREE + 1 + known.index(arm.model)] = 1.0
-    own = components.point + components.run / arm.seeds + LEAST
+    X_HP = np.zeros((budgets, LAW_DEGREE + 1 + len(known)))
+    X_HP[:, : LAW_DEGREE + 1] = law(arm.x, centre=centre)
+    X_HP[:, LAW_DEGREE + 1 + known.index(arm.model)] = 1.0
+    own = components.point + components.run / arm.seeds + MIN_VARIANCE
     V_HH = components.trunk / arm.seeds * np.ones((budgets, budgets)) + own * np.eye(budgets)
     return X_HP.T @ np.linalg.solve(V_HH, X_HP)
 

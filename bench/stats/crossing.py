@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.fit import Fit
+from bench.stats.fit import FormFit
 
 GRID = 200
 FAR_OFF = 6.0  # standard errors: what is this much worse than the best cannot have been picked by chance
@@ -21,7 +21,7 @@ class Curves(Protocol):
     """Refits of a family's law: `Averaged`, or `Resampled` where the form is known."""
 
     @property
-    def fit(self) -> Fit: ...
+    def fit(self) -> FormFit: ...
 
     @property
     def freedom(self) -> float: ...

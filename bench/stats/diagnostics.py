@@ -16,11 +16,11 @@ from scipy import special
 from bench.core.errors import UserError
 from bench.core.formatting import compact, significant
 from bench.core.spec import MAX_EPOCHS
-from bench.stats.fit import Fit, Points, jacobian, loss_sum
+from bench.stats.fit import FormFit, Points, jacobian, loss_sum
 
 MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
-EDGE = 0.02  # of the smallest y, or of the range of y
+EDGE_SHARE = 0.02  # of the smallest y, or of the range of y
 Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
 MIN_RMS = 1e-9  # of log residuals, of points without any noise
 NEGLIGIBLE_RMS = 1e-3  # of log residuals: below it their shape does not matter
@@ -40,7 +40,7 @@ CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "wh
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 
-def warnings(made: Fit, *, repeated: bool = True) -> list[str]:
+def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
     """Sentences about range, optimiser and bounds."""
     found = []
     x = made.points.x[0]
@@ -62,13 +62,13 @@ def warnings(made: Fit, *, repeated: bool = True) -> list[str]:
     return found + _at_bound(made)
 
 
-def unresolved(made: Fit) -> list[str]:
+def unresolved(made: FormFit) -> list[str]:
     """Parameters that the points do not determine: e times as much changes the law by less than its residuals."""
     moved = np.sqrt((jacobian(made) ** 2).sum(axis=0))
     return [name for name, size in zip(made.form.parameters, moved, strict=True) if size < max(made.rms, MIN_RMS)]
 
 
-def check_autocorrelation(made: Fit) -> list[str]:
+def check_autocorrelation(made: FormFit) -> list[str]:
     """A warning where residuals are autocorrelated along x. Lag-1 autocorrelation of independent ones has standard
     deviation 1 / sqrt(n)."""
     residuals = made.residuals[np.argsort(made.points.x[0], kind="stable")]
@@ -111,7 +111,7 @@ def _f_test(between: float, first: int, within: float, second: int) -> float:
     return float(special.fdtrc(first, second, between / first / (within / second))) if within > 0 else 0.0
 
 
-def check_exponents(made: Fit) -> list[str]:
+def check_exponents(made: FormFit) -> list[str]:
     """A warning where an exponent of a law of several inputs is below zero."""
     names = [name for name in ("alpha", "beta") if made.parameters.get(name, 1.0) < 0]
     return (
@@ -124,15 +124,15 @@ def check_exponents(made: Fit) -> list[str]:
     )
 
 
-def _at_bound(made: Fit) -> list[str]:
+def _at_bound(made: FormFit) -> list[str]:
     """Warnings where a floor is not determined by the points."""
     name = FLOORS.get(made.form.name)
     if name is None:
         return []
     floor, least = made.parameters[name], float(made.points.y.min())
-    if floor < EDGE * least:
+    if floor < EDGE_SHARE * least:
         return [f"The floor {name} went to zero: these points do not show one."]
-    if least - floor < EDGE * min(least, float(made.points.y.max()) - least):
+    if least - floor < EDGE_SHARE * min(least, float(made.points.y.max()) - least):
         return [f"The floor {name} reached the smallest y: these points do not show what lies below."]
     return []
 
@@ -253,7 +253,7 @@ def check_errors(points: Points) -> list[str]:
     return ["y rises again at large x: a power law holds only before that."] if rise > scatter else []
 
 
-def check_published(made: Fit, parameters: Mapping[str, float]) -> list[str]:
+def check_published(made: FormFit, parameters: Mapping[str, float]) -> list[str]:
     """A warning if the sum of the loss at published `parameters` is above the optimum; [] if it is the same fit.
 
     An optimiser with an absolute tolerance, given the mean of a small loss, stops after a few steps and reports

@@ -23,7 +23,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.stats.averaging import Averaged
 from bench.stats.bootstrap import LAW_LEVEL, Resampled, quantiles
-from bench.stats.fit import REFIT_FTOL, Fit, Points, fit
+from bench.stats.fit import REFIT_FTOL, FormFit, Points, fit
 from bench.stats.forms import BROKEN, M3, M4, ZHAI, Form
 from bench.stats.intervals import t_quantile
 
@@ -50,7 +50,7 @@ def place(x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Origin:
-    """What a procedure that saw the points up to `end` would have missed.
+    """The error of a procedure that saw the points up to `end`.
 
     Attributes:
         end: largest place fitted.
@@ -124,7 +124,7 @@ class Forecast:
         scatter: standard deviation of one point's log y, with `freedom` degrees.
     """
 
-    fits: tuple[Fit, ...]
+    fits: tuple[FormFit, ...]
     origins: tuple[Origin, ...]
     scatter: float
     freedom: int
@@ -239,7 +239,7 @@ def forecast(
     ends = np.unique(at)
     least = MIN_PLACES if len(forms) > 1 else max(4, forms[0].size + 1)
 
-    def fitted(part: Points) -> list[Fit]:
+    def fitted(part: Points) -> list[FormFit]:
         here = place(part.x)
         weight = None if half_life is None else 0.5 ** (np.log2(here.max() / here) / half_life)
         made = []

@@ -55,7 +55,7 @@ class Points:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fit:
+class FormFit:
     """A fitted law and its card.
 
     Attributes:
@@ -143,7 +143,7 @@ def fit(
     weight: np.ndarray | None = None,
     max_starts: int = 400,
     ftol: float = FTOL,
-) -> Fit:
+) -> FormFit:
     """Fit a form.
 
     Args:
@@ -197,7 +197,7 @@ def fit(
     least = float(loss_sum(residuals, loss=loss, delta=threshold, weight=importance))
     begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold, weight=importance)
     lowest = least if lowest is None else lowest
-    return Fit(
+    return FormFit(
         form=form,
         theta=theta,
         scale=scale,
@@ -368,7 +368,7 @@ def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
         return np.broadcast_to(found, (*theta.shape[:-1], x.shape[1], theta.shape[-1]))
 
 
-def jacobian(made: Fit) -> np.ndarray:
+def jacobian(made: FormFit) -> np.ndarray:
     """Derivatives of log y by the internal parameters at every point, (points, parameters)."""
     return _jacobian(made.form, made.points.x / made.scale[:, None], made.theta)
 

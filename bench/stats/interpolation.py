@@ -16,7 +16,7 @@ import numpy as np
 BEND = 1.5
 """Of power laws and logistic curves without noise, at places drawn at random between horizons 1.5 to 4 times apart, the
 line's error is within what is allowed at 94 % of the places; at 67 % with 1 in its place."""
-NARROW = 0.25  # inner points with h1 h2 below this share of h² say little of the interval but their own noise
+MIN_INNER_SHARE = 0.25  # inner points with h1 h2 below this share of h² say little of the interval but their own noise
 
 
 def curvatures(x_N: Sequence[float], y_N: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +42,7 @@ def error(x_N: Sequence[float], y_N: Sequence[float], at: float, *, usual: float
     if share in (0.0, 1.0):
         return 0.0
     found, spans = curvatures(x_N, y_N)
-    wide = found[spans >= NARROW * width**2]
+    wide = found[spans >= MIN_INNER_SHARE * width**2]
     curvature = usual if not len(found) else float((wide if len(wide) else found).max())
     if curvature is None:
         return max(share, 1 - share) * float(abs(y[right] - y[right - 1]))

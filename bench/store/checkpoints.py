@@ -26,7 +26,7 @@ from bench.store import faults
 if TYPE_CHECKING:
     import torch
 
-KEEP = 2  # one could be found bad
+MAX_KEPT = 2  # one could be found bad
 APPEARS_WITHIN = 60.0  # seconds until what one machine has written is taken not to be there
 MANIFEST = "manifest.json"
 PREFIX = "step-"
@@ -37,7 +37,7 @@ NAME = re.compile(rf"{PREFIX}(\d+)(?:-(\d+))?")  # the step, and the number of o
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds: named tensors, and JSON state."""
+    """The contents of a checkpoint: named tensors, and JSON state."""
 
     step: int
     tensors: dict[str, torch.Tensor]
@@ -45,7 +45,7 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None] = lambda: None) -> Path:
-    """Write a checkpoint to a new folder and rename it into place; then drop all but the newest `KEEP`.
+    """Write a checkpoint to a new folder and rename it into place; then drop all but the newest `MAX_KEPT`.
 
     Args:
         check_lease: called before the folder takes its place; what it raises leaves nothing behind.
@@ -74,7 +74,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None
         faults.reach("checkpoint-after-rename")
     except OSError as error:
         raise files.explain(error, target) from error
-    for old in _steps(folder)[KEEP:]:
+    for old in _steps(folder)[MAX_KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
     return target
 

@@ -33,9 +33,9 @@ from bench.core.errors import UserError
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for holders on another machine
 HEARTBEAT = 10.0
-AHEAD = 3600.0  # seconds by which another machine's clock may be ahead of ours, where a heartbeat is only displayed
+MAX_SKEW = 3600.0  # seconds by which another machine's clock may be ahead of ours, where a heartbeat is only displayed
 PATIENCE = 2.0  # seconds that a holder tries to get the lock, to give its lease back
-LOOKS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
+RETRY_SECONDS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
 RUNNER = "VIT_BENCH_RUNNER"  # variable: which job of a cluster a worker is, for display
 MOST_BYTES = 1 << 16  # of a lease that are read
 MOST_PROCESSES = 2**31  # valid process numbers lie between 0 and this
@@ -55,7 +55,7 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """Who holds a lease.
+    """The holder of a lease.
 
     Attributes:
         pid: its process on this machine; None if it is elsewhere, or unknown.
@@ -178,7 +178,7 @@ def holder(path: Path) -> Holder | None:
         pid, started = process
         stopped = _stat(pid)[:1] in (["T"], ["t"])
         return Holder(pid=pid, stopped=stopped, since=since, runner=runner) if _alive(pid, started) else None
-    beating = -AHEAD < time.time() - seen.changed / 1e9 < EXPIRES_AFTER
+    beating = -MAX_SKEW < time.time() - seen.changed / 1e9 < EXPIRES_AFTER
     return Holder(pid=None, stopped=False, since=since, runner=runner) if beating else None
 
 
@@ -227,7 +227,7 @@ class Lease:
             UserError: it cannot be read.
         """
         try:
-            for pause in LOOKS:
+            for pause in RETRY_SECONDS:
                 time.sleep(pause)
                 if self._is_ours():
                     return

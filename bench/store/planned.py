@@ -1,4 +1,4 @@
-"""What cells were planned at when they were begun, and what runs were: planned.json, beside plan.json. What cells took
+"""Plans of cells when they were begun, and runs: planned.json, beside plan.json. What cells took
 is in their records.
 
 A cell keeps the plan that it was begun under, whatever a later run plans for the rest of it: its record counts all of
@@ -18,12 +18,12 @@ from bench.core.errors import UserError
 from bench.store.records import build, check_schema
 
 FILE = "planned.json"
-BEGUN = ("partial", "failed")  # states of cells that keep an earlier plan
+BEGUN_STATES = ("partial", "failed")  # states of cells that keep an earlier plan
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCost:
-    """Of one whole cell.
+    """The plan of one whole cell.
 
     Attributes:
         seconds: wall-clock, on one worker of an idle machine.
@@ -120,7 +120,7 @@ def note(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> None:
         UserError: the file is damaged or from a newer version, or cannot be written.
     """
     before = read(study)
-    kept = {name: before.cells[name] for name, state, _ in fresh if name in before.cells and state in BEGUN}
+    kept = {name: before.cells[name] for name, state, _ in fresh if name in before.cells and state in BEGUN_STATES}
     cells = {**before.cells, **{name: plan for name, _, plan in fresh}, **kept}
     if cells != before.cells:
         _write(study, Plans(cells=cells, runs=before.runs))

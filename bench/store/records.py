@@ -39,7 +39,7 @@ FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
 """Fields of a record and their values, as `to_bytes` writes them: one to a line."""
 
 LONG_INTEGER = re.compile(rb"[\s:,[-]\d{19}")
-MEND = "Run the study again: the cell is repeated and the damaged file is kept beside it."
+DAMAGED_FIX = "Run the study again: the cell is repeated and the damaged file is kept beside it."
 
 
 class DamagedRecord(UserError):
@@ -50,7 +50,7 @@ class DamagedRecord(UserError):
     """
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is damaged: {reason}", MEND)
+        super().__init__(f"{path} is damaged: {reason}", DAMAGED_FIX)
         self.reason = reason
 
 
@@ -142,7 +142,7 @@ def _wrong(error: Exception) -> str:
 
 
 def _bytes(path: Path) -> bytes:
-    """What a record's file holds. A folder or a pipe of its name is none; nor is what the disk does not give back."""
+    """The contents of a record's file, which must be a regular file that can be read."""
     if path.exists() and not path.is_file():
         raise DamagedRecord(path, "it is not a file.")
     try:
@@ -154,7 +154,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(data: bytes) -> Any:
-    """What `json.loads` gives, three times faster where orjson is: FLOPs of large studies pass 64 bits, and it rounds
+    """The value of `json.loads`, three times faster where orjson is: FLOPs of large studies pass 64 bits, and it rounds
     those."""
     try:
         import orjson  # here: commands that only look at states start sooner without it

@@ -17,7 +17,7 @@ from bench.core.spec import canonical
 if TYPE_CHECKING:
     import torch
 
-ABOUT = "about"  # one entry of metadata: the format keeps several in no particular order
+ENTRY = "about"  # one entry of metadata: the format keeps several in no particular order
 SEALED = re.compile(r"[0-9a-f]{64} ")
 
 
@@ -41,7 +41,7 @@ def write(
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     files.make_directory(path.parent)
     text = canonical(dict(about))
-    files.write_bytes(path, save(whole, metadata={ABOUT: f"{_digest(text, whole)} {text}"}), before=check_lease)
+    files.write_bytes(path, save(whole, metadata={ENTRY: f"{_digest(text, whole)} {text}"}), before=check_lease)
 
 
 def about(path: Path) -> dict[str, Any] | None:
@@ -57,12 +57,12 @@ def about(path: Path) -> dict[str, Any] | None:
             entries = file.metadata() or {}
             sealed = {key: value for key, value in entries.items() if SEALED.match(value)}
             digest, _, text = next(iter(sealed.values()), "").partition(" ")
-            if sealed and (list(sealed) != [ABOUT] or digest != _digest(text, _tensors(file))):
+            if sealed and (list(sealed) != [ENTRY] or digest != _digest(text, _tensors(file))):
                 raise _altered(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a readable safetensors file: {error}") from error
     try:
-        return json.loads(text or entries[ABOUT])  # the latter in files from before there was a digest
+        return json.loads(text or entries[ENTRY])  # the latter in files from before there was a digest
     except KeyError:
         return None
     except ValueError as error:

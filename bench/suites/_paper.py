@@ -2,11 +2,11 @@
 
     paper:ViT-L/16:imagenet          paper:ViT-L/16:jft-300m:14epochs
 
-What the paper trains all its models with: batch 4096, 10,000 steps of warm-up, linear (ImageNet: cosine) decay to zero
-over the whole training, Adam with betas 0.9 and 0.999, decay of every weight; on ImageNet clipping at norm 1 (Table 3
-and its caption, appendix B.1). Losses and random crops are those of the public configurations: a sigmoid per class, the
-head's bias starting at −log of the number of classes. The suites' own scale `paper` is this table at its own size
-(`as_published`).
+The recipe that the paper trains all its models with: batch 4096, 10,000 steps of warm-up, linear (ImageNet: cosine)
+decay to zero over the whole training, Adam with betas 0.9 and 0.999, decay of every weight; on ImageNet clipping at
+norm 1 (Table 3 and its caption, appendix B.1). Losses and random crops are those of the public configurations: a
+sigmoid per class, the head's bias starting at −log of the number of classes. The suites' own scale `paper` is this
+table at its own size (`as_published`).
 
 The rules, for a cell with batch b:
 

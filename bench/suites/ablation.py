@@ -81,7 +81,7 @@ SCALES = {
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Every variant × seeds. Of the requested models, the first is the one that is changed."""
+    """Every variant × seeds. The first of the requested models is the one that is changed."""
     scale = pick("grid", options.scale, SCALES)
     base = (options.models or (scale.base,))[0]
     return merge(

@@ -11,13 +11,13 @@ MODELS = {  # model -> input size, batch
     "gpu": {"ViT-S/16": (224, 256), "ViT-B/16": (224, 256), "ViT-Ti/4": (32, 512), "R50x1": (224, 128)},
     "paper": {"ViT-B/16": (224, 256), "ViT-L/16": (224, 128), "ViT-H/14": (224, 64), "R50x1": (224, 128)},
 }
-OTHERS = (224, 8)  # input size and batch of models given by --models
+DEFAULT_SIZE_AND_BATCH = (224, 8)  # input size and batch of models given by --models
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """One race per model, and per seed."""
     table = pick("models", options.scale, MODELS)
-    wanted = {name: table.get(name, OTHERS) for name in options.models or table}
+    wanted = {name: table.get(name, DEFAULT_SIZE_AND_BATCH) for name in options.models or table}
     return [
         Cell(
             model=name,

@@ -13,7 +13,7 @@ EPOCHS = 15
 RECIPE = Recipe(
     lr=5e-3, batch=128, betas=(0.9, 0.999), weight_decay=0.0, clip=0.0, warmup_images=0, cooldown=0.0, shift=0
 )
-SIZES = {"mnist": 2_500, "fashion-mnist": 10_000}  # what comes with packages
+PACKAGED_IMAGES = {"mnist": 2_500, "fashion-mnist": 10_000}  # what comes with packages
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
@@ -22,14 +22,14 @@ def cells(options: SuiteOptions) -> list[Cell]:
         Cell(
             model=model,
             data=data,
-            num_images=SIZES.get(data),
-            horizons=(0, EPOCHS * SIZES.get(data, 60_000)),
+            num_images=PACKAGED_IMAGES.get(data),
+            horizons=(0, EPOCHS * PACKAGED_IMAGES.get(data, 60_000)),
             recipe=RECIPE,
             seed=seed,
             axes=("compute",),
         )
         for seed in range(options.seeds or 3)
-        for data in options.data or tuple(SIZES)
+        for data in options.data or tuple(PACKAGED_IMAGES)
         for model in options.models or ("mnist-7562",)
     ]
 

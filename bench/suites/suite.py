@@ -1,4 +1,4 @@
-"""What a suite is and what it is asked with, and functions that suites share."""
+"""A suite, the options that it is asked with, and functions that suites share."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def begin(
             give the same draws; None draws from all of it.
 
     Returns:
-        What returns one score per metric, shot and draw.
+        A function that returns one score per metric, shot and draw.
 
     Raises:
         UserError: options out of range, or data that is not on this machine.
@@ -210,7 +210,7 @@ def _predict(
     shots: Sequence[int],
     ridge: str,
 ) -> tuple[list[Head], np.ndarray]:
-    """What was solved, and the predicted class of every test image by each, (heads, M)."""
+    """The heads that were solved, and the predicted class of every test image by each, (heads, M)."""
     heads: list[Head] = []
     columns: list[tuple[np.ndarray, np.ndarray]] = []
     predicted: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""What a task is and what it is given; and what tasks share: parts of a split, accuracies with their standard
+"""A task and its context; and what tasks share: parts of a split, accuracies with their standard
 errors."""
 
 from __future__ import annotations

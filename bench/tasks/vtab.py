@@ -70,7 +70,7 @@ def evaluate(
 
     Args:
         image_size: pixels per side; None for the model's own.
-        steps, batch, rates: the same for every task. Of several rates one is chosen on the 200 examples.
+        steps, batch, rates: the same for every task. One of several rates is chosen on the 200 examples.
         repeats: other 1,000 examples each: the draws of the scores.
         test_limit: score the nested, class-balanced part of this size; None scores the whole test split.
         shift, flip: augmentation, left out of the tasks whose answer it would change (`may_shift`, `may_flip`).

@@ -1,4 +1,4 @@
-"""What a tracker is, and what it is given: one run per cell, a series that only grows.
+"""A tracker, and the runs that it is given: one run per cell, a series that only grows.
 
 The series is read from the record of a finished cell, or from the newest checkpoint of one at work. A checkpoint holds
 settled points only, and a resumed cell repeats its work exactly, so that what is read later always begins with what was

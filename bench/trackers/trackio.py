@@ -45,7 +45,7 @@ def _put(run: TrackedRun, project: str) -> bool:
 
 
 def _rows(project: str, name: str) -> list[Row]:
-    """What the database has of a run, in order."""
+    """The rows of a run in the database, in order."""
     from trackio.sqlite_storage import SQLiteStorage
 
     if not SQLiteStorage.get_project_db_path(project).exists():

@@ -31,7 +31,7 @@ from bench.train.reading import Reader, Request
 from vit.layers import scaled
 
 RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
-LARGE = 1 << 14  # bytes of an image that is better changed by itself, on a processor
+LARGE_IMAGE_BYTES = 1 << 14  # bytes of an image that is better changed by itself, on a processor
 
 
 def to_input(images_BHWC: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class Draws:
         return np.ascontiguousarray(boxes_4B[:, self.share])
 
     def request(self, step: int, *, encoded: EncodedImages | None) -> Request:
-        """What is read for this rank's share."""
+        """The request for this rank's share."""
         rows_B = self.indices(step)
         if encoded is None or not self.recipe.crop:
             return rows_B[self.share], None
@@ -261,7 +261,7 @@ class Batches:
         else:
             x_BHWC = images_NHWC[index_B] if self.reader is None else images_NHWC
         mirrored_B: Tensor | None = None
-        singly = x_BHWC.device.type == "cpu" and math.prod(x_BHWC.shape[1:]) >= LARGE
+        singly = x_BHWC.device.type == "cpu" and math.prod(x_BHWC.shape[1:]) >= LARGE_IMAGE_BYTES
         if self.recipe.flip:
             mirrored = generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5
             if singly:

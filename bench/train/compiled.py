@@ -27,7 +27,7 @@ MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that record a CUDA graph
 KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
-SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
+MAX_SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
 
 
 def mode_for(device: str, *, ranks: int = 1) -> str:
@@ -98,7 +98,7 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
     as it is where mode is "off"."""
     if mode == "off":
         return network
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MAX_SHAPES)
     torch._dynamo.config.optimize_ddp = False  # it would cut blocks; exchanges begin between them
     # its key leaves out which attention kernels are allowed, and would bring back one that was found to be wrong
     torch._functorch.config.enable_autograd_cache = False

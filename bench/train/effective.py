@@ -42,7 +42,7 @@ class TrainingOnAxis:
 
 
 def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> EffectiveRecipe:
-    """What a cell is trained with. Budgets do not change it.
+    """The effective recipe of a cell. Budgets do not change it.
 
     Args:
         revision: of the recipe that trained it; old ones capped the warm-up.

@@ -1,4 +1,4 @@
-"""What a training run yields to the loop that drives it: `for event in trainer.run(): …`."""
+"""Events that a training run yields to the loop that drives it: `for event in trainer.run(): …`."""
 
 from __future__ import annotations
 

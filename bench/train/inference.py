@@ -31,7 +31,7 @@ def resolve(dtype: str, device: str, model: nn.Module) -> str:
 
 
 def in_precision(model: nn.Module, *, dtype: str, device: str, batches: InBatches) -> nn.Module:
-    """What computes features and logits in place of `model`, with its weights as they are now.
+    """The module that computes features and logits in place of `model`, with its weights as they are now.
 
     Args:
         model: on `device`.

@@ -1,4 +1,4 @@
-"""What compiled blocks keep for their backward pass: the sums along the residual stream.
+"""Tensors that compiled blocks keep for their backward pass: the sums along the residual stream.
 
 Left to itself torch keeps what was added to the stream, as many bytes, and adds again in the backward pass. There two
 normalisations then read the same tensors, and Inductor puts the column sums of one into the kernel of the other, which

@@ -7,8 +7,8 @@ softmax take bfloat16 in and give it back, but find their sums in float32 (torch
 needed: bfloat16 has float32's exponent. Probes are float64.
 
 "auto" means bfloat16 on a GPU. On a CPU it means bfloat16 where that is faster: the processor multiplies bfloat16 in
-hardware, and most weights are in matrix products or convolutions at least WIDE wide. The narrow models of the `cpu`
-scale spend their time elsewhere and stay float32.
+hardware, and most weights are in matrix products or convolutions at least MIN_COLUMNS wide. The narrow models of the
+`cpu` scale spend their time elsewhere and stay float32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.core.errors import UserError
 from vit.layers import scaled
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-WIDE = 192  # columns of a product (channels of a convolution) from which bfloat16 pays on a CPU
+MIN_COLUMNS = 192  # columns of a product (channels of a convolution) from which bfloat16 pays on a CPU
 
 
 def set_up(*, threads: int) -> None:
@@ -58,9 +58,9 @@ def multiplies_bfloat16() -> bool:
 
 
 def mostly_wide(model: nn.Module) -> bool:
-    """Whether most weights are those of matrix products or convolutions that read and write at least WIDE columns."""
+    """Whether most weights are of matrix products or convolutions that read and write at least MIN_COLUMNS columns."""
     products = (m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d))
-    wide = sum(weight.numel() for weight in products if min(weight.shape[:2]) >= WIDE)
+    wide = sum(weight.numel() for weight in products if min(weight.shape[:2]) >= MIN_COLUMNS)
     return 2 * wide > sum(p.numel() for p in model.parameters())
 
 

@@ -85,7 +85,7 @@ class Ranks:
         return work()
 
     def exchange(self, value: T) -> list[T]:
-        """What every rank gives, in the order of the ranks."""
+        """The values of every rank, in the order of the ranks."""
         return [value]
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
@@ -106,7 +106,8 @@ class Ranks:
         return False
 
     def data_parallel(self, network: Any) -> Any:
-        """What computes as a network that every rank holds whole, and averages its gradients over the ranks."""
+        """The module that computes as a network that every rank holds whole, and averages its gradients over the
+        ranks."""
         return network
 
     def set_gradient_sync(self, network: Any, *, last: bool) -> None:

@@ -25,7 +25,7 @@ from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data.image_set import AHEAD_BYTES, EncodedImages, Images
 
-PART = 32  # images that a reader reads at a time
+IMAGES_PER_READ = 32  # images that a reader reads at a time
 SHARED_MEMORY = "/dev/shm"  # through which readers hand pixels over; containers often have 64 MB of it
 MOST_WORKERS = 16
 
@@ -127,7 +127,7 @@ class Reader:
         if self.workers and os.path.isdir(SHARED_MEMORY):
             free = os.statvfs(SHARED_MEMORY)
             room = min(room, free.f_bavail * free.f_frsize // 2)
-        part = max(1, min(PART, self._count, room // (each * 2 * max(1, self.workers))))
+        part = max(1, min(IMAGES_PER_READ, self._count, room // (each * 2 * max(1, self.workers))))
         wanted = -(-2 * self._count // part)  # two batches
         most = max(2 * self.workers, room // (each * part))
         factor = max(2, min(wanted, most) // self.workers) if self.workers else None

@@ -74,7 +74,7 @@ class TrainingProgress:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> TrainingProgress:
-        """What a checkpoint holds; fields that an older version did not write keep their defaults."""
+        """The contents of a checkpoint; fields that an older version did not write keep their defaults."""
         values = {entry.name: state[entry.name] for entry in fields(cls) if entry.name in state}
         return cls(
             **values
@@ -161,7 +161,7 @@ class LossCurve:
         return found
 
     def _horizons(self) -> list[int | None]:
-        """What each segment is trained for. Where every horizon starts anew, its whole run is its own."""
+        """The purpose of each segment. Where every horizon starts anew, its whole run is its own."""
         shared = sum(s.origin == "init" for s in self.segments) == 1
         owners = [next((b.horizon for b in self.segments[n:] if b.is_branch), None) for n in range(len(self.segments))]
         return [s.horizon if shared else owner for s, owner in zip(self.segments, owners, strict=True)]

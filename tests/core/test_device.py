@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bench.core import device
-from bench.core.clock import GAP, LOOK, RunningClock
+from bench.core.clock import POLL_SECONDS, STOPPED_AFTER, RunningClock
 from bench.core.errors import UserError
 from tests.conftest import PROJECT
 from tests.gpu.posing import NAME, posing
@@ -71,7 +71,7 @@ class Machine:
         """Let time pass, of which the process uses a share; `looks`: whether any thread reads the clock meanwhile."""
         left = seconds
         while left > 1e-9:
-            step = min(left, LOOK) if looks else left
+            step = min(left, POLL_SECONDS) if looks else left
             self.wall, self.used, left = self.wall + step, self.used + share * step, left - step
             self.clock()
 
@@ -89,7 +89,7 @@ def test_a_pause_is_not():
     machine.run(10.0, share=0.9)
     machine.run(471.0, share=0.0, looks=False)
     machine.run(10.0, share=0.9)
-    assert machine.clock() == pytest.approx(20.0 + LOOK)
+    assert machine.clock() == pytest.approx(20.0 + POLL_SECONDS)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
@@ -106,8 +106,8 @@ def test_a_stopped_process_is_paused():
         first, began = ask(), time.monotonic()
         it.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, it.pid, os.WSTOPPED | os.WNOWAIT)
-        time.sleep(2 * GAP)
+        time.sleep(2 * STOPPED_AFTER)
         it.send_signal(signal.SIGCONT)
         counted, passed = ask() - first, time.monotonic() - began
         it.kill()
-    assert counted < passed - GAP
+    assert counted < passed - STOPPED_AFTER

@@ -103,7 +103,7 @@ def test_what_cannot_be_read_is_not_known(powercap, tmp_path, broken, monkeypatc
 
 
 def test_the_thread_reads_often_enough(powercap, tmp_path, monkeypatch):
-    monkeypatch.setattr(energy, "EVERY", 0.01)
+    monkeypatch.setattr(energy, "READING_SECONDS", 0.01)
     measured = energy.Meter(tmp_path / energy.FILE, root=powercap)
     while not (tmp_path / energy.FILE).exists():
         time.sleep(0.01)

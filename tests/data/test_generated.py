@@ -41,8 +41,8 @@ def test_a_larger_set_holds_a_smaller_one_and_pieces_do_not_matter(monkeypatch) 
     classes, indices = np.array([5, 0, 5]), np.array([3, 7, 39])
     alone = atoms.draw(classes, indices, split="train", size=32)
     assert np.array_equal(alone, large.images_NHWC[indices * 6 + classes])
-    monkeypatch.setattr(drawn, "ALONE", 100)
-    monkeypatch.setattr(drawn, "PIECE", 70)
+    monkeypatch.setattr(drawn, "MAX_IMAGES_OF_ONE_PROCESS", 100)
+    monkeypatch.setattr(drawn, "IMAGES_PER_PIECE", 70)
     pieces = drawn._pieces(_numbers, 3, 240, "train", 1, "test")
     assert np.concatenate(list(pieces)).ravel().tolist() == list(range(240))  # by several processes, in order
 

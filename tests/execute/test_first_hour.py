@@ -42,7 +42,7 @@ def test_one_device_has_no_ranks(monkeypatch):
 def test_less_and_less_memory(gpu, monkeypatch):
     """A step of 8 images needs 8 GB here: each share leaves room for fewer; without any nothing fits, which is said."""
     room = [8.0]
-    monkeypatch.setattr(first_hour, "SHARES", (0.5, 0.1))
+    monkeypatch.setattr(first_hour, "MEMORY_SHARES", (0.5, 0.1))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda *_: 8 << 30)
     monkeypatch.setattr(
         torch.cuda,

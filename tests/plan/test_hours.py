@@ -57,12 +57,12 @@ def test_photographs_where_there_are_some_and_drawings_where_there_are_none(root
     assert {(c.data, c.image_size, c.channels) for c in drawn} == {("visual-atoms:1000x1000", 64, 3)}
     assert DataSizes()["visual-atoms:1000x1000"].train == 1_000_000  # without drawing one
     assert all(c.recipe.flip for c in real if c.model != "pixels") and not any(c.recipe.flip for c in drawn)
-    monkeypatch.setattr(photographs, "ENOUGH", 30)
+    monkeypatch.setattr(photographs, "MIN_IMAGES", 30)
     assert photographs.largest(root) == "imagenet"
     (root / "imagenet").rename(root / ".gone")
     try:
         assert photographs.largest(root) == "folder:holidays"
-        monkeypatch.setattr(photographs, "ENOUGH", 41)
+        monkeypatch.setattr(photographs, "MIN_IMAGES", 41)
         assert photographs.largest(root) is None
     finally:
         (root / ".gone").rename(root / "imagenet")

@@ -21,7 +21,7 @@ from bench.plan import estimate, feed, resources
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
 from bench.store import checkpoints
-from bench.store.checkpoints import KEEP
+from bench.store.checkpoints import MAX_KEPT
 
 GB = 10**9
 RATES = Rates(
@@ -116,7 +116,7 @@ def test_checkpoints_never_take_more_than_is_planned(tmp_path: Path) -> None:
     for step in range(5):
         checkpoints.save(tmp_path, checkpoints.Checkpoint(step=step, tensors=tensors, state={}), check_lease=look)
         look()
-    assert (KEEP + 0.9) * size < max(held) <= 1.05 * resources.CHECKPOINTS_ON_DISK * size
+    assert (MAX_KEPT + 0.9) * size < max(held) <= 1.05 * resources.CHECKPOINTS_ON_DISK * size
 
 
 @pytest.mark.parametrize("crop", [0.0, 0.5])

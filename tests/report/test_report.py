@@ -365,6 +365,17 @@ def test_the_console_gets_few_lines(reported: report.ReportPaths, width: int) ->
         assert len(rows) <= 20 and sum(bool(re.search("[✓✗●?] ", row)) for row in rows) <= 15
 
 
+def test_what_was_found_is_the_title_everywhere(reported: report.ReportPaths) -> None:
+    """Of the page and its main figure; the first line of the console and of report.md."""
+    console = Console(file=io.StringIO(), width=60)
+    report.say(reported, console)
+    assert console.file.getvalue().splitlines()[0] == reported.headline  # type: ignore[attr-defined]
+    assert re.search(r"leads \w+ by .* points \[", reported.headline)
+    assert table.markdown(reported.headline) in reported.markdown.read_text().splitlines()[0]
+    words = reported.html.read_text().replace("\u00a0", " ")
+    assert f"<h1>{reported.headline}</h1>" in words and f'<h3 class="hidden">{reported.headline}</h3>' in words
+
+
 def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) -> None:
     world = small_world()
     world.sizes, world.seeds = (30_000,), (0,)

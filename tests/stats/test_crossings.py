@@ -105,7 +105,7 @@ class Lines:
     freedom: float = 1e9
 
     @property
-    def fit(self) -> fit.Fit:
+    def fit(self) -> fit.FormFit:
         x = np.geomspace(LOW, HIGH, 5)
         return fit.fit(points(np.exp(self.mean[0] + self.mean[1] * self.u(x)), x), forms.POWER, max_starts=1)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from bench.stats import intervals, moderated
-from bench.stats.components import LEAST, Arm, Components, Observations, Target, fit, half_width, law
+from bench.stats.components import MIN_VARIANCE, Arm, Components, Observations, Target, fit, half_width, law
 from bench.stats.intervals import CHANGE, DRAWS, IMAGES, SEEDS, UNBOUNDED, Estimate, Samples, t_quantile
 from bench.stats.moderated import Repeated
 from tools import measure_coverage as measure
@@ -474,9 +474,9 @@ def predicted(seen: Observations) -> float:
     points = np.array([f"{model} {x}" for model, x in zip(seen.models, seen.x, strict=True)])
     labels = (models, points, np.asarray(seen.trunks), np.arange(len(y_N)))
     V_NN = sum(v * (same[:, None] == same) for v, same in zip(TRUE.variances, labels, strict=True))
-    W_NP = np.linalg.solve(V_NN + LEAST * np.eye(len(y_N)), X_NP)
+    W_NP = np.linalg.solve(V_NN + MIN_VARIANCE * np.eye(len(y_N)), X_NP)
     beta_P = np.linalg.solve(X_NP.T @ W_NP, W_NP.T @ y_N)
-    left_N = np.linalg.solve(V_NN + LEAST * np.eye(len(y_N)), y_N - X_NP @ beta_P)
+    left_N = np.linalg.solve(V_NN + MIN_VARIANCE * np.eye(len(y_N)), y_N - X_NP @ beta_P)
     betas = dict(zip(names, beta_P.reshape(len(names), -1), strict=True))
 
     def at(family: str, model: str, x: float) -> float:

@@ -83,7 +83,7 @@ def test_large_images_are_changed_one_by_one_to_the_same_bits(channels, shift, m
     source, recipe = images(20, side=9, channels=channels), Recipe(batch=16, shift=shift, flip=True)
     found = []
     for large in (1 << 30, 1):
-        monkeypatch.setattr("bench.train.batches.LARGE", large)
+        monkeypatch.setattr("bench.train.batches.LARGE_IMAGE_BYTES", large)
         found.append(Batches(source, recipe=recipe, seed=1, device="cpu", fit=(9, channels))(3))
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other) and one.stride() == other.stride()

@@ -23,8 +23,8 @@ from bench.data.image_set import ImageSet
 
 MAX_IMAGES = 100_000_000
 PER_CLASS_TEST = 25
-PIECE = 512  # images that are drawn together
-ALONE = 20_000  # images up to which other processes are not worth their start
+IMAGES_PER_PIECE = 512  # images that are drawn together
+MAX_IMAGES_OF_ONE_PROCESS = 20_000  # images up to which other processes are not worth their start
 
 Draw = Callable[..., np.ndarray]  # (numbers_N, classes, split, size) -> uint8 (N, size, size, C), in any process
 
@@ -109,9 +109,9 @@ def numbered(noun: str, asked: Asked) -> tuple[str, ...]:
 def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: str) -> Iterator[np.ndarray]:
     """All images in the order (instance, class): every beginning holds all classes equally."""
     progress = Progress(what, total)
-    parts = (np.arange(start, min(start + PIECE, total)) for start in range(0, total, PIECE))
+    parts = (np.arange(start, min(start + IMAGES_PER_PIECE, total)) for start in range(0, total, IMAGES_PER_PIECE))
     work = partial(draw, classes=classes, split=split, size=side)
-    for piece in map(work, parts) if total <= ALONE else _ordered(work, parts):
+    for piece in map(work, parts) if total <= MAX_IMAGES_OF_ONE_PROCESS else _ordered(work, parts):
         yield piece
         progress.step(len(piece))
 

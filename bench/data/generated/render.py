@@ -202,7 +202,7 @@ def _face(font: Path, size: int) -> ImageFont.FreeTypeFont:
 
 @functools.cache
 def _missing(font: Path) -> bytes:
-    """What the font draws for a character that it does not have."""
+    """The drawing of the font for a character that it does not have."""
     return bytes(_face(font, MASTER).getmask("\U0010fffd"))
 
 

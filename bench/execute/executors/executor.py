@@ -1,4 +1,4 @@
-"""What an executor is given and what it reports: workers of one kind, started elsewhere, and how each of them ended.
+"""The interface of executors: workers of one kind, started elsewhere, and how each of them ended.
 
 The study's folder remains the only truth: an executor neither assigns cells nor carries results.
 """
@@ -27,7 +27,7 @@ LOG_TAIL_CHARACTERS = 20_000  # characters of a log in which the last error mess
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What each worker of a kind needs.
+    """The needs of each worker of a kind.
 
     Attributes:
         gpus, cpus, memory: on each of its `nodes`; memory in bytes. hours: for its longest cell, with a margin.
@@ -117,8 +117,8 @@ class Executor(Protocol):
         """Have every worker save and end; does not wait for it."""
 
     def names(self) -> tuple[str, ...]:
-        """Of all submitted workers that go on when this process ends: another can `adopt` them by these; () where they
-        end too."""
+        """The names of submitted workers that go on when this process ends: another can `adopt` them by these; () where
+        they end too."""
 
     def adopt(self, names: Sequence[str], folder: Path) -> int:
         """Follow those of an earlier process that have not ended; `folder` is the one that they were submitted with.

@@ -17,7 +17,7 @@ from bench.execute.executors.executor import Ended, Resources, WorkerCommand, lo
 
 
 def work_of(work: WorkerCommand) -> Ended:
-    """What a task does."""
+    """The body of a task."""
     import ray
 
     # Ray interrupts tasks as Ctrl-C does, which whatever a shell starts in the background ignores

@@ -16,7 +16,7 @@ from bench.execute.executors.executor import Ended, Resources, WorkerCommand, lo
 
 TIMEOUTS = 1000  # times that a job may be requeued after its time is up: cells go on from their checkpoints
 SIGNAL_SECONDS = 120  # before the end of a job, in which its worker saves
-MOST = 1000  # jobs of an array, as SLURM is usually configured
+MAX_ARRAY_JOBS = 1000  # jobs of an array, as SLURM is usually configured
 GIB = 1 << 30
 
 
@@ -90,9 +90,9 @@ class Slurm:
         self._names: tuple[str, ...] = ()
 
     def submit(self, works: Sequence[WorkerCommand]) -> None:
-        for first in range(0, len(works), MOST):
+        for first in range(0, len(works), MAX_ARRAY_JOBS):
             with self._executor.batch():
-                new = [self._executor.submit(RequeuedWorker(work)) for work in works[first : first + MOST]]
+                new = [self._executor.submit(RequeuedWorker(work)) for work in works[first : first + MAX_ARRAY_JOBS]]
             self._jobs += new
             self._names += tuple(str(job.job_id) for job in new)
 

@@ -1,4 +1,4 @@
-"""What a job is and what a worker gives to it, and the facts on model and data that every job records."""
+"""A job, its context, and the facts on model and data that every job records."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class JobContext:
 
     @property
     def devices(self) -> int:
-        """What core-days count: CPU threads, or accelerators, of all ranks."""
+        """The devices that core-days count: CPU threads, or accelerators, of all ranks."""
         return self.ranks.size * (self.threads if self.on_cpu else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a worker does with a cell. A file in this folder exports one as `JOB`.
+    """The work on a cell. A file in this folder exports one as `JOB`.
 
     Attributes:
         run: (cell, context) -> the result; the worker adds identity, environment and attempts, and writes the record.

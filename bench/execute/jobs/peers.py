@@ -33,7 +33,7 @@ WINDOW_SECONDS = {"cpu": 0.4, "cuda": 1.5}
 
 def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
     """About how long one cell takes, for a plan: windows have a fixed length, trials and starting up take the rest."""
-    return 420.0 if device == "cpu" else 2400.0
+    return 540.0 if device == "cpu" else 2400.0
 
 
 def run(cell: Cell, context: JobContext) -> Result:

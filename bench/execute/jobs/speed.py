@@ -85,7 +85,7 @@ class SpeedJob:
         self.peak = peaks.peak(dtype, device=context.device, threads=context.threads)
 
     def result(self) -> Result:
-        """What was found, under `speed`."""
+        """The measurements, under `speed`."""
         from bench.core.errors import Interrupted
         from bench.cost.timing import OutOfMemory
         from bench.execute.jobs._costs import cell_cost
@@ -258,7 +258,7 @@ class SpeedJob:
         return None if rate is None else rate * flops["dense"] / self.peak.flops_per_second
 
     def conditions(self) -> Conditions:
-        """What the numbers depend on besides the versions and the execution."""
+        """Settings that the numbers depend on, besides the versions and the execution."""
         import torch
 
         from bench.core import environment

@@ -21,9 +21,10 @@ from bench.execute.peers import builders, settings
 from bench.execute.peers.steps import Course, StepOnce
 
 COMPARED = 5  # first steps whose losses are kept, to show that all do the same work
-TRIAL_SECONDS = 0.3  # of a window of a trial, at least one step
-TRIAL_PAIRS = 3  # windows of each side, in turns
-HOPELESS = 0.8  # a challenger that is slower than this share of the best in its first window gets no second
+TRIAL_WARM_UP = 5  # steps: kernels are chosen and memory is got meanwhile
+TRIAL_SECONDS = 0.5  # of a window of a trial, at least one step
+TRIAL_PAIRS = 5  # windows of each side, in turns
+HOPELESS, HOPELESS_AFTER = 0.8, 2  # a challenger slower than this share of the best in so many windows gets no more
 SHARED_COMPILATIONS = 64  # of one block's code, by all trials of a process; torch's limit is 8
 
 
@@ -55,12 +56,12 @@ class EntrantStep:
 
 
 class Trial:
-    """Settings on trial: steps per second of each window, after two steps to warm up."""
+    """Settings on trial: steps per second of each window, after a warm-up."""
 
     def __init__(self, step: StepOnce, device: str) -> None:
         self.entrant: EntrantStep | None = EntrantStep(step, device)
         self.rates: list[float] = []
-        self.entrant.window(1)
+        self.entrant.window(TRIAL_WARM_UP)
         self.calls = max(1, round(TRIAL_SECONDS / self.entrant.window(1)))
 
     def window(self) -> float:
@@ -104,7 +105,7 @@ class Trials:
             pair = (self.best[1], trial) if number % 2 == 0 else (trial, self.best[1])
             rates = {side: side.window() for side in pair}
             ratios.append(rates[trial] / rates[self.best[1]])
-            if ratios[0] < HOPELESS:
+            if len(ratios) >= HOPELESS_AFTER and max(ratios) < HOPELESS:
                 break
         over_best = statistics.median(ratios)
         if over_best > 1.0:

@@ -1,4 +1,4 @@
-"""What users set where they train a model, and the search for the combination that is fastest. No torch here.
+"""Settings of users who train a model, and the search for the combination that is fastest. No torch here.
 
 - layout: "contiguous" is NCHW, as torch's own loaders hand over images. "channels_last": images and, by
   `model.to(memory_format=torch.channels_last)`, weights. "channels_last images": images alone, as loaders do that
@@ -50,7 +50,8 @@ def first(package: str | None, *, tuned: bool, device: str, bfloat16: bool, own_
 
 
 def axes(package: str | None, *, device: str, bfloat16: bool) -> tuple[Axes, ...]:
-    """What is tried: groups of settings that may change each other's effect; no group changes that of another."""
+    """The settings that are tried: groups of settings that may change each other's effect; no group changes that of
+    another."""
     dtypes = ("float32", "bfloat16") if bfloat16 else ("float32",)
     if package is None:
         return ({"dtype": dtypes, "layout": (*LAYOUTS, "channels_last images")},)

@@ -70,7 +70,7 @@ def network(cell: Cell, num_classes: int) -> nn.Module:
 
 
 class Course:
-    """What a contender trains on, and its steps.
+    """The images that a contender trains on, and its steps.
 
     Args:
         task: "cell", "contender", "device" and "data_root", as `bench.execute.jobs.peers` sends them.

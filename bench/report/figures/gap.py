@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Who is ahead at equal compute, by number of pre-training images"
-MOST = 2  # pairs of models: the best of the families widest apart, then the next
+MAX_PANELS = 2  # pairs of models: the best of the families widest apart, then the next
 
 
 def draw(evidence: Evidence) -> Drawing:
     """One panel; a line per pair of models and budget."""
     found = catch_up.gap_series(evidence)
-    pairs = list(dict.fromkeys(line.models for line in found))[:MOST]
+    pairs = list(dict.fromkeys(line.models for line in found))[:MAX_PANELS]
     if not pairs:
         raise NothingToDraw("no two families were trained with equal compute on four or more numbers of images")
     shown = [line for models in pairs for line in sorted(found, key=lambda line: line.flops) if line.models == models]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TITLE = "Scaling laws fitted to the frontiers"
 BAND = 0.13  # opacity
 MAX_SPAN = 3.0  # a factor: as long as the interval of an extrapolation spans less, it is drawn
-ENDS = ("within_low", "within_high", "total_low", "total_high")
+BAND_COLUMNS = ("within_low", "within_high", "total_low", "total_high")
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -228,7 +228,7 @@ def _rows(card: dict[str, Any]) -> list[dict[str, Any]]:
         rows.append(
             about
             | {"kind": "extrapolated" if beyond else "fitted", "x": x, "error": y}
-            | dict(zip(ENDS, (*within, *total), strict=True))
+            | dict(zip(BAND_COLUMNS, (*within, *total), strict=True))
         )
     return rows
 

@@ -125,7 +125,7 @@ def _rows(series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterat
 
 
 def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterator[Annotation]:
-    """Of the last point of every part."""
+    """The last point of every part."""
     for name, curve in curves:
         for horizon, images, losses in curve.parts():
             part = "trunk" if horizon is None else f"cool-down at {count(horizon)} images"

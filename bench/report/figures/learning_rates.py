@@ -1,4 +1,5 @@
-"""What a sweep of learning rates found: upstream accuracy of every model at every rate, and the rate chosen for it."""
+"""The results of a sweep of learning rates: upstream accuracy of every model at every rate, and the rate chosen for
+it."""
 
 from __future__ import annotations
 
