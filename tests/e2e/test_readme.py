@@ -113,7 +113,7 @@ def test_the_python_lines_run_on_a_study_that_is_loaded(tmp_path, monkeypatch, c
     monkeypatch.setattr("bench.api.run", lambda *_, **__: bench.api.load(kept))
     exec(block("python"), {})
     printed = capsys.readouterr().out
-    assert "ViT-pico/14" in printed and "gap over images" in printed and "estimate" in printed
+    assert "ViT-pico/14" in printed and "best family at equal compute" in printed and "high" in printed
     assert bench.api.load(kept).figure("compute") == kept / "figures" / "compute.png"
 
 
