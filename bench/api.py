@@ -163,7 +163,7 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
 
     Args:
         folder: `results/<suite>`.
-        reference: "paper" adds its published results to the figures.
+        reference: "paper" or "published" adds such results to the figures.
 
     Raises:
         UserError: no results there.

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import math
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core import cli
@@ -28,7 +27,6 @@ EXAMPLES = """examples:
   python -m bench.published --reach 85% --where "complete and not teacher"
   python -m bench.published --like timm:convnext_tiny              where a model stands, and its neighbours in cost
   python -m bench.published --compare                              families at equal error, with intervals
-  python -m bench.published --draw all.png                         error against training compute
   python -m bench.published --table clip --reach 75%
   python -m bench.published --reach 85% --json
 
@@ -78,7 +76,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--reach", type=_percent, metavar="ACCURACY", help="the cheapest rows with at least so much")
     made.add_argument("--like", metavar="MODEL", help="one of timm's models, and what costs about as much")
     made.add_argument("--compare", action="store_true", help="how much more compute families need at equal error")
-    made.add_argument("--draw", type=Path, metavar="FILE", help="a picture (.png, .svg, .pdf) of error against compute")
     made.add_argument("--by", choices=COSTS, default="train", help="the cost: of training (default), …")
     made.add_argument("--limit", type=cli.positive, default=15, help="rows to show (default 15)")
     made.add_argument("--json", action="store_true", help="machine-readable: all rows and columns")
@@ -92,8 +89,6 @@ def main(argv: list[str] | None = None) -> int:
         return _compare(as_json=options.json)
     from bench.cost import public_models
 
-    if options.draw:
-        return _draw(options.draw)
     table = public_models.table(options.table)
     if options.where:
         table = where(table, options.where)
@@ -287,18 +282,6 @@ def _compare(*, as_json: bool) -> int:
         if asked.differs:
             print(f"    What else differs: {asked.differs}.")
     print("95 % intervals contain chance in the test images, and not that in training.")
-    return EXIT_OK
-
-
-def _draw(path: Path) -> int:
-    from bench.cost import public_models
-    from bench.report.published_figure import draw
-
-    try:
-        draw(public_models.table(), public_models.table("paper")).savefig(path, dpi=144)
-    except (OSError, ValueError) as error:
-        raise UserError(f"The picture cannot be written to {path}: {error}.", "Name a file such as all.png.") from error
-    print(path)
     return EXIT_OK
 
 

@@ -85,6 +85,8 @@ class Evidence:
         data_kinds: "photographs", "handwriting" or "rendered" per data set, as far as known; what a data set's file
             says now stands before what a record said when it was made.
         published: the numbers are quoted from a publication, not measured here; figures show such points hollow.
+        source: the publication that they are quoted from.
+        controlled: what families differ in was chosen for a comparison. Of numbers of many authors, it was not.
         reference: published evidence that figures lay under these points.
         set_aside: per record, scores that another cell supersedes (`bench.analysis.deduplicate`): left out of `scores`.
         swept: the same with every learning rate, where a sweep was made: this one keeps the rates that stand.
@@ -101,6 +103,8 @@ class Evidence:
     question: str = ""
     data_kinds: Mapping[str, str] = field(default_factory=dict)
     published: bool = False
+    source: str = ""
+    controlled: bool = True
     reference: Evidence | None = None
     set_aside: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     swept: Evidence | None = None
@@ -296,6 +300,8 @@ def build(
     data_kinds: Mapping[str, str] | None = None,
     level: float = POINT_LEVEL,
     published: bool = False,
+    source: str = "",
+    controlled: bool = True,
     reference: Evidence | None = None,
 ) -> Evidence:
     """Arrange records. Downstream sets that the user named for the study are its headline, by the tasks of the suite's.
@@ -330,6 +336,8 @@ def build(
         question=question,
         data_kinds=data_kinds or {},
         published=published,
+        source=source,
+        controlled=controlled,
         reference=reference,
     )
 

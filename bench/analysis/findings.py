@@ -107,6 +107,7 @@ class CheckKind(StrEnum):
     """names (data set,); count: images; groups: content hashes under one name. No repeats of each other, not pooled."""
     OTHER_TEST_IMAGES = "other test images"  # names (task, data set); groups: content hashes. Scores do not compare
     MIXED_REVISIONS = "mixed revisions"  # groups: revisions by what ("task fewshot", "data mnist", "model ViT-S/16")
+    UNCONTROLLED = "uncontrolled"  # families are of many authors: no law, and no main answer, but of controlled pairs
     DUPLICATES = "duplicates"
     """names (test set,); count: images of which upstream holds a copy; limit: of how many; high: largest change of
     accuracy without them. One check per set that was looked at; count 0: none."""

@@ -6,24 +6,34 @@ Only such comparisons say something about the networks. The others say what reci
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from bench.analysis.comparisons import UNREPLICATED
+from bench.analysis.finding import Item
 from bench.cost import public_models
 from bench.stats.crossing import pareto
+from bench.stats.intervals import z_quantile
 
 TEST_IMAGES = 50_000
 """Of ImageNet's validation set, on which every error was measured."""
 LEVEL = 0.95
-COSTS = {"checkpoints": "train_exaflops", "paper": "train_exaflops_paper"}
-"""Columns of training compute. Table 6 is printed in the paper's convention."""
+Z = z_quantile(LEVEL)
+COLUMNS = {
+    "checkpoints": ("train_exaflops", "in1k_top1"),
+    "paper": ("train_exaflops_paper", "in1k_top1"),
+    "clip": ("train_exaflops", "in1k_zeroshot"),
+}
+"""Columns of training compute and of accuracy on ImageNet-1k. Table 6 is printed in the paper's convention."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Item):
     """Two families of one published table: a line of `baselines/published/comparisons.csv`.
 
     Attributes:
@@ -35,6 +45,7 @@ class Comparison:
         second_pattern: regular expression that names of these networks match.
         image_size: pixels per side of test images, for both; empty: at what size each is best.
         differs: what else than the networks differs; empty where nothing does, and the comparison is controlled.
+        stated: the ratio that its authors state, and where; empty where they state none.
     """
 
     name: str
@@ -45,15 +56,30 @@ class Comparison:
     second_pattern: str
     image_size: str
     differs: str
+    stated: str
 
     @property
     def controlled(self) -> bool:
-        """Whether nothing but the networks differs."""
+        """Whether nothing but the networks, or nothing but the images, differs."""
         return not self.differs
+
+    @cached_property
+    def families(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Networks of both by cost, with columns `model`, `compute` and `error`; of one that was tested at several
+        sizes, the best of these."""
+        table, (cost, accuracy) = public_models.table(self.table), COLUMNS[self.table]
+        if self.image_size:
+            table = table[table["image_size"] == int(self.image_size)]
+        table = table.assign(compute=table[cost], error=100 - table[accuracy]).dropna(subset=["compute", "error"])
+        both = (table[table["model"].str.fullmatch(pattern)] for pattern in (self.first_pattern, self.second_pattern))
+        first, second = (
+            rows.sort_values("error").drop_duplicates("model").sort_values("compute", kind="stable") for rows in both
+        )
+        return first, second
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ratio:
+class Ratio(Item):
     """The cost at which the second family is as good as one network of the first, or as all of them.
 
     Attributes:
@@ -64,6 +90,8 @@ class Ratio:
             between them.
         low: lower end of a 95 % interval that contains chance in the test images, and not that in training.
         high: its upper end.
+        margin: the factor that chance between single trainings may cause at most, as
+            `bench.analysis.comparisons.UNREPLICATED` has it; None where the ratio is unknown.
     """
 
     model: str
@@ -72,27 +100,32 @@ class Ratio:
     ratio: float | None
     low: float | None
     high: float | None
+    margin: float | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether one family needs less, beyond the interval and what single trainings may owe to chance."""
+        if self.ratio is None or self.low is None or self.high is None or self.margin is None:
+            return False
+        return abs(math.log(self.ratio)) > math.hypot(math.log(self.high / self.low) / 2, math.log(self.margin))
 
 
+@cache
 def comparisons() -> tuple[Comparison, ...]:
-    """The claims of the ViT paper that public numbers can test, and one comparison with later networks."""
+    """Those that the published tables allow, controlled ones first."""
     return tuple(Comparison(**row) for row in public_models.read("comparisons"))
 
 
+@cache
 def matched(comparison: Comparison) -> tuple[Ratio, ...]:
     """Ratios of compute at equal error: one per network of the first family, by compute; the last is their mean."""
-    table = public_models.table(comparison.table)
-    cost = COSTS[comparison.table]
-    if comparison.image_size:
-        table = table[table["image_size"] == int(comparison.image_size)]
-    first = _family(table, comparison.first_pattern, cost)
-    second = _family(table, comparison.second_pattern, cost)
-    numbers = estimate(first[cost], 100 - first["in1k_top1"], second[cost], 100 - second["in1k_top1"])
-    columns = [*first["model"], "all"], [*first[cost], None], [*(100 - first["in1k_top1"]), None]
+    first, second = comparison.families
+    numbers = estimate(first["compute"], first["error"], second["compute"], second["error"])
+    columns = [*first["model"], "all"], [*first["compute"], None], [*first["error"], None]
     return tuple(
-        Ratio(model=model, compute=compute, error=error, ratio=ratio, low=low, high=high)
+        Ratio(model=model, compute=compute, error=error, ratio=ratio, low=low, high=high, margin=margin)
         for model, compute, error, found in zip(*columns, numbers.tolist(), strict=True)
-        for ratio, low, high in [found if np.isfinite(found[0]) else (None, None, None)]
+        for ratio, low, high, margin in [found if np.isfinite(found[0]) else (None,) * 4]
     )
 
 
@@ -108,7 +141,7 @@ def estimate(
     """Ratios as `ratios` has them, with intervals from drawing all errors again on other test images.
 
     Returns:
-        A row per point and one for the geometric mean of those that are known; columns: ratio, low, high.
+        A row per point and one for the geometric mean of those that are known; columns: ratio, low, high, margin.
     """
     compute, error, costs, line = (
         np.asarray(x, dtype=float) for x in (compute_N, error_N, line_compute_M, line_error_M)
@@ -121,7 +154,11 @@ def estimate(
     means = logs[:, known].mean(axis=1) if known.any() else np.full(len(logs), np.nan)
     all_of_them = np.exp(np.column_stack([logs, means]))
     low, high = np.quantile(all_of_them[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return np.column_stack([all_of_them[0], low, high])
+    shift = np.exp(UNREPLICATED * (1 - error / 100))  # log-odds of an error to its logarithm
+    better, worse = (ratios(compute, moved, costs, line, extend=True) for moved in (error / shift, error * shift))
+    chance = np.abs(np.log(better / worse)) / 2
+    mean = chance[known].mean() / math.sqrt(known.sum()) if known.any() else np.nan
+    return np.column_stack([all_of_them[0], low, high, np.exp([*chance, mean])])
 
 
 def ratios(
@@ -152,14 +189,49 @@ def ratios(
     return made if extend else np.where((share >= 0) & (share <= 1), made, np.nan)
 
 
-def _family(table: pd.DataFrame, pattern: str, cost: str) -> pd.DataFrame:
-    """Networks by cost; of one that was tested at several sizes, the best of these."""
-    rows = table[table["model"].str.fullmatch(pattern) & table[cost].notna()]
-    return rows.sort_values("in1k_top1").drop_duplicates("model", keep="last").sort_values(cost, kind="stable")
-
-
 def _drawn(error_N: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Errors on other test images of the same kind. Those of two networks are drawn apart, though they were measured on
     the same images: intervals are too wide rather than too narrow."""
     share = error_N / 100
     return np.asarray(error_N + 100 * np.sqrt(share * (1 - share) / TEST_IMAGES) * rng.standard_normal(len(error_N)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain(Item):
+    """One network pre-trained on ImageNet-1k and on ImageNet-21k by the same authors: a line of
+    `baselines/published/gains.csv`, with its accuracies.
+
+    Attributes:
+        network: its name and whose recipe it is.
+        family: of networks.
+        differs: what else than the images differs; empty where nothing does.
+        fewer: accuracy after ImageNet-1k, in 0..1.
+        more: accuracy after ImageNet-21k, in 0..1.
+    """
+
+    network: str
+    family: str
+    differs: str
+    fewer: float
+    more: float
+
+    @property
+    def gain(self) -> float:
+        return self.more - self.fewer
+
+    @property
+    def half(self) -> float:
+        """Half of a 95 % interval, as if both were measured on test images of their own: too wide, not too narrow."""
+        return Z * math.hypot(*(math.sqrt(share * (1 - share) / TEST_IMAGES) for share in (self.fewer, self.more)))
+
+
+@cache
+def gains() -> tuple[Gain, ...]:
+    """Networks that were published with both sets, the controlled ones first."""
+    made = []
+    for row in public_models.read("gains"):
+        table = public_models.table(row["table"])
+        at = table[table["image_size"] == int(row["image_size"])].set_index("model")["in1k_top1"] / 100
+        sides = {side: float(at[row[side]]) for side in ("fewer", "more")}
+        made.append(Gain(network=row["network"], family=row["family"], differs=row["differs"], **sides))
+    return tuple(made)

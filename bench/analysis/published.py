@@ -86,7 +86,12 @@ def _evidence(records: Sequence[Record], *, headline: tuple[str, ...] = (), ques
     ordered = tuple(sorted(records, key=lambda record: record.directory))
     kinds = {data: "photographs" for data, _, _ in TESTS.values()} if headline else {}
     return evidence_module.build(
-        Records(suite=SUITE, records=ordered), headline=headline, question=question, data_kinds=kinds, published=True
+        Records(suite=SUITE, records=ordered),
+        headline=headline,
+        question=question,
+        data_kinds=kinds,
+        published=True,
+        source=SOURCE,
     )
 
 

@@ -51,6 +51,8 @@ class Question:
         sentence: finding -> a decided answer as one sentence with its interval, without the full stop; None: made of
             `text`, the verdict and the number.
         shown_in: figures that show its answer, and may have it as their title.
+        is_of_pairs: it chooses what it compares, and says which comparisons are controlled. Where the evidence is not
+            (`Evidence.controlled`), answers of other questions are no main ones.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Question:
     figures: tuple[str, ...] = ()
     sentence: Callable[[Finding], str] | None = None
     shown_in: tuple[str, ...] = ()
+    is_of_pairs: bool = False
 
 
 def question_of(finding: Finding) -> Question:

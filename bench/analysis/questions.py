@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from bench.analysis.comparisons import compared_series
@@ -26,6 +27,8 @@ def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings
         questions: names of those that are asked; None: every one there is.
     """
     findings = tuple(answered(evidence, asked(questions)))
+    if not evidence.controlled:
+        findings = tuple(replace(f, main=f.main and load(f.question).is_of_pairs) for f in findings)
     judged, paper = _claims(evidence, findings)
     return Findings(
         findings=findings,

@@ -239,7 +239,10 @@ def unequal_recipes(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def refused_laws(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Families whose points do not belong in one law."""
+    """Families whose points do not belong in one law; of numbers of many authors, no family's do."""
+    if not evidence.controlled:
+        yield ValidityCheck(kind=CheckKind.UNCONTROLLED)
+        return
     for family in sorted({s.family for s in evidence.on_axis("compute")}, key=family_rank):
         points = [p for s in evidence.on_axis("compute") if s.family == family for p in s.points]
         if check := refusal(evidence, family, points):

@@ -160,7 +160,7 @@ STUDY = (
 )
 RUN = (
     *STUDY,
-    Option(name="reference", choices=("paper",), help="add the paper's published results to the figures"),
+    Option(name="reference", choices=("paper", "published"), help="add published results to the figures"),
     Option(
         name="track",
         kind=Kind.LIST,
@@ -218,7 +218,7 @@ class StudyOptions:
         max_cells: that this run does.
         retry: "failed": only those.
         co2: grams per kilowatt-hour.
-        reference: "paper" adds its results to the figures.
+        reference: "paper" or "published" adds such results to the figures.
         track: trackers, see `bench.trackers`.
         profile: write traces.
     """

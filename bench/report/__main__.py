@@ -15,7 +15,7 @@ from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_OK, UserError, command, unknown
 from bench.core.formatting import plural, printable
 from bench.plan.options import results_of
-from bench.report.build import PAPER, build, say, to_json
+from bench.report.build import QUOTED, build, say, to_json
 from bench.store import index
 
 EXAMPLES = """\
@@ -24,7 +24,9 @@ examples:
   python -m bench.report --suite data --results out   another suite, another folder
   python -m bench.report study.toml                   the study that this file asks for
   python -m bench.report --reference paper            add the paper's published results to the figures
+  python -m bench.report --reference published        published checkpoints beside models of the same set and size
   python -m bench.report --suite paper                the paper's own tables: its figures, and tests of its claims
+  python -m bench.report --suite published            1,556 published results: what they reach, and at which cost
   python -m bench.report --suite data --into kept     copy the records of the grid to a new folder and report there
   python -m bench.report --suite scaling --json       paths and findings as JSON
 
@@ -47,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="which study: its folder's name (default: scaling)")
     p.add_argument("--results", type=folder, help="where results are (default: results)")
-    p.add_argument("--reference", choices=[PAPER], help="add the paper's published results to the figures")
+    p.add_argument("--reference", choices=QUOTED, help="add results of the paper, or of published networks, to figures")
     p.add_argument("--into", type=folder, help="another folder: records of the grid, and the report; files of --to")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
@@ -75,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _report(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
-    if suite != PAPER:
+    if suite not in QUOTED:
         if not directory.is_dir():
             raise index.absent(suite, directory.parent)
         suite = index.suite_of(directory)

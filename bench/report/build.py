@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bench.analysis.study_data import Records
     from bench.report.figures.figure import RenderedFigure
 
-PAPER = "paper"
+PAPER, PUBLIC = QUOTED = "paper", "published"  # suites of numbers that others published: nothing is run
 SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
@@ -60,20 +60,20 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         suite_directory: `results/<suite>`, with records under cells/.
         suite: the suite's name. A suite file of that name says which tasks are headlines and which figures to draw,
             to which a sweep of learning rates adds its own; without one, all tasks are headlines and every figure is
-            tried. "paper": the paper's own tables.
-        reference: "paper" lays its published points under the measured ones.
+            tried. "paper": the paper's own tables; "published": the tables of published networks.
+        reference: of `QUOTED`: lays its published points under the measured ones.
 
     Raises:
         UserError: no results there, a record from a newer version, a disk that cannot be written.
     """
     from bench.analysis import questions, saved_findings
     from bench.core import files
-    from bench.report import fits, inspections, page, tables
+    from bench.report import explore, fits, inspections, page, tables
     from bench.store import export, faults, grid
     from bench.store.study import Study
 
     Study(suite_directory).check()
-    evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
+    evidence, by_figure = _quoted(suite) if suite in QUOTED else _measured(suite_directory, suite, reference)
     asked = questions.asked(_questions(suite, evidence))
     findings = questions.find(evidence, [question.name for question in asked])
     answered = {finding.question for finding in findings.findings}
@@ -81,7 +81,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     by_figure |= {name: evidence for name in own if name not in by_figure}
     figures, not_drawn, broken = _draw(by_figure)
     looked_into = inspections.read(suite_directory)
-    made = tables.build(evidence, asked)
+    made = tables.of_questions(evidence, asked) if suite == PUBLIC else tables.build(evidence, asked)
     shown = page.content(
         evidence,
         findings,
@@ -91,6 +91,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         check=_purpose(suite) == CHECK,
         traces=[path.relative_to(suite_directory) for path in Study(suite_directory).traces()],
         asked=grid.STUDY_FILE if grid.says_more(suite_directory) else "",
+        links={explore.LINK: explore.PAGE} if suite == PUBLIC else {},
     )
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")
@@ -101,7 +102,10 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         pages[table_folder / f"{table.name}.csv"] = table.csv().encode()
         pages[table_folder / f"{table.name}.md"] = table.markdown().encode()
         pages[table_folder / f"{table.name}.tex"] = table.latex().encode()
-    pages[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
+    if suite == PUBLIC:
+        pages |= explore.files(suite_directory)
+    else:
+        pages[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
     for figure in figures:
         pages |= figure.files(figure_folder)
     about = {"schema": saved_findings.SCHEMA, "suite": evidence.suite, "question": evidence.question}
@@ -144,8 +148,13 @@ def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evide
         far=design.far if design else (),
         question=design.question if design else "",
         data_kinds=_data_kinds(records),
-        reference=_published()[0] if reference else None,
     )
+    if reference == PUBLIC:
+        from bench.analysis import public_evidence
+
+        evidence = dataclasses.replace(evidence, reference=public_evidence.beside(evidence))
+    elif reference:
+        evidence = dataclasses.replace(evidence, reference=_quoted(reference)[0])
     figures = _answering_first(registry.names("figure")) if design is None else design.figures
     return evidence, dict.fromkeys(figures, evidence)
 
@@ -176,8 +185,13 @@ def _questions(suite: str, evidence: Evidence) -> list[str] | None:
     return list(dict.fromkeys((*design.questions, *swept, *registry.plugged_in("question"))))
 
 
-def _published() -> tuple[Evidence, dict[str, Evidence]]:
-    """The paper's Table 6 as evidence, and the figures that its tables allow."""
+def _quoted(suite: str) -> tuple[Evidence, dict[str, Evidence]]:
+    """Published numbers as evidence, and the figures that they allow: of the paper's Table 6, or of published networks,
+    whose figures belong to their questions."""
+    if suite == PUBLIC:
+        from bench.analysis import public_evidence
+
+        return public_evidence.evidence(), {}
     from bench.analysis import published
 
     figures = published.figures()

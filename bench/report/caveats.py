@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from baselines.published import SOURCE
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import (
     CheckKind,
@@ -271,6 +270,10 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     CheckKind.OTHER_TEST_IMAGES: "Test images named {names} differ between runs ({groups}): their scores are "
     "not comparable.",
     CheckKind.MIXED_REVISIONS: "Records mix revisions ({groups}): rerun the study for comparable scores.",
+    CheckKind.UNCONTROLLED: (
+        "Checkpoints are of many authors and years: recipes and test sizes differ with the family. Such answers are no main "
+        "ones; those are of controlled pairs alone."
+    ),
     CheckKind.DUPLICATES: lambda c: _duplicates(c),
     CheckKind.LAW_TOO_FEW_POINTS: "No law for {names}: {count} points on or near the frontier, at least "
     "{limit:g} are needed.",
@@ -284,7 +287,7 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
 def check(c: ValidityCheck, *, published: bool = False) -> str:
     """A validity check in one or two sentences."""
     if c.kind is CheckKind.ONE_SEED and published:
-        return "Every row is one training run. The paper's ± is over repeated fine-tuning, not pre-training."
+        return "Every row is one training run; a ± that is printed is over repeated fine-tuning, not pre-training."
     made = CHECKS[c.kind]
     if not isinstance(made, str):
         return made(c)
@@ -367,5 +370,5 @@ def warnings(findings: Findings) -> tuple[list[str], list[str]]:
     return made[Level.WARNING], made[Level.NOTE]
 
 
-def quoted(models: int) -> str:
-    return f"Published results from {SOURCE}: {plural(models, 'model')}; nothing was run."
+def quoted(models: int, source: str) -> str:
+    return f"Published results from {source}: {plural(models, 'model')}; nothing was run."

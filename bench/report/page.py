@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -65,6 +66,7 @@ def content(
     tables: Sequence[Table],
     check: bool,
     traces: Sequence[Path] = (),
+    links: Mapping[str, str] = MappingProxyType({}),
     asked: str = "",
 ) -> dict[str, Any]:
     """Everything that a reader sees, as the templates name it.
@@ -72,6 +74,7 @@ def content(
     Args:
         check: the suite only checks the pipeline.
         traces: files of torch.profiler, relative to the page.
+        links: text -> file beside the page, shown below the title.
         asked: the study file beside the page that says more than the suite; "" where there is none.
     """
     found = text.answers(findings)
@@ -79,7 +82,7 @@ def content(
     lead = figures[0] if figures else None
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
-    quoted = " --reference paper" if evidence.reference else ""
+    quoted = f" --reference {evidence.reference.suite}" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
     works, verdict = pipeline(evidence)
     checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
@@ -120,6 +123,7 @@ def content(
         "runs": behind,
         "records": runs.records(evidence, list(dict.fromkeys(name for names in behind for name in names))),
         "traces": [(path.parts[1], path.as_posix()) for path in traces],
+        "links": tuple(links.items()),
     }
 
 
@@ -258,7 +262,7 @@ def coverage(evidence: Evidence) -> str:
     """How many cells of the grid are done, and what happened to the others."""
     records = evidence.records
     if evidence.published:
-        return caveats.quoted(len(records.records))
+        return caveats.quoted(len({r.model.name for r in records.records}), evidence.source)
     counts = Counter[str](record.status for record in records.records)
     counts["damaged"] = len(records.damaged)
     counts["not finished"] = len(records.unfinished)

@@ -23,9 +23,8 @@ Costs = dict[tuple[str, int], dict[str, float]]
 
 def build(evidence: Evidence, questions: Iterable[Question] = ()) -> tuple[Table, ...]:
     """Every table, in the order of the report: of the questions that were asked, then of the study."""
-    of_questions = (table for question in questions for table in question.tables(evidence))
     made = (
-        *of_questions,
+        *of_questions(evidence, questions),
         models(evidence),
         tasks_by_models(evidence),
         many_tasks(evidence),
@@ -35,6 +34,11 @@ def build(evidence: Evidence, questions: Iterable[Question] = ()) -> tuple[Table
         planned(evidence),
     )
     return tuple(table for table in made if table is not None)
+
+
+def of_questions(evidence: Evidence, questions: Iterable[Question]) -> tuple[Table, ...]:
+    """The tables of the questions that were asked."""
+    return tuple(table for question in questions for table in question.tables(evidence))
 
 
 def planned(evidence: Evidence) -> Table | None:

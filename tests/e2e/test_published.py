@@ -11,7 +11,6 @@ import pytest
 
 from bench import api, published
 from bench.core.errors import EXIT_USAGE, UserError
-from bench.report.published_figure import draw
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH
 
@@ -143,19 +142,3 @@ def test_comparisons_are_shown_and_the_uncontrolled_one_says_so(capsys):
     found = asked("--compare")
     assert [bool(each["differs"]) for each in found] == ["NOT controlled" in line for line in headings]
     assert all(f"{each['ratios'][-1]['ratio']:.2f}" in line for each, line in zip(found, headings, strict=True))
-
-
-def test_the_picture_keeps_controlled_lines_and_lower_bounds_apart(tmp_path, capsys):
-    assert published.main(["--draw", str(tmp_path / "all.png")]) == 0
-    assert (tmp_path / "all.png").stat().st_size > 10_000
-    assert published.main(["--draw", str(tmp_path / "all.xyz")]) == EXIT_USAGE
-    assert published.main(["--draw", str(tmp_path / "nowhere" / "all.png")]) == EXIT_USAGE
-    table = api.published()
-    left, right = draw(table, api.published("paper")).axes
-    styles = [{line.get_linestyle() for line in axes.lines if len(line.get_xdata()) > 1} for axes in (left, right)]
-    assert styles[0] == {"--"}
-    assert styles[1] == {"-"}
-    known = table[table.stages != ""]
-    hollow = sum(len(dots.get_offsets()) for dots in left.collections if dots.get_facecolor().size == 0)
-    assert hollow == (~known.complete | known.teacher).sum()
-    assert sum(len(dots.get_offsets()) for dots in left.collections) == len(known)

@@ -15,7 +15,6 @@ import pandas as pd
 import seaborn.objects as so
 from matplotlib.lines import Line2D
 
-from baselines.published import SOURCE
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
 from bench.core.formatting import count, flops, interval, measure_text, plural, set_and_task, short_count
 from bench.report.figures import _style
@@ -190,10 +189,10 @@ def _quoted(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> l
 def counterpart(evidence: Evidence, measure: str) -> str | None:
     """The published measure that belongs beside a measured one: the average beside the average, else the same set."""
     published = evidence.reference
-    if published is None or measure == UPSTREAM:
+    if published is None:
         return None
-    if measure == HEADLINE:
-        return HEADLINE
+    if measure in (HEADLINE, UPSTREAM) and published.controlled:
+        return HEADLINE if measure == HEADLINE else None
     return next((m for m in published.measures if _set(m) == _set(measure)), None)
 
 
@@ -468,7 +467,7 @@ def _what_is_shown(
     names = map(_set if evidence.published else measure_text, evidence.headline)
     average = f"The average is over {', '.join(names)}." if HEADLINE in measures else ""
     if evidence.published:
-        quoted = f"Hollow: published points, quoted from {SOURCE}, nothing measured here."
+        quoted = f"Hollow: published points, quoted from {evidence.source}, nothing measured here."
         return [quoted, average, contents(estimates)]
     seeds = _span([e.num_seeds for e in estimates], "training seed")
     draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw" if evidence.shots else "draw")
@@ -496,7 +495,7 @@ def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence
     if published is None or not shown:
         return []
     average = f"in the average panel they are means over {', '.join(map(_set, published.headline))}: other tasks"
-    text = f"Hollow, grey: published points ({SOURCE}), fine-tuned at full scale"
+    text = f"Hollow, grey: published points ({published.source}), fine-tuned at full scale"
     return [f"{text}; {average}." if HEADLINE in shown else f"{text}."]
 
 

@@ -1,0 +1,128 @@
+"""Do published networks bear out what the ViT paper claims of architectures?
+
+Findings:
+    subject: the `Claimed`, and where it is tested.
+    estimate: the number that it is about: a ratio of compute, or of two such ratios, or a difference of gains.
+    main: the comparison is controlled.
+    evidence: the comparison, or both gains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import StrEnum
+
+from bench.analysis import wording
+from bench.analysis.claims import STATED
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
+from bench.analysis.matched import LEVEL, TEST_IMAGES, Comparison, Gain, Ratio, comparisons, gains, matched
+from bench.analysis.public_evidence import is_public
+from bench.analysis.question import Question
+from bench.questions.gain_from_more_images import difference
+from bench.stats.intervals import SEEDS
+
+NAME = "as claimed"
+CONVNETS = ("ResNet", "ConvNeXt")
+BESIDE = "ConvNeXt-B"
+
+
+class Claimed(StrEnum):
+    """A claim of the paper that published networks can test."""
+
+    CHEAPER = "ViT takes 2 to 4 times less compute"  # section 4.4
+    HYBRIDS = "hybrids lead ViT when small, not when large"  # section 4.4
+    DATA = "ViT gains more from images than a ConvNet"  # section 4.3
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """Every test of every claim."""
+    if not is_public(evidence):
+        return
+    for asked in comparisons():
+        *networks, mean = matched(asked)
+        known = [ratio for ratio in networks if ratio.ratio is not None]
+        if asked.first.startswith("ViT") and asked.second.startswith(CONVNETS):
+            yield _cheaper(asked, mean, turned=1)
+        elif asked.first.startswith(CONVNETS) and asked.second.startswith("ViT"):
+            yield _cheaper(asked, mean, turned=-1)
+        elif asked.first == "Hybrid" and len(known) > 1:
+            yield _shrinking(asked, known[0], known[-1])
+    by_network = {found.network: found for found in gains()}
+    for found in gains():
+        if found.family == "ViT" and "B/16" in found.network:
+            other = by_network[BESIDE]
+            half = math.hypot(found.half, other.half)
+            where = Claimed.DATA, f"{found.network} and {BESIDE}"
+            yield difference(NAME, where, found.gain - other.gain, half, found, other, main=False)
+
+
+def _cheaper(asked: Comparison, mean: Ratio, *, turned: int) -> Finding:
+    """The convolutional family's compute over ViT's: YES where the interval and the claimed factors overlap."""
+    low, value, high = sorted(wording.or_nan(number) ** turned for number in (mean.low, mean.ratio, mean.high))
+    borne_out = mean.decided and value > 1 and low <= STATED[1] and high >= STATED[0]
+    return _ratio(Claimed.CHEAPER, asked, (value, low, high), decided=mean.decided, borne_out=borne_out)
+
+
+def _shrinking(asked: Comparison, small: Ratio, large: Ratio) -> Finding:
+    """ViT's compute over the smallest hybrid's, over the same of the largest: YES above 1 beyond chance."""
+    logs = [math.log(wording.or_nan(r.ratio)) for r in (small, large)]
+    half = math.hypot(*(math.log(wording.or_nan(r.high) / wording.or_nan(r.low)) / 2 for r in (small, large)))
+    chance = math.hypot(*(math.log(wording.or_nan(r.margin)) for r in (small, large)))
+    lead = logs[0] - logs[1]
+    numbers = math.exp(lead), math.exp(lead - half), math.exp(lead + half)
+    decided = abs(lead) > math.hypot(half, chance)
+    return _ratio(Claimed.HYBRIDS, asked, numbers, decided=decided, borne_out=decided and lead > 0)
+
+
+def _ratio(
+    claim: Claimed, asked: Comparison, numbers: tuple[float, float, float], *, decided: bool, borne_out: bool
+) -> Finding:
+    estimate, low, high = numbers
+    why = Reason.WITHIN_INTERVAL if low <= 1 <= high else Reason.UNREPLICATED
+    return Finding(
+        question=NAME,
+        subject=(claim, asked.name),
+        verdict=(Verdict.YES if borne_out else Verdict.NO) if decided else Verdict.CANNOT_TELL,
+        reasons=() if decided else (why,),
+        quantity="compute ratio",
+        unit=Unit.TIMES,
+        estimate=estimate,
+        low=low,
+        high=high,
+        level=LEVEL,
+        n=Counts(test_images=TEST_IMAGES),
+        excluded=(SEEDS,),
+        main=asked.controlled,
+        evidence=(asked,),
+    )
+
+
+def say(f: Finding) -> Iterator[str]:
+    explained = {
+        Claimed.CHEAPER: "The compute of the convolutional networks over ViT's at equal error.",
+        Claimed.HYBRIDS: "ViT's compute over that of the smallest hybrid, divided by the same of the largest.",
+        Claimed.DATA: "The gain from ImageNet-21k over ImageNet-1k, ViT's minus that of the other network.",
+    }
+    yield explained[Claimed(f.subject[0])]
+    for asked in wording.every(f, Comparison):
+        yield f"Not controlled; besides, these differ: {asked.differs}." if asked.differs else "Controlled."
+
+
+QUESTION = Question(
+    name=NAME,
+    label="As the paper claims?",
+    text="Do published networks bear out what the ViT paper claims?",
+    yes="borne out",
+    no="not borne out",
+    ask=ask,
+    say=say,
+    reasons={
+        Reason.UNREPLICATED: "The interval excludes training noise: single trainings may differ as much by chance."
+    },
+    items=(Comparison, Gain),
+    order=14,
+    subject=lambda f: ": ".join(f.subject),
+    is_of_pairs=True,
+)

@@ -1,0 +1,78 @@
+"""How much does a published network gain from pre-training on ImageNet-21k in place of ImageNet-1k?
+
+Findings:
+    subject: the network and its recipe.
+    estimate: accuracy on ImageNet-1k after the larger set minus that after the smaller one.
+    main: nothing but the images differs.
+    evidence: the `Gain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.analysis import wording
+from bench.analysis.comparisons import unreplicated_noise
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
+from bench.analysis.matched import LEVEL, TEST_IMAGES, Gain, gains
+from bench.analysis.public_evidence import is_public
+from bench.analysis.question import Question
+from bench.core.formatting import percent
+from bench.stats.intervals import SEEDS
+
+NAME = "gain from more images"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per network."""
+    for found in gains() if is_public(evidence) else ():
+        yield difference(NAME, (found.network,), found.gain, found.half, found, main=not found.differs)
+
+
+def difference(
+    question: str, subject: tuple[str, ...], estimate: float, half: float, *about: Gain, main: bool
+) -> Finding:
+    """A difference of accuracies of networks that were trained once, and whether it is beyond chance."""
+    margin = unreplicated_noise((about[0].fewer + about[0].more) / 2)
+    decided = abs(estimate) > max(half, margin)
+    why = Reason.UNREPLICATED if abs(estimate) > half else Reason.WITHIN_INTERVAL
+    return Finding(
+        question=question,
+        subject=subject,
+        verdict=(Verdict.YES if estimate > 0 else Verdict.NO) if decided else Verdict.CANNOT_TELL,
+        reasons=() if decided else (why,),
+        quantity="accuracy difference",
+        unit=Unit.SHARE,
+        estimate=estimate,
+        low=estimate - half,
+        high=estimate + half,
+        level=LEVEL,
+        n=Counts(models=len(about), test_images=TEST_IMAGES),
+        margin=margin,
+        excluded=(SEEDS,),
+        main=main,
+        evidence=about,
+    )
+
+
+def say(f: Finding) -> Iterator[str]:
+    for found in wording.every(f, Gain):
+        besides = f"; besides the images, these differ: {found.differs}" if found.differs else ""
+        yield f"{found.network}: {percent(found.fewer)} to {percent(found.more)} %{besides}."
+
+
+QUESTION = Question(
+    name=NAME,
+    label="ImageNet-21k helps?",
+    text="How much does a network gain from ImageNet-21k over ImageNet-1k?",
+    yes="more accurate",
+    no="less accurate",
+    ask=ask,
+    say=say,
+    items=(Gain,),
+    order=12,
+    sentence=lambda f: wording.effect(f, "ImageNet-21k in place of ImageNet-1k", gives="gives", costs="costs"),
+    figures=("published-gains",),
+    is_of_pairs=True,
+)

@@ -1,0 +1,54 @@
+"""What figures of published networks share: a controlled comparison has solid lines and filled marks, any other dashed
+lines and hollow marks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from bench.analysis.evidence import Evidence
+from bench.analysis.public_evidence import SOURCE, is_public
+from bench.report.figures import _style
+from bench.report.figures.figure import NothingToDraw
+
+UPSTREAM = {
+    "ImageNet-1k": ("1.28M images (ImageNet-1k)", _style.COLOURS[0]),
+    "ImageNet-21k": ("12M to 38M (ImageNet-21k)", _style.COLOURS[1]),
+    "web": ("0.4 to 2.3 billion (web)", _style.COLOURS[4]),
+}
+"""Group of pre-training sets -> label, colour."""
+ERRORS = (5, 10, 12, 14, 16, 18, 20, 25, 30, 40, 60, 80, 100)  # percent, of an axis in logarithms
+QUOTED = f"Published numbers ({SOURCE}); nothing was measured here."
+
+
+def expect_public(evidence: Evidence) -> None:
+    """Refuse evidence that is of other networks."""
+    if not is_public(evidence):
+        raise NothingToDraw("it shows published networks (--suite published)")
+
+
+def look(colour: str, *, controlled: bool) -> dict[str, Any]:
+    """Line and marks of a comparison."""
+    if controlled:
+        return {"color": colour, "linestyle": "-", "markerfacecolor": colour, "markeredgecolor": "white"}
+    return {"color": colour, "linestyle": "--", "markerfacecolor": "white", "markeredgecolor": colour}
+
+
+def signs() -> list[Line2D]:
+    """Entries of a legend: what the two kinds of lines mean."""
+    made = {"controlled: one paper, one recipe": True, "not controlled: recipes differ": False}
+    return [
+        Line2D([], [], marker="o", label=label, **look(_style.INK, controlled=kind)) for label, kind in made.items()
+    ]
+
+
+def error_axis(axes: Axes, *, label: str) -> None:
+    """A logarithmic axis of errors in percent, with plain numbers."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    ticks = [tick for tick in ERRORS if low <= tick <= high]
+    axes.set_yticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylabel(label)

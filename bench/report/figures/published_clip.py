@@ -1,0 +1,58 @@
+"""Zero-shot error of published CLIP networks against training compute, by data set."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.analysis.evidence import Evidence
+from bench.core.formatting import significant
+from bench.questions.exponent_by_data_set import SETS, networks, power_law
+from bench.report.figures import _published, _style
+from bench.report.figures.figure import Annotation, Drawing, Figure
+
+TITLE = "CLIP: zero-shot error against compute, by data set: not controlled"
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """Points are networks; a dashed line is a set's power law, within its points."""
+    _published.expect_public(evidence)
+    table = networks()
+    annotations = []
+    with _style.context():
+        figure = _style.figure(height=_style.SINGLE[1] + 0.4, width=_style.SINGLE[0] + 1)
+        axes = figure.subplots()
+        for name, colour in zip(SETS, _style.COLOURS, strict=False):
+            rows = table[table["upstream"] == name]
+            factor, exponent, low, high = power_law(rows["compute"], rows["error"])
+            x = np.geomspace(rows["compute"].min(), rows["compute"].max(), 30)
+            look = _published.look(colour, controlled=False)
+            label = f"{name}: compute^−{exponent:.2f} [{low:.2f}, {high:.2f}]"
+            axes.plot(x, factor * x**-exponent, **look)
+            axes.plot(
+                rows["compute"],
+                rows["error"],
+                marker="o",
+                label=label,
+                **{**look, "linestyle": ""},
+            )
+            for row in rows.to_dict("records"):
+                said = f"{row['model']}\n{row['error']:.1f} % error at {significant(row['compute'])} exaFLOPs"
+                annotations.append(Annotation(axes=axes, x=row["compute"], y=row["error"], text=said))
+        _published.error_axis(axes, label="zero-shot error on ImageNet, %")
+        _style.plain_log_x(axes, list(table["compute"]))
+        axes.set_xlabel("training compute of both towers, exaFLOPs")
+        axes.legend(loc="lower left", fontsize=8.5)
+    return Drawing(
+        figure=figure,
+        data=table[["model", "upstream", "compute", "error", "images_seen", "source"]],
+        annotations=tuple(annotations),
+        caption=(
+            "Plain ViTs, without those near chance. Dashed: power laws by least squares in logarithms, exponents with "
+            "95 % intervals. DataComp is the best part of CommonPool. Batches, numbers of samples differ between sets.",
+            _published.QUOTED,
+        ),
+        alt=f"{TITLE}: {table['upstream'].nunique()} sets, {len(table)} networks.",
+    )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

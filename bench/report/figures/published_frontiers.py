@@ -1,0 +1,98 @@
+"""Error of published checkpoints against training and inference compute, by pre-training set."""
+
+from __future__ import annotations
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from bench.analysis.evidence import Evidence
+from bench.cost import public_models
+from bench.report.figures import _published, _style
+from bench.report.figures.figure import Annotation, Drawing, Figure
+from bench.stats.crossing import pareto
+
+TITLE = "Error against compute, all authors, 2015 to 2026: not controlled"
+AXES = {"train_exaflops": "training compute, exaFLOPs", "gmacs": "inference, 10⁹ MACs per image"}
+
+
+def checkpoints() -> pd.DataFrame:
+    """Every checkpoint and test size with a known recipe, and columns `error`, `upstream`, `whole`."""
+    table = public_models.table()
+    known = table[table["stages"] != ""]
+    return known.assign(
+        error=100 - known["in1k_top1"],
+        upstream=known["pretrain_group"].replace("merged sets", "ImageNet-21k"),
+        whole=known["complete"] & ~known["teacher"],
+    )
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A panel per cost. Lines join what is best at its cost."""
+    _published.expect_public(evidence)
+    known = checkpoints()
+    with _style.context():
+        figure = _style.figure(height=5.2)
+        panels = figure.subplots(1, 2, sharey=True)
+        best = [row for axes, cost in zip(panels, AXES, strict=True) for row in _panel(axes, known, cost)]
+        panels[1].set_ylabel("")
+        handles = [
+            Line2D([], [], color=c, marker="o", linestyle="", label=label) for label, c in _published.UPSTREAM.values()
+        ]
+        handles.append(Line2D([], [], color=_style.GREY, linestyle="--", label="best at its compute"))
+        hollow = {"marker": "o", "markerfacecolor": "none", "color": _style.GREY, "linestyle": ""}
+        handles.append(Line2D([], [], label="hollow: cost is a lower bound, or it had a teacher", **hollow))
+        _style.legend(figure, handles, columns=3)
+    columns = [
+        "model",
+        "image_size",
+        "family",
+        "upstream",
+        *AXES,
+        "error",
+        "complete",
+        "teacher",
+    ]
+    return Drawing(
+        figure=figure,
+        data=known[columns],
+        annotations=tuple(best),
+        caption=(
+            f"{len(known):,} results of {known['model'].nunique()} checkpoints with a sourced recipe. Dashed: what is "
+            "best at its cost, without those that are hollow. Authors, years, recipes and test sizes differ.",
+            _published.QUOTED,
+        ),
+        alt=f"{TITLE}: {len(known)} results.",
+    )
+
+
+def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
+    """One panel; returns what can be pointed at."""
+    found = []
+    for name, (_, colour) in _published.UPSTREAM.items():
+        rows = known[known["upstream"] == name]
+        for whole, face in ((True, colour), (False, "none")):
+            dots = rows[rows["whole"] == whole]
+            look = {
+                "facecolor": face,
+                "edgecolor": colour,
+                "s": 16,
+                "alpha": 0.45,
+                "linewidth": 0.7,
+                "rasterized": True,
+            }
+            sns.scatterplot(data=dots, x=cost, y="error", ax=axes, legend=False, **look)
+        solid = rows[rows["whole"]]
+        best = solid.iloc[pareto(list(solid[cost]), list(solid["error"]))]
+        axes.plot(best[cost], best["error"], linewidth=1.8, **_published.look(colour, controlled=False))
+        for row in best.to_dict("records"):
+            said = f"{row['model']}, {row['image_size']} px\n{row['error']:.1f} % error\n{row['source']}"
+            found.append(Annotation(axes=axes, x=row[cost], y=row["error"], text=said))
+    _published.error_axis(axes, label="top-1 error on ImageNet, %")
+    _style.plain_log_x(axes, list(known[cost]))
+    axes.set_xlabel(AXES[cost])
+    return found
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

@@ -1,0 +1,58 @@
+"""What ImageNet-21k adds to a published network over ImageNet-1k."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bench.analysis.evidence import Evidence
+from bench.analysis.matched import gains
+from bench.core.formatting import signed
+from bench.report.figures import _published, _style
+from bench.report.figures.figure import Annotation, Drawing, Figure
+
+TITLE = "The same network, pre-trained on more images"
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A row per network: from its accuracy after ImageNet-1k to that after ImageNet-21k."""
+    _published.expect_public(evidence)
+    found, colour = gains(), _style.COLOURS[1]
+    annotations = []
+    with _style.context():
+        figure = _style.figure(height=0.38 * len(found) + 1.4, width=_style.SINGLE[0] + 1.2)
+        axes = figure.subplots()
+        for place, gain in enumerate(found):
+            look = _published.look(colour, controlled=not gain.differs)
+            ends = [100 * gain.fewer, 100 * gain.more]
+            axes.plot(ends, [place, place], linewidth=1.8, zorder=2, **look)
+            axes.plot(
+                ends[0], place, marker="o", zorder=3, **{**look, "markerfacecolor": "white", "markeredgecolor": colour}
+            )
+            axes.plot(ends[1], place, marker="D", zorder=3, **look)
+            where = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+            axes.annotate(signed(gain.gain), (ends[1], place), (9, 0), **where)
+            said = f"{gain.network}\n{ends[0]:.1f} to {ends[1]:.1f} %\n{gain.differs}"
+            annotations.append(Annotation(axes=axes, x=ends[1], y=place, text=said.strip()))
+        axes.set_yticks(range(len(found)), [gain.network for gain in found])
+        axes.set(ylim=(len(found) - 0.4, -0.6), xlabel="top-1 accuracy on ImageNet, %")
+        axes.set_xlim(right=max(100 * gain.more for gain in found) + 2)
+        axes.grid(axis="y", visible=False)
+        _style.legend(figure, _published.signs(), columns=1)
+    rows = [
+        {"network": g.network, "in1k": g.fewer, "in21k": g.more, "gain": g.gain, "half": g.half, "differs": g.differs}
+        for g in found
+    ]
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
+        caption=(
+            "Left: pre-trained on ImageNet-1k (1.28M images); right: on ImageNet-21k. Same authors and test size. 95 % "
+            "intervals of a gain are about half a point, without chance in training.",
+            _published.QUOTED,
+        ),
+        alt=f"{TITLE}: {len(found)} networks.",
+    )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

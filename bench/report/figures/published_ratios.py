@@ -1,0 +1,78 @@
+"""How many times the compute one published family took for the error of another, comparison by comparison."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bench.analysis.evidence import Evidence
+from bench.analysis.matched import comparisons, matched
+from bench.report.figures import _published, _style
+from bench.report.figures.figure import Annotation, Drawing, Figure
+
+TITLE = "Training compute for the same ImageNet error"
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A row per comparison: its mean with the interval, and its networks as small marks."""
+    _published.expect_public(evidence)
+    asked = [(comparison, matched(comparison)) for comparison in comparisons()]
+    rows = [
+        {
+            "comparison": c.name,
+            "controlled": c.controlled,
+            "network": r.model,
+            "ratio": r.ratio,
+            "low": r.low,
+            "high": r.high,
+        }
+        for c, found in asked
+        for r in found
+    ]
+    annotations = []
+    with _style.context():
+        figure = _style.figure(height=0.5 * len(asked) + 1.3, width=_style.SINGLE[0] + 1.2)
+        axes = figure.subplots()
+        for place, (comparison, (*networks, mean)) in enumerate(asked):
+            single = [r.ratio for r in networks if r.ratio]
+            axes.plot(single, [place] * len(single), "|", color=_style.GREY, markersize=7)
+            colour = _style.COLOURS[0] if comparison.controlled else _style.INK
+            line = _published.look(colour, controlled=comparison.controlled)
+            axes.plot([mean.low, mean.high], [place, place], **{**line, "linewidth": 2})
+            axes.plot(mean.ratio, place, marker="o", markersize=8, zorder=4, **line)
+            number = "{}× [{}, {}]".format(*(f"{x:#.2g}".rstrip(".") for x in (mean.ratio, mean.low, mean.high)))
+            axes.annotate(
+                number,
+                (mean.ratio or 1, place),
+                (0, 8),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8.5,
+                bbox=_style.BEHIND_TEXT,
+            )
+            said = "\n".join(filter(None, (comparison.name, number, comparison.differs)))
+            annotations.append(Annotation(axes=axes, x=mean.ratio or 1, y=place, text=said))
+        axes.axvline(1, color=_style.INK, linewidth=1)
+        axes.set_yticks(
+            range(len(asked)),
+            [f"{c.second} over {c.first}\n{c.name.partition(', ')[2]}" for c, _ in asked],
+            fontsize=8.5,
+        )
+        axes.set_ylim(len(asked) - 0.4, -0.8)
+        axes.grid(axis="y", visible=False)
+        _style.plain_log_x(axes, [0.3, *(r["ratio"] for r in rows if r["ratio"])], text=lambda value: f"{value:g}×")
+        axes.set_xlabel("times the compute of the second-named, for the same error")
+        _style.legend(figure, _published.signs(), columns=1)
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
+        caption=(
+            "Right of 1× the family named first took more compute. Marks: geometric means over networks, whose own "
+            "ratios are the ticks; 95 % intervals hold chance in the test images, not that in training.",
+            _published.QUOTED,
+        ),
+        alt=f"{TITLE}: {len(asked)} comparisons, {sum(c.controlled for c, _ in asked)} of them controlled.",
+    )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

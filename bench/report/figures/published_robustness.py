@@ -1,0 +1,57 @@
+"""Accuracy of published checkpoints on other test sets against that on ImageNet, by pre-training set."""
+
+from __future__ import annotations
+
+import seaborn as sns
+from matplotlib.lines import Line2D
+
+from bench.analysis.evidence import Evidence
+from bench.questions.robust_at_equal_error import BAND, TESTS, checkpoints
+from bench.report.figures import _published, _style
+from bench.report.figures.figure import Drawing, Figure
+
+TITLE = "Other test sets at equal ImageNet accuracy: not controlled"
+LEAST = 70  # percent of ImageNet accuracy from which checkpoints are drawn
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A panel per test set. The band is where groups are compared."""
+    _published.expect_public(evidence)
+    known = checkpoints()
+    shown = known[known["in1k_top1"] >= LEAST]
+    with _style.context():
+        figure = _style.figure(height=5.6)
+        grid = figure.subplots(2, 3).ravel()
+        grid[-1].remove()
+        for axes, (column, title) in zip(grid, TESTS.items(), strict=False):
+            for name, (_, colour) in _published.UPSTREAM.items():
+                rows = shown[shown["upstream"] == name]
+                look = {
+                    "facecolor": "none",
+                    "edgecolor": colour,
+                    "s": 16,
+                    "alpha": 0.7,
+                    "linewidth": 0.8,
+                    "rasterized": True,
+                }
+                sns.scatterplot(data=rows, x="in1k_top1", y=column, ax=axes, legend=False, **look)
+            axes.axvspan(100 - BAND[1], 100 - BAND[0], color=_style.GREY, alpha=0.2, linewidth=0)
+            axes.set(xlabel="ImageNet, %", ylabel="accuracy, %")
+            axes.set_title(title, loc="left")
+        look = {"marker": "o", "markerfacecolor": "none", "linestyle": ""}
+        _style.legend(
+            figure, [Line2D([], [], color=c, label=label, **look) for label, c in _published.UPSTREAM.values()]
+        )
+    return Drawing(
+        figure=figure,
+        data=shown[["model", "image_size", "upstream", "in1k_top1", *TESTS]],
+        caption=(
+            f"{len(shown)} checkpoints with a sourced recipe, each at its best test size. Band: {BAND[0]} to "
+            f"{BAND[1]} % error, where groups are compared. Authors, years and recipes differ.",
+            _published.QUOTED,
+        ),
+        alt=f"{TITLE}: {len(TESTS)} test sets.",
+    )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)
