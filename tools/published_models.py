@@ -14,7 +14,8 @@ import argparse
 import csv
 import re
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from baselines import timm as table
 from bench.cost import public_models, training_stages
 
 CLASSES = 1000
+Key = tuple[str, str]
+"""(checkpoint, pixels per side of test images)."""
 RESULTS = {
     "in1k": "results-imagenet.csv",
     "real": "results-imagenet-real.csv",
@@ -144,11 +147,23 @@ def _update_results(folder: Path) -> Iterator[str]:
         else:
             made[model, size] |= {"own_size": str(config.input_size[-1]), "licence": config.license or ""}
     before = {(row["model"], row["image_size"]): row for row in public_models.read("timm_results")}
-    for key in sorted(before.keys() | made.keys()):
-        if before.get(key) != made.get(key):
-            yield f"{'new' if key not in before else 'gone' if key not in made else 'changed'}: {key[0]} at {key[1]}"
+    yield from changes(before, made)
     ordered = sorted(made.values(), key=lambda row: (-float(row["in1k_top1"]), row["model"], int(row["image_size"])))
     _write("timm_results", RESULT_COLUMNS, ordered)
+
+
+def changes(before: Mapping[Key, Mapping[str, str]], after: Mapping[Key, Mapping[str, str]]) -> Iterator[str]:
+    """A line per row that is new, gone or has other values, with these; then how many."""
+    kinds = Counter[str]()
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        kind = "new" if old is None else "gone" if new is None else "changed"
+        kinds[kind] += 1
+        values = [f"{n} {v} -> {new[n]}" for n, v in old.items() if v != new[n]] if old and new else []
+        yield f"{kind}: {key[0]} at {key[1]}" + (f" ({', '.join(values)})" if values else "")
+    yield ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) or "nothing changed"
 
 
 def _write(name: str, columns: tuple[str, ...], rows: list[dict[str, str]]) -> None:

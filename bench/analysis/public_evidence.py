@@ -11,6 +11,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+import pandas as pd
+
 from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.analysis.study_data import Records
@@ -31,6 +33,15 @@ ALL_OF_A_SET = 0.9  # share of its images from which a study's subset counts as 
 def is_public(evidence: Evidence) -> bool:
     """Whether questions about the published tables are put to this evidence."""
     return evidence.suite == SUITE
+
+
+def checkpoints() -> pd.DataFrame:
+    """Every checkpoint and test size whose recipe is known, with its `error` on ImageNet (percent) and `upstream`, the
+    group of its pre-training set; unions of sets count as ImageNet-21k."""
+    table = public_models.table()
+    known = table[table["stages"] != ""]
+    upstream = known["pretrain_group"].replace("merged sets", "ImageNet-21k")
+    return known.assign(error=100 - known["in1k_top1"], upstream=upstream)
 
 
 @lru_cache(maxsize=1)
@@ -57,8 +68,8 @@ def beside(study: Evidence) -> Evidence | None:
 
 def _evidence(task: Callable[[Any], str]) -> Evidence:
     """`task`: a row -> what its accuracy on ImageNet-1k is, "" where the row is left out."""
-    table = public_models.table()
-    known = table[(table["stages"] != "") & table["complete"] & ~table["teacher"]]
+    table = checkpoints()
+    known = table[table["complete"] & ~table["teacher"]]
     rows: Iterable[Any] = known.itertuples(index=False)
     made = sorted((_record(row, name) for row in rows if (name := task(row))), key=lambda record: record.directory)
     return evidence_module.build(

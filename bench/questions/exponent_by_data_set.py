@@ -83,10 +83,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def number(f: Finding) -> Number:
-    value = f.estimate or 0.0
-    return wording.shown(
-        value, significant(value, 2), "", wording.bracket(f.low, f.high, lambda end: significant(end, 2))
-    )
+    value, interval = f.estimate or 0.0, wording.bracket(f.low, f.high, lambda end: significant(end, 2))
+    return wording.shown(value, significant(value, 2), "", interval)
 
 
 QUESTION = Question(

@@ -15,13 +15,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bench.analysis import wording
+from bench.analysis import public_evidence, wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
 from bench.analysis.matched import LEVEL
-from bench.analysis.public_evidence import is_public
 from bench.analysis.question import Question
-from bench.cost import public_models
 
 NAME = "robust at equal error"
 BAND = 13.3, 14.3  # percent of ImageNet error, in which every group has checkpoints
@@ -34,25 +32,22 @@ TESTS = {
     "r_top1": "ImageNet-R",
     "sketch_top1": "ImageNet-Sketch",
 }
-"""Columns of `bench.cost.public_models`, and what they are called."""
+"""Columns of the table, and what they are called."""
 
 
 def checkpoints() -> pd.DataFrame:
-    """Checkpoints whose pre-training set is known, each at the test size that suits it best, with a column `upstream`:
-    ImageNet-1k, ImageNet-21k (with unions of sets), or web."""
-    table = public_models.table()
-    known = table[table["stages"] != ""].sort_values("in1k_top1").drop_duplicates("model", keep="last")
-    return known.assign(upstream=known["pretrain_group"].replace("merged sets", "ImageNet-21k"))
+    """Checkpoints with a known recipe, each at the test size that suits it best."""
+    return public_evidence.checkpoints().sort_values("in1k_top1").drop_duplicates("model", keep="last")
 
 
 def in_band(table: pd.DataFrame) -> pd.DataFrame:
     """Those whose ImageNet error lies in `BAND`."""
-    return table[(100 - table["in1k_top1"]).between(*BAND)]
+    return table[table["error"].between(*BAND)]
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
     """One finding per test set and group."""
-    near = in_band(checkpoints()) if is_public(evidence) else pd.DataFrame({"upstream": []})
+    near = in_band(checkpoints()) if public_evidence.is_public(evidence) else pd.DataFrame({"upstream": []})
     groups = {str(name): rows for name, rows in near.groupby("upstream") if len(rows) >= FEWEST}
     for column, test in TESTS.items():
         for name, rows in groups.items():

@@ -68,7 +68,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     """
     from bench.analysis import questions, saved_findings
     from bench.core import files
-    from bench.report import explore, fits, inspections, page, tables
+    from bench.report import fits, inspections, page, tables
     from bench.store import export, faults, grid
     from bench.store.study import Study
 
@@ -80,7 +80,10 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     own = (name for question in asked if question.name in answered for name in question.figures)
     by_figure |= {name: evidence for name in own if name not in by_figure}
     figures, not_drawn, broken = _draw(by_figure)
+    if reference and evidence.reference is None:
+        not_drawn.append(("Published points", "none is of a whole set and an image size that this study trained with"))
     looked_into = inspections.read(suite_directory)
+    links, pages = _explored(suite_directory) if suite == PUBLIC else ({}, {})
     made = tables.of_questions(evidence, asked) if suite == PUBLIC else tables.build(evidence, asked)
     shown = page.content(
         evidence,
@@ -91,20 +94,17 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         check=_purpose(suite) == CHECK,
         traces=[path.relative_to(suite_directory) for path in Study(suite_directory).traces()],
         asked=grid.STUDY_FILE if grid.says_more(suite_directory) else "",
-        links={explore.LINK: explore.PAGE} if suite == PUBLIC else {},
+        links=links,
     )
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")
     for folder in (suite_directory, table_folder, figure_folder):
         files.remove_leftovers(folder)
-    pages: dict[Path, bytes] = {}
     for table in made:
         pages[table_folder / f"{table.name}.csv"] = table.csv().encode()
         pages[table_folder / f"{table.name}.md"] = table.markdown().encode()
         pages[table_folder / f"{table.name}.tex"] = table.latex().encode()
-    if suite == PUBLIC:
-        pages |= explore.files(suite_directory)
-    else:
+    if suite != PUBLIC:
         pages[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
     for figure in figures:
         pages |= figure.files(figure_folder)
@@ -134,6 +134,13 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         figures=tuple(p for p in pages if p.parent == figure_folder),
         broken=tuple(broken),
     )
+
+
+def _explored(directory: Path) -> tuple[dict[str, str], dict[Path, bytes]]:
+    """A link to the page of all published results, and its files."""
+    from bench.report import explore
+
+    return {explore.LINK: explore.PAGE}, explore.files(directory)
 
 
 def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:

@@ -271,8 +271,8 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     "not comparable.",
     CheckKind.MIXED_REVISIONS: "Records mix revisions ({groups}): rerun the study for comparable scores.",
     CheckKind.UNCONTROLLED: (
-        "Checkpoints are of many authors and years: recipes and test sizes differ with the family. Such answers are no main "
-        "ones; those are of controlled pairs alone."
+        "Checkpoints are of many authors and years: recipes and test sizes differ with the family. Main answers are "
+        "of controlled pairs alone."
     ),
     CheckKind.DUPLICATES: lambda c: _duplicates(c),
     CheckKind.LAW_TOO_FEW_POINTS: "No law for {names}: {count} points on or near the frontier, at least "

@@ -38,7 +38,7 @@ def test_a_network_that_another_beats_at_less_compute_is_not_on_the_line():
 
 def test_a_line_of_one_network_reaches_nothing():
     made = estimate(np.array([1.0]), np.array([20.0]), np.array([1.0]), np.array([20.0]), draws=10)
-    assert made.shape == (2, 3)
+    assert made.shape == (2, 4)
     assert np.isnan(made).all()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import check
+from bench.analysis import public_evidence
 from bench.analysis.evidence import Evidence
 from bench.core import registry
 from bench.core.errors import UserError
@@ -30,6 +31,17 @@ def seen(kind: str, name: str, *, met: bool | None = False, **options: object) -
 @pytest.mark.parametrize("kind, name", [(kind, name) for kind in KINDS for name in registry.names(kind)])
 def test_a_plug_in_of_the_project(kind: str, name: str, evidence: Evidence) -> None:
     assert not seen(kind, name, evidence=lambda: evidence)
+
+
+ASKED = ("compute-at-equal-error", "gain-from-more-images", "as-claimed", "robust-at-equal-error")
+PUBLIC = [("figure", name) for name in registry.names("figure") if name.startswith("published")]
+PUBLIC += [("question", name) for name in (*ASKED, "exponent-by-data-set")]
+
+
+@pytest.mark.parametrize("kind, name", PUBLIC)
+def test_a_plug_in_that_is_asked_of_published_networks(kind: str, name: str) -> None:
+    assert not seen(kind, name, evidence=public_evidence.evidence)
+    assert not seen(kind, name, evidence=public_evidence.evidence, met=None)
 
 
 @pytest.mark.parametrize("name", registry.names("data set"))

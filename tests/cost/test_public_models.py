@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import bench
 from baselines import timm
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from bench.cost import public_models, training_stages
@@ -287,3 +288,22 @@ def test_all_committed_macs_are_counted_again(part):
         row = timm.table()[arch]
         assert int(row["image_size"]) == size
         assert published_models.count(arch, size) == (int(row["macs_dense"]), int(row["macs_paper"])), arch
+
+
+def test_what_an_update_changes_is_said():
+    from tools.published_models import changes
+
+    before = {("a", "224"): {"top1": "80"}, ("b", "224"): {"top1": "70"}, ("c", "224"): {"top1": "60"}}
+    after = {("a", "224"): {"top1": "80"}, ("b", "224"): {"top1": "71"}, ("d", "384"): {"top1": "90"}}
+    said = list(changes(before, after))
+    assert said == ["changed: b at 224 (top1 70 -> 71)", "gone: c at 224", "new: d at 384", "1 changed, 1 gone, 1 new"]
+    assert list(changes(after, after)) == ["nothing changed"]
+
+
+def test_the_citation_names_the_version_of_the_tables_and_the_commits_of_their_sources():
+    cited, sources = (PROJECT / "CITATION.cff").read_text(), (public_models.FOLDER / "SOURCES.md").read_text()
+    assert f'version: "{public_models.VERSION}"' in cited
+    assert f"version: {bench.__version__}" in cited
+    commits = re.findall(r"commit: (\w+)", cited)
+    assert len(commits) == 2
+    assert all(f"@{commit}" in sources for commit in commits)

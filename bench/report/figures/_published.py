@@ -1,5 +1,4 @@
-"""What figures of published networks share: a controlled comparison has solid lines and filled marks, any other dashed
-lines and hollow marks."""
+"""What figures of published networks share. A controlled comparison has solid lines, any other dashed ones."""
 
 from __future__ import annotations
 
@@ -19,6 +18,7 @@ UPSTREAM = {
     "web": ("0.4 to 2.3 billion (web)", _style.COLOURS[4]),
 }
 """Group of pre-training sets -> label, colour."""
+DOT = {"marker": "o", "linestyle": ""}
 ERRORS = (5, 10, 12, 14, 16, 18, 20, 25, 30, 40, 60, 80, 100)  # percent, of an axis in logarithms
 QUOTED = f"Published numbers ({SOURCE}); nothing was measured here."
 
@@ -42,6 +42,12 @@ def signs() -> list[Line2D]:
     return [
         Line2D([], [], marker="o", label=label, **look(_style.INK, controlled=kind)) for label, kind in made.items()
     ]
+
+
+def upstream_handles(*, hollow: bool = False) -> list[Line2D]:
+    """Entries of a legend: the groups of pre-training sets."""
+    dots = ((label, look(colour, controlled=not hollow)) for label, colour in UPSTREAM.values())
+    return [Line2D([], [], label=label, **(dot | DOT)) for label, dot in dots]
 
 
 def error_axis(axes: Axes, *, label: str) -> None:

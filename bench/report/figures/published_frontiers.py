@@ -7,8 +7,8 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from bench.analysis import public_evidence
 from bench.analysis.evidence import Evidence
-from bench.cost import public_models
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 from bench.stats.crossing import pareto
@@ -17,32 +17,20 @@ TITLE = "Error against compute, all authors, 2015 to 2026: not controlled"
 AXES = {"train_exaflops": "training compute, exaFLOPs", "gmacs": "inference, 10⁹ MACs per image"}
 
 
-def checkpoints() -> pd.DataFrame:
-    """Every checkpoint and test size with a known recipe, and columns `error`, `upstream`, `whole`."""
-    table = public_models.table()
-    known = table[table["stages"] != ""]
-    return known.assign(
-        error=100 - known["in1k_top1"],
-        upstream=known["pretrain_group"].replace("merged sets", "ImageNet-21k"),
-        whole=known["complete"] & ~known["teacher"],
-    )
-
-
 def draw(evidence: Evidence) -> Drawing:
     """A panel per cost. Lines join what is best at its cost."""
     _published.expect_public(evidence)
-    known = checkpoints()
+    known = public_evidence.checkpoints()
+    known = known.assign(whole=known["complete"] & ~known["teacher"])
     with _style.context():
         figure = _style.figure(height=5.2)
         panels = figure.subplots(1, 2, sharey=True)
         best = [row for axes, cost in zip(panels, AXES, strict=True) for row in _panel(axes, known, cost)]
         panels[1].set_ylabel("")
-        handles = [
-            Line2D([], [], color=c, marker="o", linestyle="", label=label) for label, c in _published.UPSTREAM.values()
-        ]
+        handles = _published.upstream_handles()
         handles.append(Line2D([], [], color=_style.GREY, linestyle="--", label="best at its compute"))
-        hollow = {"marker": "o", "markerfacecolor": "none", "color": _style.GREY, "linestyle": ""}
-        handles.append(Line2D([], [], label="hollow: cost is a lower bound, or it had a teacher", **hollow))
+        label = "hollow: cost is a lower bound, or it had a teacher"
+        handles.append(Line2D([], [], **(_published.look(_style.GREY, controlled=False) | _published.DOT), label=label))
         _style.legend(figure, handles, columns=3)
     columns = [
         "model",
@@ -77,8 +65,8 @@ def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
             look = {
                 "facecolor": face,
                 "edgecolor": colour,
-                "s": 16,
-                "alpha": 0.45,
+                "s": 11,
+                "alpha": 0.6,
                 "linewidth": 0.7,
                 "rasterized": True,
             }

@@ -29,8 +29,9 @@ def draw(evidence: Evidence) -> Drawing:
                 ends[0], place, marker="o", zorder=3, **{**look, "markerfacecolor": "white", "markeredgecolor": colour}
             )
             axes.plot(ends[1], place, marker="D", zorder=3, **look)
-            where = {"textcoords": "offset points", "va": "center", "fontsize": 9}
-            axes.annotate(signed(gain.gain), (ends[1], place), (9, 0), **where)
+            axes.annotate(
+                signed(gain.gain), (ends[1], place), (9, 0), textcoords="offset points", va="center", fontsize=9
+            )
             said = f"{gain.network}\n{ends[0]:.1f} to {ends[1]:.1f} %\n{gain.differs}"
             annotations.append(Annotation(axes=axes, x=ends[1], y=place, text=said.strip()))
         axes.set_yticks(range(len(found)), [gain.network for gain in found])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.matched import comparisons, matched
 from bench.report.figures import _published, _style
@@ -37,12 +38,13 @@ def draw(evidence: Evidence) -> Drawing:
             axes.plot(single, [place] * len(single), "|", color=_style.GREY, markersize=7)
             colour = _style.COLOURS[0] if comparison.controlled else _style.INK
             line = _published.look(colour, controlled=comparison.controlled)
-            axes.plot([mean.low, mean.high], [place, place], **{**line, "linewidth": 2})
-            axes.plot(mean.ratio, place, marker="o", markersize=8, zorder=4, **line)
-            number = "{}× [{}, {}]".format(*(f"{x:#.2g}".rstrip(".") for x in (mean.ratio, mean.low, mean.high)))
+            low, ratio, high = (wording.or_nan(x) for x in (mean.low, mean.ratio, mean.high))
+            axes.plot([low, high], [place, place], **{**line, "linewidth": 2})
+            axes.plot(ratio, place, marker="o", markersize=8, zorder=4, **line)
+            number = "{}× [{}, {}]".format(*(f"{x:#.2g}".rstrip(".") for x in (ratio, low, high)))
             axes.annotate(
                 number,
-                (mean.ratio or 1, place),
+                (ratio, place),
                 (0, 8),
                 textcoords="offset points",
                 ha="center",
@@ -50,7 +52,7 @@ def draw(evidence: Evidence) -> Drawing:
                 bbox=_style.BEHIND_TEXT,
             )
             said = "\n".join(filter(None, (comparison.name, number, comparison.differs)))
-            annotations.append(Annotation(axes=axes, x=mean.ratio or 1, y=place, text=said))
+            annotations.append(Annotation(axes=axes, x=ratio, y=place, text=said))
         axes.axvline(1, color=_style.INK, linewidth=1)
         axes.set_yticks(
             range(len(asked)),
@@ -59,7 +61,9 @@ def draw(evidence: Evidence) -> Drawing:
         )
         axes.set_ylim(len(asked) - 0.4, -0.8)
         axes.grid(axis="y", visible=False)
-        _style.plain_log_x(axes, [0.3, *(r["ratio"] for r in rows if r["ratio"])], text=lambda value: f"{value:g}×")
+        _style.plain_log_x(
+            axes, [0.3, *(r.ratio for _, found in asked for r in found if r.ratio)], text=lambda value: f"{value:g}×"
+        )
         axes.set_xlabel("times the compute of the second-named, for the same error")
         _style.legend(figure, _published.signs(), columns=1)
     return Drawing(

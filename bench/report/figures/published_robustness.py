@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import seaborn as sns
-from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence
 from bench.questions.robust_at_equal_error import BAND, TESTS, checkpoints
@@ -11,7 +10,7 @@ from bench.report.figures import _published, _style
 from bench.report.figures.figure import Drawing, Figure
 
 TITLE = "Other test sets at equal ImageNet accuracy: not controlled"
-LEAST = 70  # percent of ImageNet accuracy from which checkpoints are drawn
+LEAST = 76  # percent of ImageNet accuracy from which checkpoints are drawn
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -29,19 +28,15 @@ def draw(evidence: Evidence) -> Drawing:
                 look = {
                     "facecolor": "none",
                     "edgecolor": colour,
-                    "s": 16,
-                    "alpha": 0.7,
-                    "linewidth": 0.8,
+                    "s": 9,
+                    "linewidth": 0.7,
                     "rasterized": True,
                 }
                 sns.scatterplot(data=rows, x="in1k_top1", y=column, ax=axes, legend=False, **look)
             axes.axvspan(100 - BAND[1], 100 - BAND[0], color=_style.GREY, alpha=0.2, linewidth=0)
             axes.set(xlabel="ImageNet, %", ylabel="accuracy, %")
             axes.set_title(title, loc="left")
-        look = {"marker": "o", "markerfacecolor": "none", "linestyle": ""}
-        _style.legend(
-            figure, [Line2D([], [], color=c, label=label, **look) for label, c in _published.UPSTREAM.values()]
-        )
+        _style.legend(figure, _published.upstream_handles(hollow=True))
     return Drawing(
         figure=figure,
         data=shown[["model", "image_size", "upstream", "in1k_top1", *TESTS]],
