@@ -9,7 +9,7 @@ about forty minutes on two cores.
 
 A crossing's statement counts as true where the crossing lies in the interval, which may be open, and where "no" is said
 of laws that do not cross there. Laws that do not cross inside are said to cross or not. The measured table is in
-results/reference/coverage/README.md.
+results/reference/coverage/.
 """
 
 from __future__ import annotations
