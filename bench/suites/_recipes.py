@@ -28,10 +28,8 @@ MODEL_RATES["cpu"] = {
     "ViT-micro/14": 1e-3,
     **dict.fromkeys(("R5x0.125+ViT-pico/14", "R5+ViT-pico/14", "R11x0.25-s2"), 8e-3),
 }
-LONG_WARMUP = Recipe.warmup_images
-LONG_WARMUP_RATES: dict[str, dict[str, float]] = {}
-"""Scale -> model -> rate, for recipes that warm up for at least `LONG_WARMUP` images."""
-LONG_WARMUP_RATES["cpu"] = dict.fromkeys(("R8x0.125-s2", "R8x0.25-s2"), 8e-3)
+LONG_WARMUP_RATES = {"cpu": dict.fromkeys(("R8x0.125-s2", "R8x0.25-s2"), 8e-3)}
+"""Scale -> model -> rate, of recipes whose warm-up is no shorter than their own (results/reference/transfer-rates/)."""
 DEFAULT_RATE = 1e-3  # for a scale or family without a sweep
 
 
@@ -40,15 +38,12 @@ def rate_of(model: str, *, scale: str, warmup_images: int = 0) -> float | None:
 
     Options in a name change none.
     """
-    base, _ = registry.split_options(model)
-    families, models = FAMILY_RATES.get(scale, {}), MODEL_RATES.get(scale, {})
-    if warmup_images >= LONG_WARMUP:
-        models = models | LONG_WARMUP_RATES.get(scale, {})
-    return models.get(base) or families.get(registry.family_of(model).label)
+    longer = LONG_WARMUP_RATES.get(scale, {}) if warmup_images >= Recipe.warmup_images else {}
+    models, families = MODEL_RATES.get(scale, {}) | longer, FAMILY_RATES.get(scale, {})
+    return models.get(registry.split_options(model)[0]) or families.get(registry.family_of(model).label)
 
 
 def recipe_for(model: str, *, scale: str = "cpu", **changes: Any) -> Recipe:
     """The suites' recipe for a model at a scale, but for `changes`."""
-    warmup_images = changes.get("warmup_images", Recipe.warmup_images)
-    rate = rate_of(model, scale=scale, warmup_images=warmup_images)
+    rate = rate_of(model, scale=scale, warmup_images=changes.get("warmup_images", Recipe.warmup_images))
     return Recipe(**{"lr": rate or DEFAULT_RATE, **changes})

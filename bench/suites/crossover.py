@@ -63,8 +63,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     for seed in range(options.seeds or SEEDS):
         for data in options.data or (DATA,):
             for model in options.models or SEEN:
-                recipe = recipe_for(model, **RECIPE)
-                recipe = replace(recipe, lr=RATES.get(model, recipe.lr))
+                recipe = recipe_for(model, **(RECIPE | ({"lr": RATES[model]} if model in RATES else {})))
                 base = Cell(model=model, data=data, seed=seed, recipe=recipe, tasks=TASKS)
                 sizes = SIZES.get(model, () if model in SEEN else SIZES[HYBRID])
                 whole = (0, *(images(model, share) for share in SHARES.get(model, SHARES[HYBRID])))
