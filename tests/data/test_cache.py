@@ -1,7 +1,5 @@
 """The cache is verified when opened: damage of any kind means building again, never wrong arrays."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

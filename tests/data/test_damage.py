@@ -1,8 +1,6 @@
 """What goes wrong while a streamed set is trained on: one error that names the file, the same after every restart; or
 images left out, counted and named, the same for every process. Never a hang, never another image in its place."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Folders of images in every format, size and kind."""
 
-from __future__ import annotations
-
 import io
 import re
 import struct

@@ -1,7 +1,5 @@
 """Damaged and hostile input: one clear message each, and nothing of it is run, unpacked or followed."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -1,7 +1,5 @@
 """Streamed images: the same whichever format, reader, rank or restart brings them; what cannot be read is said."""
 
-from __future__ import annotations
-
 import gc
 import io
 import json

@@ -1,7 +1,5 @@
 """Every command on a CPU that poses as two GPUs: plans, workers, training, evaluation, timing, races."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """What a step does with memory, graphs and the compiler, without a GPU."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref

@@ -4,8 +4,6 @@ Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module
 With `killed` behind it, the second rank is killed in mid-exchange.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools

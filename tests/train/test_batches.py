@@ -1,7 +1,5 @@
 """Batches: a function of seed and step, cropped, and read from anywhere."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Two ranks train what one trains: the same losses, the same checkpoints, whichever of the two continues."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Features and logits: their precision, and what a horizon's row says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The loop: stopping anywhere and continuing changes nothing; a branch is what training to that budget alone gives."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What single ranks do, without others: ranks that are pretended, and a process group of 64 that answers nothing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace

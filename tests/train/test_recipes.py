@@ -1,7 +1,5 @@
 """Recipes against published formulas, and smaller micro-batches."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Steps and rates of a training, and the curve that it leaves."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Checkpoints: round trips, dialects of the official .npz, resizing on load, and files that must be refused."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

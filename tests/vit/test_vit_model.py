@@ -1,7 +1,5 @@
 """The Vision Transformer: its configuration, its parameters, and what it computes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import subprocess

@@ -4,8 +4,6 @@ The peer is built on the meta device and adopts our exported tensors. Large mode
 shapes of their weights, and by the logits of their first two blocks: the others are equal to these.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
