@@ -1,7 +1,5 @@
 """Fits against SciPy: forms, lack of fit, interpolation."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path
