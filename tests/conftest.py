@@ -1,7 +1,5 @@
 """Shared fixtures. Tests write to temporary folders only and talk to nothing but this machine."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import importlib

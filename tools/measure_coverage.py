@@ -2,19 +2,25 @@
 
 A study: models x data sizes x budgets x seeds, with luck that the budgets of a trunk share in part. Beside the
 moderated variances of `bench.stats.moderated` stands the rule before them: one variance for all models, unless a
-model's own contradicts it (F test, 0.1 %), which is then used with its own degrees of freedom.
+model's own contradicts it (F test, 0.1 %), which is then used with its own degrees of freedom. Differences of models,
+and means of three of them, are judged by that rule (BEFORE), by moderated variances that Satterthwaite's formula adds
+up (SATTERTHWAITE), and as `bench.stats.intervals.sum_of_errors` adds them (NOW).
 
-The full table takes about ten minutes of one core; the tests run a part of it.
+The full table takes about twenty minutes of one core; the tests run a part of it. It is in
+results/reference/coverage/.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from bench.stats import intervals
 from bench.stats.intervals import Estimate, Samples
@@ -24,6 +30,7 @@ SHARED = 0.5  # correlation of a trunk's luck between one budget and the next
 GAIN = 1.2  # log-odds of accuracy from the first budget to the last
 MIDDLE, CEILING = (-0.5, 0.8), (2.7, 4.0)
 """Log-odds of a model's accuracy at its first budget: 38 to 69 %, or 94 to 98 %."""
+BEFORE, SATTERTHWAITE, NOW = "before", "moderated, Satterthwaite", "now"
 Spread = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
@@ -119,21 +126,34 @@ def study(rng: np.random.Generator, design: Design, spread: Spread, level: tuple
     )
 
 
-def one_variance_or_none(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
-    """Intervals by the rule before: (low, high) of every point."""
+def variances_before(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
+    """Variance between seeds by the rule before, and its degrees of freedom, of every point."""
     by_trunk: dict[int, list[float]] = {}
     for (trunk, _), samples in made.samples.items():
         by_trunk.setdefault(trunk, []).append(samples.seed_variance)
     seeds = len(next(iter(made.samples.values())).seeds)
     pooled, df = float(np.mean([np.mean(found) for found in by_trunk.values()])), len(by_trunk) * (seeds - 1)
-    limit = stats.f.isf(1e-3, seeds - 1, df)
-    t_own, t_pooled = stats.t.ppf(0.975, [seeds - 1, df])
+    limit = pooled * float(special.fdtri(seeds - 1, df, 1 - 1e-3))
+    own = {key: samples.seed_variance for key, samples in made.samples.items()}
+    return {key: (variance, seeds - 1) if variance > limit else (pooled, df) for key, variance in own.items()}
+
+
+def one_variance_or_none(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
+    """Intervals by the rule before: (low, high) of every point."""
     found = {}
-    for key, samples in made.samples.items():
-        alone = samples.seed_variance > pooled * limit
-        half = (t_own if alone else t_pooled) * ((samples.seed_variance if alone else pooled) / seeds) ** 0.5
+    for key, (variance, df) in variances_before(made).items():
+        samples = made.samples[key]
+        half = intervals.t_quantile(df) * (variance / len(samples.seeds)) ** 0.5
         found[key] = samples.mean - half, samples.mean + half
     return found
+
+
+def satterthwaite(
+    errors: Sequence[tuple[float, float]], models: Sequence[Hashable] | None = None
+) -> tuple[float, float]:
+    """In place of `intervals.sum_of_errors`."""
+    squares = sum(error**2 for error, _ in errors)
+    return math.sqrt(squares), squares**2 / sum(error**4 / df for error, df in errors)
 
 
 def moderated(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
@@ -149,6 +169,13 @@ def differences(made: Study) -> list[tuple[Estimate, float]]:
     pairs = [((a, last), (b, last)) for a, b in zip(trunks[::2], trunks[1::2], strict=False)]
     found = [(intervals.estimate_difference(made.samples[a], made.samples[b], pooled=pooled), a, b) for a, b in pairs]
     return [(e, made.truth[a] - made.truth[b]) for e, a, b in found if e is not None]
+
+
+def differences_before(made: Study) -> list[tuple[Estimate, float]]:
+    """The same with variances by the rule before."""
+    known = {id(made.samples[key]): variance for key, variance in variances_before(made).items()}
+    with patch.object(intervals, "moderated_variance", lambda samples, pooled: known[id(samples)]):
+        return differences(made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +233,9 @@ class OfDifferences:
     mean_widest: float
 
     def __str__(self) -> str:
-        one = f"{self.share:.1%} ± {self.error:.1%}, {self.median:.2f} to {self.widest:.1f}"
-        mean = f"{self.mean_share:.1%} ± {self.mean_error:.1%}, {self.mean_median:.2f} to {self.mean_widest:.1f}"
-        return f"{one}; means of 3: {mean}"
+        one = f"{self.share:.1%} ± {self.error:.1%} | {self.median:.2f} | {self.widest:.1f}"
+        mean = f"{self.mean_share:.1%} ± {self.mean_error:.1%} | {self.mean_median:.2f} | {self.mean_widest:.1f}"
+        return f"{one} | {mean}"
 
 
 def of_differences(made: list[Study], rule: Callable[[Study], list[tuple[Estimate, float]]]) -> OfDifferences:
@@ -245,19 +272,35 @@ def studies(number: int, design: Design, spread: Spread, level: tuple[float, flo
     return [study(rng, design, spread, level) for _ in range(number)]
 
 
+RULES = {BEFORE: one_variance_or_none, NOW: moderated}
+RULES_OF_DIFFERENCES = {BEFORE: differences_before, SATTERTHWAITE: differences, NOW: differences}
+
+
+def by_rule(made: list[Study], rule: str) -> OfDifferences:
+    """What differences hold by one of RULES_OF_DIFFERENCES."""
+    with ExitStack() as changed:
+        if rule != NOW:
+            changed.enter_context(patch.object(intervals, "sum_of_errors", satterthwaite))
+        return of_differences(made, RULES_OF_DIFFERENCES[rule])
+
+
 def main(number: int) -> None:
-    print("| seeds' variances | accuracy | design | rule | coverage | of the noisiest tenth | median | widest |")
-    print("|---|---|---|---|---|---|---|---|")
     cases = [(d, name, spread) for d in DESIGNS for name, spread in {**SPREADS, **ROGUE}.items()]
     cases += [(SINGLE, name, SPREADS[name]) for name in ("equal", "variance tenfold in half of the models")]
+    points, between = [], []
     for design, name, spread in cases:
         for level, words in ((MIDDLE, "38-86 %"), (CEILING, "94-99 %")):
-            made = studies(number, design, spread, level)
-            for rule, called in ((one_variance_or_none, "before"), (moderated, "now")):
+            made, case = studies(number, design, spread, level), f"{name} | {words} | {design}"
+            for called, rule in RULES.items():
                 c = coverage(made, rule)
                 text = f"{c.share:.1%} ± {c.error:.1%} | {c.of_noisiest:.0%} | {c.median:.2f} | {c.widest:.1f}"
-                print(f"| {name} | {words} | {design} | {called} | {text} |", flush=True)
-            print(f"| | | | differences now | {of_differences(made, differences)} | | | |", flush=True)
+                points.append(f"| {case} | {called} | {text} |")
+            between += [f"| {case} | {called} | {by_rule(made, called)} |" for called in RULES_OF_DIFFERENCES]
+            print(case, file=sys.stderr, flush=True)
+    start = "| seeds' variances | accuracy | design | rule | coverage"
+    print("Points\n", f"{start} | of the noisiest tenth | median | widest |", "|---" * 8 + "|", *points, sep="\n")
+    means = "means of 3 | median | widest |"
+    print("\nDifferences\n", f"{start} | median | widest | {means}", "|---" * 10 + "|", *between, sep="\n")
 
 
 if __name__ == "__main__":

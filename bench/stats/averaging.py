@@ -4,7 +4,7 @@ An interval from one form holds only if the form is right, and a few points seld
 is therefore resampled, in proportion to a weight. Weights are Akaike's (Burnham and Anderson 2002), tempered: with 5 to
 12 points the form that fits best by chance would get too much of them. A quantity that is computed from every refit,
 such as a prediction, a floor or the place where two laws cross, then has the forms' disagreement in its interval.
-`python -m tools.measure_crossings` measures how often such intervals hold the truth.
+`python -m tools.measure_crossings` measures how often such intervals hold the truth (results/reference/coverage/).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ differ from limma, which has thousands of variances where a study has ten:
 - budgets of one trunk share some of their luck (correlation `ADJACENT` from one to the next), so that they count as
   fewer degrees of freedom than there are.
 
-Coverage by simulation: tools/measure_coverage.py.
+Coverage by simulation: results/reference/coverage/.
 """
 
 from __future__ import annotations

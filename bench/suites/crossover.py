@@ -31,10 +31,7 @@ SEEN = {
     SMALL_RESNET: 736_000,
 }
 """Model -> images seen for 2.6 TFLOPs of training, forward and backward; the ViT sees all of them once."""
-RATES = {VIT: 2e-3, HYBRID: 4e-3, RESNET: 8e-3}  # of `crossover_rates`; the others' are the main study's
-LONG_WARMUP_RATES = {
-    SMALL_RESNET: 8e-3
-}  # of a sweep with 62 steps of warm-up; with the main study's 23 it is half of it
+RATES = {VIT: 2e-3, HYBRID: 4e-3, RESNET: 8e-3}  # of `crossover_rates`; the others' are the suites'
 SIZES = dict.fromkeys((VIT, HYBRID, RESNET, SMALL_VIT), (300, 1_000, 3_000, 10_000, 30_000))
 """Parts of the images that a model is trained on besides all of them."""
 SIZE_SHARES = (8, 2)  # of the largest budget: where the parts are read
@@ -66,8 +63,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     for seed in range(options.seeds or SEEDS):
         for data in options.data or (DATA,):
             for model in options.models or SEEN:
-                recipe = recipe_for(model, **RECIPE)
-                recipe = replace(recipe, lr=(RATES | LONG_WARMUP_RATES).get(model, recipe.lr))
+                recipe = recipe_for(model, **(RECIPE | ({"lr": RATES[model]} if model in RATES else {})))
                 base = Cell(model=model, data=data, seed=seed, recipe=recipe, tasks=TASKS)
                 sizes = SIZES.get(model, () if model in SEEN else SIZES[HYBRID])
                 whole = (0, *(images(model, share) for share in SHARES.get(model, SHARES[HYBRID])))

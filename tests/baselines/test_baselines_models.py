@@ -1,7 +1,5 @@
 """BiT ResNets, hybrids, pixels: names, counts, and what they compute."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Networks from outside: timm's and torchvision's own logits and features, files of one's own, and what is refused."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 

@@ -1,7 +1,5 @@
 """The machine: its devices, and time without pauses."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A write is whole or absent; a failure is one message that says what to do."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

@@ -1,7 +1,5 @@
 """The identity of a cell, and of the code that its results depend on."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

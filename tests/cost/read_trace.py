@@ -1,8 +1,6 @@
 """Makes a trace of a few training steps and reads it back with TensorBoard's plug-in. A program of its own, because
 the plug-in starts processes and so needs a guarded main module. Prints JSON."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

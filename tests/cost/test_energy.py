@@ -1,7 +1,5 @@
 """Energy: counters that come round, a share of what others use too, several attempts, and what a report says."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Counts of whole models and of single operations, against closed forms, known values and other counters."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Memory from shapes against memory really allocated; and a cell's measured peak, which is its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What one process found out about a study's models and machine, another takes over; nothing else changes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

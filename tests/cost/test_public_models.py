@@ -1,7 +1,5 @@
 """Published networks: costs computed again from the committed files by other code, and beside others' numbers."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

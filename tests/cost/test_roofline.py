@@ -1,7 +1,5 @@
 """The roofline from activations and FLOPs gives that of the generated code; published rates lie below it."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

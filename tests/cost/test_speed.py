@@ -1,7 +1,5 @@
 """How speed is measured, on workloads whose speed is known; the speed job on a tiny model, its figure, traces."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Costs in people's units: the paper's Tables 6 and 2 as yardsticks, peak rates, and the command that prints them."""
 
-from __future__ import annotations
-
 import json
 import time
 

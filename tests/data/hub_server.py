@@ -1,7 +1,5 @@
 """A Hugging Face hub on this machine: its addresses and answers, for data sets in folders."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

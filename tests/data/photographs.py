@@ -4,8 +4,6 @@ other light and with the noise of natural scenes (its amplitude falls with the s
     python -m tests.data.photographs FOLDER --images 100000 --different 4000
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import tarfile

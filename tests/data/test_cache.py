@@ -1,8 +1,5 @@
 """The cache is verified when opened: damage of any kind means building again, never wrong arrays."""
 
-from __future__ import annotations
-
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -56,46 +53,26 @@ def test_built_once_then_mapped_read_only(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["key"]  # no temporary folder is left
 
 
-def _truncate(entry: Path) -> None:
-    path = entry / "x.npy"
-    path.write_bytes(path.read_bytes()[:-100])
+DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
+    "cut short": ("x.npy", lambda data: data[:-100]),
+    "a bit": ("x.npy", lambda data: data[:-7] + bytes([data[-7] ^ 1]) + data[-6:]),
+    "another array": ("x.npy", lambda data: data[:-1000] + data[-1000:][::-1]),
+    "no array": ("y.npy", lambda _: None),
+    "no manifest": (_cache.MANIFEST, lambda _: None),
+    "empty manifest": (_cache.MANIFEST, lambda _: b""),
+    "foreign manifest": (_cache.MANIFEST, lambda _: b'{"arrays": ["x"]}'),
+}
 
 
-def _flip_bit(entry: Path) -> None:
-    data = bytearray((entry / "x.npy").read_bytes())
-    data[-7] ^= 1
-    (entry / "x.npy").write_bytes(bytes(data))
-
-
-def _swap_array(entry: Path) -> None:
-    np.save(entry / "x.npy", X[::-1])
-
-
-def _delete_array(entry: Path) -> None:
-    (entry / "y.npy").unlink()
-
-
-def _delete_manifest(entry: Path) -> None:
-    (entry / _cache.MANIFEST).unlink()
-
-
-def _empty_manifest(entry: Path) -> None:
-    (entry / _cache.MANIFEST).write_text("")
-
-
-def _foreign_manifest(entry: Path) -> None:
-    (entry / _cache.MANIFEST).write_text(json.dumps({"arrays": ["x"]}))
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [_truncate, _flip_bit, _swap_array, _delete_array, _delete_manifest, _empty_manifest, _foreign_manifest],
-)
-def test_damage_is_found_and_repaired(folder: Path, damage: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_found_and_repaired(folder: Path, damage: str) -> None:
     build = Builder()
     _cache.arrays("key", build)
     _cache._verified.clear()  # as a new process would start
-    damage(folder / "key")
+    name, change = DAMAGE[damage]
+    path = folder / "key" / name
+    data = change(path.read_bytes())
+    path.unlink() if data is None else path.write_bytes(data)
     _check(_cache.arrays("key", build))
     _check(_cache.arrays("key", build))
     assert build.count == 2

@@ -1,9 +1,6 @@
 """What goes wrong while a streamed set is trained on: one error that names the file, the same after every restart; or
 images left out, counted and named, the same for every process. Never a hang, never another image in its place."""
 
-from __future__ import annotations
-
-import json
 import os
 import re
 import subprocess
@@ -203,13 +200,3 @@ def test_a_disk_that_is_full(made, tmp_path, kind, words, said):
     assert re.fullmatch("[0-9a-f]{64}", whole)
     if words.endswith("stream"):
         assert whole == opened().content_hash
-
-
-def test_what_was_left_out_is_named(tmp_path, files, monkeypatch):
-    monkeypatch.setenv("VIT_BENCH_MAX_UNREADABLE", "10%")
-    as_folder(tmp_path / "set", [*files, (b"no image", 1), (files[0][0][:99], 2)])
-    with pytest.warns(UserWarning, match="2 of 50"):
-        found = load("folder:set:24px:rgb:stream", "train", root=tmp_path).images_NHWC.index
-    assert found.unreadable == 2
-    facts = json.loads(found.stored["facts"].tobytes())
-    assert [Path(one.partition(" (")[0]).name for one in facts["named"]] == ["048.jpg", "049.jpg"]

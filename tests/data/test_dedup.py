@@ -1,7 +1,5 @@
 """Copies of test images among training images: found, drawn, and nothing else taken for one."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

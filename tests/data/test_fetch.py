@@ -1,7 +1,5 @@
 """Downloads: by torchvision from a server on this machine, which breaks off and lies; archives that are hostile."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

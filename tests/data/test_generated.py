@@ -1,7 +1,5 @@
 """Sets that are drawn here: what they show, that splits share nothing, and what cannot be drawn."""
 
-from __future__ import annotations
-
 import string
 import unicodedata
 from pathlib import Path

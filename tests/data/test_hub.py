@@ -1,7 +1,5 @@
 """Data sets of the Hugging Face hub, from one on this machine that has its addresses and answers."""
 
-from __future__ import annotations
-
 import io
 import re
 import tarfile

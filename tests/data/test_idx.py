@@ -1,7 +1,5 @@
 """The IDX reader: what it reads, and one clear message for every kind of bad file."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from pathlib import Path

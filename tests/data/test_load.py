@@ -1,7 +1,5 @@
 """Sets by name: described, loaded, cut into nested subsets."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Published sets: read as published, and their corrected labels."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Writes the same images in every format that is read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """The verbs as functions and as one console script: what a command prints is what a call returns."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A user's mistake: one message that says what, where, what is allowed; exit code 2; no traceback; nothing written."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Commands that read: what they load, which study they find, what they list, and how wide."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The examples of CONTRIBUTING.md in a folder of plug-ins: one file of each kind, run as they stand there."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

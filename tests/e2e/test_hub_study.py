@@ -1,8 +1,6 @@
 """A study on data sets of the Hugging Face: one of the hub, fetched first from a hub on this machine, and one that its
 package `datasets` saved on the disk. Both are streamed."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import run

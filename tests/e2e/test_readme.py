@@ -1,7 +1,5 @@
 """What README and the notebook say to type works: on a finished study where a study is needed."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -3,8 +3,6 @@
 The one finished run of the smoke suite is shared by all tests (tests/conftest.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Committed studies: tables, findings and figures follow from their records; nothing impossible is plotted."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """`python -m bench.doctor` on a CPU, and on one that poses as a GPU."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every command on a CPU that poses as two GPUs: plans, workers, training, evaluation, timing, races."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -12,6 +10,7 @@ import os
 import signal
 import threading
 import weakref
+from unittest import mock
 
 import pytest
 import torch
@@ -323,36 +322,14 @@ def watched(window, alive):
 
 def test_a_contender_that_runs_out_of_memory_in_a_window_is_left_out(tmp_path, monkeypatch):
     answers = iter([{"call_seconds": 0.1, "dtype": "bfloat16", "params": 1}, {"left_out": "out of memory"}])
-    monkeypatch.setattr(peers.subprocess, "Popen", lambda *_, **__: Answering(answers))
+    process = mock.Mock(**{"stdout.readline": lambda: json.dumps(next(answers)) + "\n", "wait.return_value": 0})
+    monkeypatch.setattr(peers.subprocess, "Popen", lambda *_, **__: process)
     contestant = peers.Entrant(Competitor(name="x", package=None), CELL, context(tmp_path, CELL))
     contestant.start()
     contestant.window(1.0)
     contestant.window(1.0)
     assert contestant.left_out == "out of memory" and contestant.rates == []
     assert contestant.summary(1, 1.0).left_out == "out of memory"
-
-
-class Answering:
-    """A process that says what it is told to."""
-
-    def __init__(self, answers):
-        self.answers = answers
-        self.stdin = self.stdout = self
-
-    def write(self, _):
-        pass
-
-    def flush(self):
-        pass
-
-    def readline(self):
-        return json.dumps(next(self.answers)) + "\n"
-
-    def kill(self):
-        pass
-
-    def wait(self):
-        return 0
 
 
 def test_every_worker_has_a_device_of_its_own(monkeypatch):

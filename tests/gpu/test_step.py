@@ -1,7 +1,5 @@
 """What a step does with memory, graphs and the compiler, without a GPU."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref
@@ -141,6 +139,14 @@ class Poisoning:
         self.results.clear()
 
 
+@pytest.fixture
+def poisoning(monkeypatch):
+    torch._dynamo.reset()
+    real, made = nn.Module.compile, Poisoning()
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend=made.backend, dynamic=False))
+    return made
+
+
 @pytest.mark.slow  # and below, quicker, of fine-tuning
 @pytest.mark.parametrize(
     "recipe",
@@ -148,12 +154,9 @@ class Poisoning:
     ids=["low-parts", "parts"],
 )
 @pytest.mark.parametrize("name", FAMILIES)
-def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recipe, monkeypatch):
+def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recipe, poisoning):
     """Two cells, one after another: losses, weights and moments of steps whose compiled results are gone when the next
     micro-batch begins are those of steps that are not compiled, to the bit."""
-    torch._dynamo.reset()
-    real, poisoning = nn.Module.compile, Poisoning()
-    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend=poisoning.backend, dynamic=False))
     found = {}
     for mode in ("off", "reduce-overhead"):
         with compiled.switched(mode):
@@ -170,10 +173,7 @@ def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recip
     assert all(torch.equal(a, b) for a, b in zip(*found.values(), strict=True))
 
 
-def test_fine_tuning_keeps_nothing_of_the_next_call_either(monkeypatch):
-    torch._dynamo.reset()
-    real, poisoning = nn.Module.compile, Poisoning()
-    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend=poisoning.backend, dynamic=False))
+def test_fine_tuning_keeps_nothing_of_the_next_call_either(poisoning, monkeypatch):
     entry, found = Step.__call__, []
 
     def poisoned(self, *given, **more):

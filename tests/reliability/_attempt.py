@@ -1,7 +1,5 @@
 """One attempt at a study in a process of its own: cells, then the report. Imported once and forked, to be quick."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

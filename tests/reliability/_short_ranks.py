@@ -4,8 +4,6 @@
 `bench.execute.torchrun` starts a worker.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 from unittest import mock

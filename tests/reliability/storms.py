@@ -1,7 +1,5 @@
 """Shared by kills and storms: a small study, what must be equal whatever happened to it, what must not be left."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

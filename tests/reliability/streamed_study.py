@@ -7,8 +7,6 @@ the same records, the same weights and a report.
 Two models at two numbers of images. Without --data-root, shards are drawn first (tests/data/photographs.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,8 +1,6 @@
 """Two machines under plain torchrun, both of them this one: two agents, each with a single rank, so that rank 1 is the
 first of its machine. One of them is killed, with or without its rank."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

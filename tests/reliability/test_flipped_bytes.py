@@ -1,7 +1,5 @@
 """One flipped byte in any kind of file that a study leaves is noticed, each time; nothing wrong is used."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A results folder or a working directory of somebody else's: nothing outside it is read, written, removed or run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

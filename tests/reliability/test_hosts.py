@@ -4,8 +4,6 @@ One that is cut off for longer than its lease loses its cell to another, and wri
 cell on two of them find each other over the network.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Killed anywhere, the same command finishes the job, with the same numbers to the last bit."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """One study, killed at every named point again and again: it ends with the same weights and scores, to the last bit."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Several ranks are one worker: what stops one stops all, in one sentence, and any number of ranks continues."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The storms, for a short while each; `python -m tools.storm_…` runs them for as long as one likes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

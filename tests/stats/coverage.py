@@ -4,8 +4,6 @@ A study: families of models x horizons x seeds; every trunk has luck that its ho
 200 studies per form take some minutes; the tests run fewer, with binomial bounds.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

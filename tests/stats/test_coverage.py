@@ -3,8 +3,6 @@
 `python -m tests.stats.coverage` runs 200 studies per form; here fewer, judged by binomial bounds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Extrapolation intervals from the record: nested, honest about what nobody knows, and as wide as past errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`bench.fit`: any table, and what it prints."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

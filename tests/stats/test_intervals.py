@@ -1,7 +1,5 @@
 """Intervals against SciPy: moderated variances and their components."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The newest checkpoint that verifies is used; a bad one is set aside with its reason, never deleted."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

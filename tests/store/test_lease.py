@@ -1,7 +1,5 @@
 """One runner per cell; a dead one's lease is taken over at once on this machine, later on another, and then fenced."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

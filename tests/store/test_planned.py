@@ -1,7 +1,5 @@
 """What a study wants and was planned at, and what status says of it."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

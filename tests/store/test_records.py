@@ -1,7 +1,5 @@
 """Records: written, read back, and refused where damaged."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Every suite: what differs along its axes, and what it asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path

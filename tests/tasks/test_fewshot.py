@@ -1,7 +1,5 @@
 """The few-shot probe: features, ridge regression, draws and scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import linalg

@@ -1,7 +1,5 @@
 """Fine-tuning of real networks: against timm, scikit-learn and SciPy, and that the trained model stays as it was."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

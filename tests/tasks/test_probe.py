@@ -1,7 +1,5 @@
 """`python -m bench.probe` on models, checkpoints and features files; and its answers to bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

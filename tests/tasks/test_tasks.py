@@ -1,7 +1,5 @@
 """What every task keeps to: options, scores, copies, and what cannot be evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

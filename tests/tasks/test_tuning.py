@@ -1,7 +1,5 @@
 """The fine-tuning protocol without a network: what is chosen from what, and nothing on the test split."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What trackers hold, read by their own libraries or from their own files: {cell: {metric: [(images, value), ...]}}."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import struct

@@ -1,7 +1,5 @@
 """A tracker's series is the record's: no gap and no double point, whatever was killed, however often it is sent."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

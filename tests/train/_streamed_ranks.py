@@ -5,8 +5,6 @@ with what FOLDER/NAME holds. All of them kill themselves before STEP, else each 
 FOLDER/NAME-rank<number>.json. Importing this module gives the same training on one rank.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module
 With `killed` behind it, the second rank is killed in mid-exchange.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools
@@ -165,20 +163,6 @@ def noted(step: Any, events: list[str]) -> None:
         leaf.register_hook(lambda _: events.append("found"))
 
 
-def order(case: str, folder: Path, ranks: Ranks) -> list[str]:
-    """The events of a step; "over" is the end of a backward pass."""
-    real, events, made = dist.all_reduce, list[str](), trainer(case, folder / "order", ranks)
-    step = made.train_step
-    noted(step, events)
-    whole = step.both_ways
-    step.both_ways = lambda *given, **more: (whole(*given, **more), events.append("over"))[0]
-    try:
-        made.step()
-    finally:
-        dist.all_reduce = real
-    return events
-
-
 def killed(folder: Path, *, case: str = "vit") -> None:
     """Train until the second rank is killed where it has sent two buckets of the third step, or sharded, where it
     gathers weights for its third; what the first says."""
@@ -242,7 +226,6 @@ def main(folder: Path) -> None:
     made = trainer("vit", folder / "two-vit", ranks)  # what these two began
     assert made.resume()
     found["continued"] = losses(made, STEPS), digest(value for _, value in sorted(made.state().items()))
-    found["order"] = {case: order(case, folder, ranks) for case in ("vit", "low", "bit", "low-whole")}
     found["body"] = to_json(job(folder / "job-two", ranks))
     (folder / f"rank{ranks.rank}.json").write_text(json.dumps(found))
     (folder / "said").write_text(falls_out(ranks))

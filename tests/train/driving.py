@@ -1,7 +1,5 @@
 """For tests: a training run with its loop, which a job has, and what a worker hands to a job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

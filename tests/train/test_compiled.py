@@ -64,18 +64,6 @@ def test_without_a_compiler_a_step_is_not_compiled_and_says_why(monkeypatch):
         assert torch.equal(step(images, labels, lr=1e-3, seed=0), wanted)
 
 
-def test_another_model_of_the_same_shape_is_not_compiled_again():
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
-    for seed in range(3):
-        working = Working(made(seed), "bfloat16")
-        working.network = compiled.compiled(working.network, mode="default", backend=counter)
-        gradient(working.model, working)
-    assert counter.frame_count == 2  # patches, and a block
-
-
 def test_auto_compiles_on_a_gpu_only_and_a_variable_overrides_it(monkeypatch):
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     assert compiled.mode_for("cpu") == "off"

@@ -1,7 +1,6 @@
 """Features and logits: their precision, and what a horizon's row says."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import nn
 from bench.core import registry
 from bench.core.device import InBatches
 from bench.core.errors import UserError
-from bench.core.record import Horizon
+from bench.core.record import Result
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.load import load
 from bench.data.subset import nested
@@ -97,19 +96,13 @@ def test_what_auto_means():
 
 def test_a_record_says_in_which_precision_it_was_judged(tmp_path, monkeypatch):
     """All of it: upstream accuracy, probes and fine-tuned networks."""
-    tasks = (
-        TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 1), ("test_limit", 200))),
-        TaskSpec(task="finetune", data="digits", options=(("steps", 2), ("batch", 16), ("rates", (0.1,)))),
-    )
-    recipe = Recipe(batch=16, dtype="float32", warmup_images=16)
-    cell = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(64,), recipe=recipe, tasks=tasks)
-    asked = replace(cell, recipe=replace(recipe, evaluation_dtype="bfloat16"))
+    asked = replace(CELL, recipe=replace(CELL.recipe, evaluation_dtype="bfloat16"))
     used: list[str] = []
     for name in ("features", "forward"):
         monkeypatch.setattr(inference.LowPrecision, name, noted(name, used))
     near = job(asked, tmp_path / "bfloat16")
     calls, used[:] = set(used), []
-    wanted = job(cell, tmp_path / "float32")
+    wanted = job(CELL, tmp_path / "float32")
     assert calls == {"features", "forward"} and not used
     assert (near.execution.dtype, near.execution.evaluation_dtype) == ("float32", "bfloat16")
     assert wanted.execution.evaluation_dtype == "float32"
@@ -128,8 +121,8 @@ def noted(name: str, used: list[str]) -> Any:
     return call
 
 
-def job(cell: Cell, folder: Path) -> Any:
-    return train.run(cell, job_context(folder))
+def job(cell: Cell, folder: Path, log: Callable[[str], None] = lambda _: None) -> Result:
+    return train.run(cell, job_context(folder, log=log))
 
 
 @pytest.mark.slow
@@ -209,16 +202,11 @@ def test_top1_counts_every_image_once():
         top1(Tight(0), images, device="cpu")
 
 
-def row(folder, said: list[str]) -> Horizon:
-    """What the training job finds of CELL."""
-    return train.run(CELL, job_context(folder, log=said.append)).horizons[0]
-
-
 def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one_where_it_did_not(
     tmp_path, monkeypatch
 ):
     said: list[str] = []
-    wanted = row(tmp_path / "roomy", said)
+    wanted = job(CELL, tmp_path / "roomy", said.append).horizons[0]
     assert not wanted.smaller_batches and not [text for text in said if "memory" in text]
     features = VisionTransformer.features
 
@@ -228,7 +216,7 @@ def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one
         return features(self, x_BCHW)
 
     monkeypatch.setattr(VisionTransformer, "features", tight)
-    found = row(tmp_path / "tight", said)
+    found = job(CELL, tmp_path / "tight", said.append).horizons[0]
     assert found.smaller_batches == {"evaluate": 64, "finetune": 16}
     assert "out of memory in evaluation (evaluate): went on with 64 images at a time" in said
     assert {score.task for score in wanted.scores} == {"upstream", "fewshot", "finetune"}

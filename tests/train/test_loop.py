@@ -1,7 +1,5 @@
 """The loop: stopping anywhere and continuing changes nothing; a branch is what training to that budget alone gives."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sys
@@ -121,34 +119,48 @@ def weights_of(t: Trainer) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in t.model.parameters()])
 
 
+def stopped(folder, *, after: int, **options) -> Driven:
+    """A run that goes on from what the folder holds, and was stopped again when it had asked so many times."""
+    steps = iter(range(after))
+    part = trainer(folder, stop=lambda: next(steps, None) is None, **options)
+    part.resume()
+    with pytest.raises(Interrupted):
+        part.drive()
+    return part
+
+
+AVERAGED = {"average": 0.9}
+
+
 @pytest.mark.parametrize(
-    "kind, seed, looks",
+    "kind, seed, looks, change",
     [
-        *((kind, seed, None) for kind in ("branch", "separate") for seed in range(4)),
-        ("branch", 0, 7),
-        ("separate", 1, 7),
+        *((kind, seed, None, {}) for kind in ("branch", "separate") for seed in range(4)),
+        ("branch", 0, 7, {}),
+        ("separate", 1, 7, {}),
+        *(
+            (kind, 4, None, change)
+            for kind in ("branch", "separate")
+            for change in (AVERAGED, {"optimizer": "sgd", "loss": "sigmoid", "decay": "rsqrt"})
+        ),
     ],
 )
-def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks):
-    recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind)
+def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks, change):
+    """Rows, weights, their running average, and the curve of losses."""
+    recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind, **change)
     whole = trainer(tmp_path / "whole", recipe=recipe)
     rows = whole.drive()
-    chooser = random.Random(seed)
-    pieces = 0
-    while True:
-        left = chooser.randrange(1, 25)
-        steps = iter(range(left))
-        part = trainer(tmp_path / "parts", recipe=recipe, stop=lambda s=steps: next(s, None) is None, looks=looks)
-        part.resume()
+    chooser, done, pieces = random.Random(seed), 0, 0
+    while (after := chooser.randrange(1, 25)) + 1 < whole.total_work - done:
+        done = stopped(tmp_path / "parts", after=after, recipe=recipe, looks=looks).progress.work
         pieces += 1
-        try:
-            resumed_rows = part.drive()
-            break
-        except Interrupted:
-            continue
-    assert pieces > 3
-    assert resumed_rows == rows
+    part = trainer(tmp_path / "parts", recipe=recipe, looks=looks)
+    assert part.resume() and pieces > 3
+    assert part.drive() == rows
     assert torch.equal(weights_of(part), weights_of(whole))
+    assert part.ema.mean.keys() == whole.ema.mean.keys() and bool(part.ema.mean) == (change == AVERAGED)
+    assert all(torch.equal(part.ema.mean[name], mean) for name, mean in whole.ema.mean.items())
+    assert part.curve.points() == whole.curve.points()
 
 
 class Killed(Exception):
@@ -201,14 +213,11 @@ def test_waiting_for_images_is_counted_over_interruptions(tmp_path, monkeypatch)
     """A quarter of a second in every step, on a clock of its own; what is waited for between segments is no step's."""
     waited = [0.0]
     monkeypatch.setattr(Batches, "waited", property(lambda _: waited[0]))
-    steps = iter(range(60))
 
     def on_step(_: torch.Tensor) -> None:
         waited[0] += 0.25
 
-    part = trainer(tmp_path, stop=lambda: next(steps, None) is None, on_step=on_step)
-    with pytest.raises(Interrupted):
-        part.drive()
+    part = stopped(tmp_path, after=60, on_step=on_step)
     done = part.progress.work
     assert 0 < done < part.total_work and part.progress.image_wait_seconds == done / 4
     waited[0] = 7.0  # of whatever a later process does before its first step
@@ -220,10 +229,7 @@ def test_waiting_for_images_is_counted_over_interruptions(tmp_path, monkeypatch)
 
 def test_losing_the_newest_checkpoint_changes_nothing_either(tmp_path):
     rows = trainer(tmp_path / "whole").drive()
-    steps = iter(range(60))
-    part = trainer(tmp_path / "parts", stop=lambda: next(steps, None) is None)
-    with pytest.raises(Interrupted):
-        part.drive()
+    stopped(tmp_path / "parts", after=60)
     newest = max((tmp_path / "parts").iterdir())
     (newest / "tensors.safetensors").write_bytes(b"torn")
     again = trainer(tmp_path / "parts")
@@ -231,31 +237,29 @@ def test_losing_the_newest_checkpoint_changes_nothing_either(tmp_path):
     assert again.drive() == rows
 
 
-def test_a_branch_equals_training_to_that_budget_alone(tmp_path):
+@pytest.mark.parametrize("change", [{}, AVERAGED])
+def test_a_branch_equals_training_to_that_budget_alone(tmp_path, change):
     """Same order, same rates, same dropout: sharing the trunk must not change a weight."""
+    recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, **change)
     shared: dict[int, torch.Tensor] = {}
-    trainer(tmp_path / "shared", snapshots=shared).drive()
+    trainer(tmp_path / "shared", snapshots=shared, recipe=recipe).drive()
     for horizon in HORIZONS[1:]:
         alone: dict[int, torch.Tensor] = {}
         # warm-up is a function of the shortest horizon; 64 images are below its cap in every case
-        trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), snapshots=alone).drive()
+        trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), snapshots=alone, recipe=recipe).drive()
         assert torch.equal(shared[horizon], alone[horizon])
 
 
 def test_what_was_begun_on_other_images_is_not_continued(tmp_path):
-    steps = iter(range(5))
-    with pytest.raises(Interrupted):
-        trainer(tmp_path / "c", stop=lambda: next(steps, None) is None, content="these").drive()
+    stopped(tmp_path / "c", after=5, content="these")
     with pytest.raises(UserError, match="other images"):
         trainer(tmp_path / "c", content="those").resume()
     assert trainer(tmp_path / "c", content="these").resume()
 
 
 def test_what_another_cell_began_is_not_continued(tmp_path):
-    steps = iter(range(5))
     (tmp_path / "a").mkdir()
-    with pytest.raises(Interrupted):
-        trainer(tmp_path / "a" / "c", stop=lambda: next(steps, None) is None).drive()
+    stopped(tmp_path / "a" / "c", after=5)
     shutil.copytree(tmp_path / "a", tmp_path / "b")  # a folder that was renamed, after the rate was changed
     with pytest.raises(UserError, match="another cell, a"):
         trainer(tmp_path / "b" / "c").resume()
@@ -268,10 +272,11 @@ def test_training_learns(tmp_path):
     assert rows[-1].final_train_loss < rows[1].final_train_loss < 1.2
 
 
-def test_divergence_is_noticed_and_says_where(tmp_path):
-    recipe = Recipe(batch=16, lr=float("inf"), warmup_images=0)
+def test_divergence_is_noticed_says_where_and_is_charged_the_time_it_took(tmp_path):
+    t = trainer(tmp_path, recipe=Recipe(batch=16, lr=float("inf"), warmup_images=0))
     with pytest.raises(Diverged, match=r"between steps \d+ and \d+"):
-        trainer(tmp_path / "c", recipe=recipe).drive()
+        t.drive()
+    assert t.progress.work and t.progress.seconds.train == t.progress.current_seconds > 0
 
 
 def test_weights_that_the_last_step_broke_are_no_result(tmp_path):
@@ -286,13 +291,6 @@ def test_weights_that_the_last_step_broke_are_no_result(tmp_path):
     with pytest.raises(Diverged, match="after step 10 of 10"):
         t.drive()
     assert not t.progress.rows
-
-
-def test_what_diverged_is_charged_the_time_it_took(tmp_path):
-    t = trainer(tmp_path, recipe=Recipe(batch=16, lr=float("inf"), warmup_images=0))
-    with pytest.raises(Diverged):
-        t.drive()
-    assert t.progress.work and t.progress.seconds.train == t.progress.current_seconds > 0
 
 
 def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch):
@@ -354,19 +352,6 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
     assert set(called[: before + 1]) == {0.0} and t.progress.seconds.wait > 0
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-
-
-def test_the_optimizer_is_adam_with_decoupled_decay_on_every_parameter(tmp_path):
-    """Against the formula: p <- p - lr * wd * p - lr * m_hat / (sqrt(v_hat) + eps), biases and norms included."""
-    recipe = Recipe(batch=16, lr=0.01, weight_decay=0.1, betas=(0.9, 0.99), clip=0, warmup_images=0, cooldown=0.0)
-    t = trainer(tmp_path / "c", recipe=recipe, horizons=(320,))
-    before = [p.detach().clone().double() for p in t.model.parameters()]
-    t.model.train()
-    t.step()
-    for old, parameter in zip(before, t.model.parameters(), strict=True):
-        g = parameter.grad.double()
-        expected = old - 0.01 * 0.1 * old - 0.01 * g / (g.abs() + 1e-8)
-        torch.testing.assert_close(parameter.detach().double(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_step_on_one_processor_is_read_in_six_files(tmp_path):

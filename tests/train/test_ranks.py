@@ -1,7 +1,5 @@
 """What single ranks do, without others: ranks that are pretended, and a process group of 64 that answers nothing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -274,10 +272,13 @@ def test_the_plan_counts_the_bytes_that_a_rank_keeps(one_of_64, more):
         assert weights + live.peak == pytest.approx(planned, rel=0.1)
 
 
-@pytest.mark.parametrize("mode", ["off", "default"])
+@pytest.mark.parametrize(
+    "mode, parts, dtype", [("off", 2, "bfloat16"), ("off", 1, "float32"), ("default", 2, "bfloat16")]
+)
 @pytest.mark.parametrize("name", ["ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2"])
-def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode, monkeypatch):
-    """With blocks compiled too, each of which hands over its gradients at once; the order of events, not of time."""
+def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode, parts, dtype, monkeypatch):
+    """Nothing is sent in earlier micro-batches; in the last, every bucket when its gradients are there. With blocks
+    compiled too, each of which hands over its gradients at once; the order of events, not of time."""
     torch._dynamo.reset()
     monkeypatch.setattr(distributed, "BUCKET_MB", 2**-8)
     real = nn.Module.compile
@@ -285,7 +286,7 @@ def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode
     monkeypatch.setattr(dist, "all_reduce", dist.all_reduce)  # to be put back
     model = registry.build_model(name, **SIZES).train()
     with compiled.switched(mode):
-        recipe = Recipe(batch=128, dtype="bfloat16", micro_batch=1)
+        recipe = Recipe(batch=128, dtype=dtype, micro_batch=2 // parts)
         step = Step(model=model, recipe=recipe, device="cpu", ranks=one_of_64)
     events: list[str] = []
     noted(step, events)
@@ -293,8 +294,9 @@ def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode
         events.clear()
         step(torch.rand(2, 1, 28, 28), torch.arange(2), lr=1e-2, seed=seed)
     weights = len(list(model.parameters()))
-    assert events.count("found") == 2 * weights and "sent" not in events[:weights]
-    last = events[weights:]
+    earlier = (parts - 1) * weights
+    assert events.count("found") == parts * weights and "sent" not in events[:earlier]
+    last = events[earlier:]
     assert last.count("sent") > 4
     assert last.index("sent") < 2 * weights / 3 and last[-1] == "sent"
 

@@ -1,7 +1,5 @@
 """Recipes against published formulas, and smaller micro-batches."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace
@@ -17,7 +15,7 @@ from bench.core.record import MicroBatch
 from bench.core.spec import CHOICES, Recipe
 from bench.train import schedule
 from bench.train.step import Step, make_loss, set_head_bias
-from tests.train.test_loop import HORIZONS, trainer, weights_of
+from tests.train.test_loop import trainer, weights_of
 
 # -- recipes as data, against torch, published formulas and a few steps by hand ----------------------------------------
 
@@ -259,35 +257,6 @@ def test_averaging_against_torch(tmp_path):
     expected = torch.cat([p.detach().flatten() for p in theirs.module.parameters()])
     assert torch.equal(snapshots[640], expected)
     assert not torch.equal(weights_of(t), expected)  # training goes on from the weights themselves
-
-
-@pytest.mark.parametrize("kind", ["branch", "separate"])
-@pytest.mark.parametrize("change", [{"average": 0.9}, {"optimizer": "sgd", "loss": "sigmoid", "decay": "rsqrt"}])
-def test_every_recipe_resumes_to_the_bit(tmp_path, kind, change):
-    recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind, **change)
-    whole = trainer(tmp_path / "whole", recipe=recipe)
-    rows = whole.drive()
-    for _ in range(50):
-        steps = iter(range(17))
-        part = trainer(tmp_path / "parts", recipe=recipe, stop=lambda s=steps: next(s, None) is None)
-        part.resume()
-        try:
-            assert part.drive() == rows
-            break
-        except Interrupted:
-            continue
-    assert torch.equal(weights_of(part), weights_of(whole))
-    assert part.ema.mean.keys() == whole.ema.mean.keys()
-    assert all(torch.equal(part.ema.mean[n], whole.ema.mean[n]) for n in whole.ema.mean)
-
-
-def test_a_branch_with_averaging_equals_training_to_that_budget_alone(tmp_path):
-    shared: dict[int, torch.Tensor] = {}
-    trainer(tmp_path / "shared", recipe=AVERAGED, snapshots=shared).drive()
-    for horizon in HORIZONS[1:]:
-        alone: dict[int, torch.Tensor] = {}
-        trainer(tmp_path / f"{horizon}", recipe=AVERAGED, horizons=(horizon,), snapshots=alone).drive()
-        assert torch.equal(shared[horizon], alone[horizon])
 
 
 @pytest.mark.parametrize("field", CHOICES)

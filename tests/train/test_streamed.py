@@ -1,7 +1,5 @@
 """Training from shards: the same batches and losses, whoever reads, with however many ranks, killed wherever."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

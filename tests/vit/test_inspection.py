@@ -1,7 +1,5 @@
 """What a network looks at: measures of its inside, and their figures."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

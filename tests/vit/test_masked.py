@@ -1,7 +1,5 @@
 """Masked patch prediction: what is corrupted and how, what is to be predicted, and what the counter makes of it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode

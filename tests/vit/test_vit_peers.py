@@ -4,9 +4,6 @@ The peer is built on the meta device and adopts our exported tensors. Large mode
 shapes of their weights, and by the logits of their first two blocks: the others are equal to these.
 """
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -114,16 +111,17 @@ def test_the_tanh_gelu_is_a_visible_difference() -> None:
     assert 1e-5 < difference(exact, tanh, torch.randn(2, 3, 32, 32)) < 1e-1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", ["torchvision-vit_b_16", "torchvision-vit_b_16-rep", "torchvision-vit_b_16-conv"])
-def test_logits_equal_torchvisions(preset: str) -> None:
+TORCHVISIONS = ("torchvision-vit_b_16", "torchvision-vit_b_16-rep", "torchvision-vit_b_16-conv")
+
+
+def with_torchvisions(preset: str, *, image_size: int) -> tuple[nn.Module, nn.Module]:
+    """Our model and torchvision's, without weights."""
     from torchvision.models.vision_transformer import ConvStemConfig, VisionTransformer
 
-    sizes = {"image_size": 48, "channels": 3, "num_classes": 7}
-    model = scrambled(family.build(preset, **sizes))
     with torch.device("meta"):
-        peer = VisionTransformer(
-            image_size=48,
+        ours = family.build(preset, image_size=image_size, channels=3, num_classes=7)
+        return ours, VisionTransformer(
+            image_size=image_size,
             patch_size=16,
             num_layers=12,
             num_heads=12,
@@ -131,22 +129,22 @@ def test_logits_equal_torchvisions(preset: str) -> None:
             mlp_dim=3072,
             num_classes=7,
             representation_size=768 if preset.endswith("rep") else None,
-            conv_stem_configs=[ConvStemConfig(*layer) for layer in model.config.conv_stem] or None,
+            conv_stem_configs=[ConvStemConfig(*layer) for layer in ours.config.conv_stem] or None,
         )
-    assert difference(model, adopt(peer, model, "torchvision"), torch.randn(2, 3, 48, 48)) <= TOLERANCE
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [((14, 14), (24, 24)), ((7, 7), (12, 12)), ((16, 16), (27, 27)), ((24, 24), (14, 14)), ((7, 7), (5, 11))],
-)
-def test_position_tables_are_resized_as_scipy_does(old: tuple[int, int], new: tuple[int, int]) -> None:
-    ndimage = pytest.importorskip("scipy.ndimage")
-    table = torch.randn(1, old[0] * old[1], 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    grid = table.reshape(*old, 6).numpy()
-    expected = ndimage.zoom(grid, (new[0] / old[0], new[1] / old[1], 1), order=1)
-    ours = resize.resize_grid(table, old, new).reshape(*new, 6).numpy()
-    np.testing.assert_allclose(ours, expected, atol=1e-12)
+@pytest.mark.parametrize("preset", TORCHVISIONS)
+def test_presets_have_torchvisions_weights_by_name_and_shape(preset: str) -> None:
+    ours, peer = with_torchvisions(preset, image_size=224)
+    adopt(peer, ours, "torchvision")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", TORCHVISIONS)
+def test_logits_equal_torchvisions(preset: str) -> None:
+    ours, peer = with_torchvisions(preset, image_size=48)
+    scrambled(ours.to_empty(device="cpu"))
+    assert difference(ours, adopt(peer, ours, "torchvision"), torch.randn(2, 3, 48, 48)) <= TOLERANCE
 
 
 def test_patch_kernels_are_resized_as_timm_does() -> None:
