@@ -178,7 +178,8 @@ def load(folder: Path | str) -> Results:
     Raises:
         UserError: no results there.
     """
-    return Results(folder=_study(folder))
+    path = Path(folder)  # a report of published numbers has findings and no records
+    return Results(folder=path if (path / saved_findings.NAME).is_file() else _study(path))
 
 
 def _study(folder: Path | str) -> Path:
