@@ -63,6 +63,14 @@ class World:
         self.models = dict(MODELS)
         self.commit = "0" * 40
 
+    @classmethod
+    def small(cls, *, seeds: tuple[int, ...] = (0, 1), models: Sequence[str] = ("ViT-nano/7",)) -> World:
+        """Of one size, one draw and one shot number: a few records where any will do."""
+        world = cls(seed=1)
+        world.models = {name: MODELS[name] for name in models}
+        world.sizes, world.seeds, world.draws, world.shots = (30_000,), seeds, (0,), (1,)
+        return world
+
     def accuracy(self, family: str, flops: float, num_images: int, task: str) -> float:
         base = self.level[family] + self.slope[family] * np.log10(flops / 1e12)
         return float(np.clip(base + self.data_slope * np.log10(num_images / 30_000) + OFFSET[task], 0.02, 0.99))
