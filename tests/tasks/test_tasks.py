@@ -289,7 +289,8 @@ def test_options(capsys: pytest.CaptureFixture[str], features: Path, task: str, 
     ],
 )
 def test_features(capsys: pytest.CaptureFixture[str], tmp_path: Path, change: dict, answer: str) -> None:
-    np.savez(tmp_path / "mine.npz", **{key: value for key, value in (arrays() | change).items() if value is not None})
+    given = {key: value for key, value in (arrays() | change).items() if value is not None}
+    np.savez(tmp_path / "mine.npz", **given)
     assert answer in refused(capsys, "--features", str(tmp_path / "mine.npz"))
 
 
