@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,6 +62,14 @@ class World:
         self.middle = ("ViT-mini/7", "R-mini+ViT-mini/2", "ResNet-small")  # which parts of the images are read with
         self.models = dict(MODELS)
         self.commit = "0" * 40
+
+    @classmethod
+    def small(cls, *, seeds: tuple[int, ...] = (0, 1), models: Sequence[str] = ("ViT-nano/7",)) -> World:
+        """Of one size, one draw and one shot number: a few records where any will do."""
+        world = cls(seed=1)
+        world.models = {name: MODELS[name] for name in models}
+        world.sizes, world.seeds, world.draws, world.shots = (30_000,), seeds, (0,), (1,)
+        return world
 
     def accuracy(self, family: str, flops: float, num_images: int, task: str) -> float:
         base = self.level[family] + self.slope[family] * np.log10(flops / 1e12)

@@ -138,22 +138,20 @@ def test_a_record_keeps_it_and_an_older_one_has_none():
     assert records.build(Cost, body).energy is None
 
 
-def cost_of(*energies):
-    return caveats.cost(questions.cost([SimpleNamespace(cost=Cost(energy=found)) for found in energies]))
+def summed(*costs):
+    return questions.cost([SimpleNamespace(cost=cost) for cost in costs])
 
 
-def test_a_report_says_how_long_training_waited_for_images():
-    def sentence(*waited):
-        costs = [Cost(seconds=Seconds(train=600.0), image_wait_seconds=seconds) for seconds in waited]
-        return caveats.cost(questions.cost([SimpleNamespace(cost=cost) for cost in costs]))
+def test_a_study_s_energy_is_that_of_the_cells_where_it_was_measured_and_its_co2_that_of_all_of_them():
+    known = Cost(energy=Energy(processor_joules=1.8e6, accelerator_joules=1.8e6, co2_grams_per_kwh=350.0))
+    some = summed(known, Cost(), known)
+    assert (some.joules, some.co2_grams, some.measured, some.cells) == (7.2e6, 700.0, 2, 3)
+    assert caveats.cost(some).endswith("; 2 kWh of electricity measured in 2 of 3 cells, 700 g of CO2.")
+    assert summed(Cost(), Cost()).joules is None
+    assert summed(known, Cost(energy=Energy(processor_joules=3600.0))).co2_grams is None
 
-    assert "(train 20 min; 90 s of training was waiting for images)" in sentence(60.0, 30.0)
-    assert "waiting" not in sentence(0.0, None)
 
-
-def test_the_report_says_what_was_measured_and_of_how_many_cells():
-    known = Energy(processor_joules=1.8e6, accelerator_joules=1.8e6, co2_grams_per_kwh=350.0)
-    assert "electricity" not in cost_of(None, None)
-    assert cost_of(known).endswith("; 1 kWh of electricity measured, 350 g of CO2.")
-    assert "; 2 kWh of electricity measured in 2 of 3 cells, 700 g of CO2." in cost_of(known, None, known)
-    assert cost_of(known, Energy(processor_joules=3600.0)).endswith("; 1 kWh of electricity measured.")
+def test_waiting_for_images_is_summed_and_said():
+    costs = [Cost(seconds=Seconds(train=600.0), image_wait_seconds=seconds) for seconds in (60.0, 30.0)]
+    assert summed(*costs).image_wait_seconds == 90.0 and "waiting" in caveats.cost(summed(*costs))
+    assert "waiting" not in caveats.cost(summed(Cost(image_wait_seconds=0.0), Cost()))

@@ -1,10 +1,6 @@
 """JPEGs like photographs, in tar shards, to measure and to test with: parts of scikit-learn's two photographs under
-other light and with the noise of natural scenes (its amplitude falls with the spatial frequency).
+other light and with the noise of natural scenes (its amplitude falls with the spatial frequency)."""
 
-    python -m tests.data.photographs FOLDER --images 100000 --different 4000
-"""
-
-import argparse
 import io
 import tarfile
 from functools import cache
@@ -65,18 +61,3 @@ def write(folder: Path, *, images: int, different: int, classes: int = 100, test
                         member = tarfile.TarInfo(name)
                         member.size = len(content)
                         shard.addfile(member, io.BytesIO(content))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--images", type=int, default=100_000)
-    parser.add_argument("--different", type=int, default=4_000, help="pictures; the others are the same in other files")
-    parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--tests", type=int, default=2_000)
-    given = parser.parse_args()
-    write(given.folder, images=given.images, different=given.different, classes=given.classes, tests=given.tests)
-
-
-if __name__ == "__main__":
-    main()

@@ -210,14 +210,12 @@ def test_pairs_are_said_and_drawn(capsys: pytest.CaptureFixture[str], root: Path
     for place, row in enumerate(rows):
         np.testing.assert_array_equal(tile(12, 12 + 96 * place), upstream.images_NHWC[row["upstream"], :, :, 0])
         np.testing.assert_array_equal(tile(96, 12 + 96 * place), test.images_NHWC[row["downstream"], :, :, 0])
-    code, out, _ = run(capsys, *where)
-    assert "3 pairs: 3 of 43 training images" in out and "3 of them mirrored" in out
 
 
 def test_nothing_found_draws_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     picture = tmp_path / "pairs.png"
-    code, out, _ = run(capsys, "shapes-count@50", "fashion-mnist", "--picture", str(picture))
-    assert code == 0 and "0 pairs" in out and "no picture" in out and not picture.exists()
+    code, out, _ = run(capsys, "shapes-count@50", "fashion-mnist", "--picture", str(picture), "--json")
+    assert code == 0 and json.loads(out) == [] and not picture.exists()
 
 
 def test_mistakes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Published sets: read as published, and their corrected labels."""
 
 import json
-import os
 import pickle
 from importlib.resources import files
 from pathlib import Path
@@ -22,6 +21,7 @@ from bench.data.public_names import PUBLIC_SETS, UPSTREAM_IMAGES
 from bench.data.real import read_real, real_hash, real_right
 from bench.data.torchvision_sets import TorchvisionSet
 from tests.data import writers
+from tests.data.test_hostile import MARK, Evil
 from tests.data.writers import SPLITS, picture, shades
 
 # -- the table of published sets: small files in the formats that their authors publish, read by torchvision's classes-
@@ -300,11 +300,6 @@ def test_superclasses_are_published_as_five_classes_each() -> None:
     assert np.bincount(SUPERCLASS_OF).tolist() == [5] * 20
 
 
-class Evil:
-    def __reduce__(self) -> tuple:
-        return os.mkdir, ("was-run",)
-
-
 def test_a_pickle_that_is_not_the_published_one_is_not_unpickled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,7 +313,7 @@ def test_a_pickle_that_is_not_the_published_one_is_not_unpickled(
             path.write_bytes(program)
         with pytest.raises(UserError, match="corrupted"):
             load("cifar10", "train", root=tmp_path)
-    assert not Path("was-run").exists()
+    assert not Path(MARK).exists()
 
 
 def write_svhn(root: Path) -> Path:

@@ -393,27 +393,19 @@ def test_a_cell_that_another_has_begun_anew_gets_no_checkpoint_from_the_first(st
     assert [attempt.outcome for attempt in directory.read_record().attempts] == ["lost", "unknown", "complete"]
 
 
-def test_weights_take_their_place_after_a_kill_between_the_record_and_that(study, monkeypatch):
+@pytest.mark.parametrize("torn", [False, True])
+def test_weights_take_their_place_after_a_kill_between_the_record_and_that(study, monkeypatch, torn):
+    """The record alone tells which attempt's weights they are, also where its status cannot be read."""
     directory = study.cell(CELL)
     monkeypatch.setattr(type(directory), "settle", lambda _: None)
     assert run_worker(study.path) == EXIT_OK
     monkeypatch.undo()
     staged = (directory.attempts()[0] / WEIGHTS).read_bytes()
     assert directory.record.exists() and not directory.weights.exists()
+    if torn:
+        (directory.attempts()[0] / "status.json").write_text("{")
     assert run_worker(study.path) == EXIT_OK
     assert (directory.weights / WEIGHTS).read_bytes() == staged and len(directory.attempts()) == 1
-
-
-def test_weights_survive_a_status_that_cannot_be_read(study, monkeypatch):
-    """The record alone tells which attempt's weights they are."""
-    directory = study.cell(CELL)
-    monkeypatch.setattr(type(directory), "settle", lambda _: None)
-    assert run_worker(study.path) == EXIT_OK
-    monkeypatch.undo()
-    staged = (directory.attempts()[0] / WEIGHTS).read_bytes()
-    (directory.attempts()[0] / "status.json").write_text("{")
-    directory.settle()
-    assert (directory.weights / WEIGHTS).read_bytes() == staged
 
 
 def test_what_a_kill_after_the_record_left_goes_before_the_next_run(study):

@@ -2,19 +2,23 @@
 
 import argparse
 import contextlib
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bench.core.record import Record
-from bench.core.spec import to_json
+from bench.core.spec import Cell, to_json
 from bench.store.records import read_record
 from tests.conftest import PROJECT
+from tests.plan.making import costs_of
 
 STUDY = ("--suite", "smoke", "--models", "ViT-pico/14", "--horizons", "0,640", "--scale", "cpu")
 MARK = "STORM"  # variable of every process of a storm
@@ -58,6 +62,37 @@ def leftovers(folder: Path) -> list[str]:
     names = ("lease.json", ".lease.lock", "checkpoints")
     found = [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name in names]
     return [str(path.relative_to(folder)) for path in (*found, *folder.rglob("attempts/*/*.safetensors"))]
+
+
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Wait for what makes a condition true, and return it."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)
+    return found
+
+
+def trained_steps(store: Path) -> int:
+    """How far any attempt in a study has come."""
+    paths = store.glob("cells/*/attempts/*/metrics.jsonl")
+    lines = (line for path in paths for line in path.read_text().splitlines())
+    return max((json.loads(line).get("done", 0) for line in lines), default=0)
+
+
+def worker_options(store: Path, cells: list[Cell]) -> list[str]:
+    """What a worker on a CPU is started with for these cells."""
+    listed, costs = store.with_suffix(".json"), store.with_suffix(".costs.json")
+    listed.write_text(json.dumps([to_json(cell) for cell in cells]))
+    costs.write_text(json.dumps(costs_of(cells)))
+    options = ["--store", store, "--cells", listed, "--precomputed", costs, "--suite", "test", "--device", "cpu"]
+    return [str(option) for option in options]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def start(

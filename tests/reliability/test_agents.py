@@ -4,21 +4,18 @@ first of its machine. One of them is killed, with or without its rank."""
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.core.spec import to_json
 from bench.store.records import read_record
 from bench.store.study import Study
 from tests.conftest import PROJECT
-from tests.plan.making import costs_of
 from tests.reliability._attempt import attempt
+from tests.reliability.storms import free_port, trained_steps, until, worker_options
 from tests.reliability.test_kill import CELL as ALONE
 
 pytestmark = pytest.mark.slow
@@ -29,24 +26,9 @@ PATIENCE = 60  # seconds until all has ended
 
 def start(folder: Path, cell) -> list[subprocess.Popen]:
     """Both agents."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    folder.mkdir(exist_ok=True)
-    (folder / "cells.json").write_text(json.dumps([to_json(cell)]))
-    (folder / "costs.json").write_text(json.dumps(costs_of([cell])))
+    port, worker = free_port(), worker_options(folder / "test", [cell])
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = "20"
-    worker = [
-        "--store",
-        str(folder / "test"),
-        "--cells",
-        str(folder / "cells.json"),
-        "--suite",
-        "test",
-        "--precomputed",
-        str(folder / "costs.json"),
-    ]
     return [
         subprocess.Popen(
             [
@@ -61,8 +43,6 @@ def start(folder: Path, cell) -> list[subprocess.Popen]:
                 "-m",
                 "bench.worker",
                 *worker,
-                "--device",
-                "cpu",
             ],
             env=environment,
             stdout=subprocess.DEVNULL,
@@ -81,20 +61,6 @@ def ranks_of(agent: subprocess.Popen) -> list[int]:
 def alive(pid: int) -> bool:
     status = Path(f"/proc/{pid}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def training(folder: Path) -> bool:
-    lines = (
-        line for path in folder.glob("test/cells/*/attempts/*/metrics.jsonl") for line in path.read_text().splitlines()
-    )
-    return any(json.loads(line).get("done", 0) > 10 for line in lines)
-
-
-def wait_for(condition, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -134,14 +100,14 @@ def test_a_killed_machine_ends_the_other_and_the_same_command_continues(tmp_path
     """An agent that is killed leaves its rank, which nobody would end."""
     agents = start(tmp_path, LONG)
     ended += [agent.pid for agent in agents]
-    wait_for(lambda: training(tmp_path), PATIENCE * 3)
+    until(lambda: trained_steps(tmp_path / "test") > 10, PATIENCE * 3)
     ranks = [pid for agent in agents for pid in ranks_of(agent)]
     ended += ranks
     assert len(ranks) == 2
     agents[1].kill()
     if whom == "both":
         os.kill(ranks[1], signal.SIGKILL)
-    wait_for(lambda: agents[0].poll() is not None and not any(map(alive, ranks)), PATIENCE)
+    until(lambda: agents[0].poll() is not None and not any(map(alive, ranks)), PATIENCE)
     assert agents[0].wait() != 0
     agents[1].kill()
     (directory,) = (tmp_path / "test" / "cells").iterdir()
@@ -156,12 +122,12 @@ def test_a_killed_machine_ends_the_other_and_the_same_command_continues(tmp_path
     again = start(tmp_path, LONG)
     ended += [agent.pid for agent in again]
     done = lambda: [json.loads(line)["done"] for line in newest(directory).read_text().splitlines()]  # noqa: E731
-    wait_for(lambda: len(list(directory.glob("attempts/*/metrics.jsonl"))) > before and len(done()) > 1, PATIENCE * 3)
+    until(lambda: len(list(directory.glob("attempts/*/metrics.jsonl"))) > before and len(done()) > 1, PATIENCE * 3)
     if saved:
         assert max(done()) > int(saved[-1].name.split("-")[1])
     for agent in again:
         agent.send_signal(signal.SIGTERM)
-    wait_for(lambda: all(agent.poll() is not None for agent in again), PATIENCE)
+    until(lambda: all(agent.poll() is not None for agent in again), PATIENCE)
 
 
 def newest(directory: Path) -> Path:

@@ -10,26 +10,26 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.core.errors import EXIT_OK
-from bench.core.spec import Cell, to_json
+from bench.core.spec import Cell
+from bench.execute import local
 from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.execute.naps import known, naps
-from tests.plan.making import calibrated, costs_of, plan_of
+from tests.plan.making import calibrated, plan_of
+from tests.reliability.storms import outcome, until, worker_options
 
 ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 QUICK = (  # as a worker, but a host counts as dead after seconds
     "import sys; from bench.store import lease; lease.EXPIRES_AFTER, lease.HEARTBEAT = 4.0, 0.2\n"
     "from bench.worker import main; sys.exit(main(sys.argv[1:]))"
 )
-WAIT = 120.0  # seconds
 
 
 def possible(*command: str) -> bool:
@@ -48,33 +48,6 @@ TRAINED = Cell(
     seed=1,
     recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
 )
-
-
-def until(condition, processes=()):
-    deadline = time.monotonic() + WAIT
-    while not (found := condition()):
-        assert time.monotonic() < deadline, [p.communicate(timeout=5) for p in processes if p.poll() is not None]
-        time.sleep(0.02)
-    return found
-
-
-def arguments(store: Path, cells: list[Cell]) -> list[str]:
-    listed = store.with_suffix(".json")
-    listed.write_text(json.dumps([to_json(cell) for cell in cells]))
-    costs = store.with_suffix(".costs.json")
-    costs.write_text(json.dumps(costs_of(cells)))
-    return [
-        "--store",
-        str(store),
-        "--cells",
-        str(listed),
-        "--suite",
-        "test",
-        "--device",
-        "cpu",
-        "--precomputed",
-        str(costs),
-    ]
 
 
 def start(*command: str, **variables: str) -> subprocess.Popen:
@@ -110,24 +83,24 @@ def naps_known(monkeypatch):
 def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path, naps_known):
     store = tmp_path / "test"
     cells = naps(3, seconds=1.5)
-    command = (*ALONE, sys.executable, "-c", QUICK, *arguments(store, cells))
+    command = (*ALONE, sys.executable, "-c", QUICK, *worker_options(store, cells))
     directories = [Study(store).cell(cell) for cell in cells]
     hosts = [start(*command)]
     try:
-        until(lambda: directories[0].lease.exists() and directories[0].attempts(), hosts)
+        until(lambda: directories[0].lease.exists() and directories[0].attempts())
         cut_off = only_child(hosts[0])
         os.kill(cut_off, signal.SIGSTOP)
         hosts.append(start(*command))
         other = only_child(hosts[1])
         for kind in ("net", "pid", "uts"):
             assert len({os.readlink(f"/proc/{pid}/ns/{kind}") for pid in ("self", cut_off, other)}) == 3
-        said, errors = hosts[1].communicate(timeout=WAIT)
+        said, errors = hosts[1].communicate(timeout=120)
         assert hosts[1].returncode == EXIT_OK, errors
         assert events(said) == ["CellStarted", "CellAdvanced", "CellDone"] * 3, said
         written = {path: path.read_bytes() for path in store.rglob("record.json")}
         assert len(written) == 3 and [len(directory.attempts()) for directory in directories] == [2, 1, 1]
         os.kill(cut_off, signal.SIGCONT)
-        said, errors = hosts[0].communicate(timeout=WAIT)
+        said, errors = hosts[0].communicate(timeout=120)
         assert hosts[0].returncode == EXIT_OK, errors
         assert events(said).count("CellLost") == 1 and "CellDone" not in events(said)
         assert {path: path.read_bytes() for path in store.rglob("record.json")} == written
@@ -167,11 +140,8 @@ def network():
 
 @pytest.mark.slow
 def test_ranks_on_two_hosts_train_a_cell_as_ranks_of_one_do(network, tmp_path):
-    from bench.execute import local
-    from tests.reliability.storms import outcome
-
     store = tmp_path / "test"
-    shared = ("--nodes", "2", "--first", network[0][1], "--job", "1000_1", *arguments(store, [TRAINED]))
+    shared = ("--nodes", "2", "--first", network[0][1], "--job", "1000_1", *worker_options(store, [TRAINED]))
     hosts = [
         start(
             "ip",
@@ -190,7 +160,7 @@ def test_ranks_on_two_hosts_train_a_cell_as_ranks_of_one_do(network, tmp_path):
         for number, (name, _) in enumerate(network)
     ]
     try:
-        said = [host.communicate(timeout=WAIT) for host in hosts]
+        said = [host.communicate(timeout=120) for host in hosts]
     finally:
         for host in hosts:
             host.kill()

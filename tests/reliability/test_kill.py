@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,7 +15,7 @@ from bench.store.study import Study, attempt_status
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.reliability._attempt import attempt, begin, ended
-from tests.reliability.storms import leftovers, outcome
+from tests.reliability.storms import leftovers, outcome, trained_steps, until
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
 CELL = Cell(
@@ -52,7 +51,7 @@ def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninter
     """As when its lease expires on another machine."""
     store = tmp_path / "test"
     first = begin(store, [CELL], suite="test")
-    wait_for(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
+    until(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
     os.kill(first.pid, signal.SIGSTOP)
     next(store.glob("cells/*/lease.json")).unlink()
     assert attempt(store, [CELL], "training-step:3", suite="test") == -signal.SIGKILL
@@ -66,7 +65,7 @@ def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninter
 def test_a_copy_that_was_made_while_it_ran_is_as_good_as_the_original(tmp_path, uninterrupted):
     store, copy = tmp_path / "test", tmp_path / "copied" / "test"
     first = begin(store, [CELL], suite="test")
-    wait_for(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
+    until(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
     copy.parent.mkdir()
     subprocess.run(["cp", "-r", str(store), str(copy)], capture_output=True)  # files that vanish meanwhile are left out
     assert ended(first) == 0
@@ -119,23 +118,11 @@ def test_a_network_that_raises_fails_its_cell_in_a_sentence_and_spares_the_other
     assert said["outcome"] == "failed" and "own.py" in json.dumps(said)
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2], ids=lambda n: n.name)
 def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, number):
     store = tmp_path / "test"
     process = begin(store, [CELL], suite="test")
-    wait_for(
-        lambda: any(
-            json.loads(line).get("done", 0) > 10
-            for path in store.glob("cells/*/attempts/*/metrics.jsonl")
-            for line in path.read_text().splitlines()
-        )
-    )
+    until(lambda: trained_steps(store) > 10)
     os.kill(process.pid, number)
     assert ended(process) == 130
     (stopped,) = Study(store).cell(CELL).attempts()
@@ -163,7 +150,7 @@ def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path
     ]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: list(tmp_path.glob("smoke/cells/*/attempts/*/metrics.jsonl")))
+    until(lambda: list(tmp_path.glob("smoke/cells/*/attempts/*/metrics.jsonl")))
     process.send_signal(signal.SIGUSR2)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, output + errors

@@ -15,13 +15,14 @@ import pytest
 from bench import run
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
 from bench.core.events import CellAdvanced, WorkerEvent
-from bench.core.spec import Cell, to_json
+from bench.core.spec import Cell
 from bench.execute import local, torchrun
 from bench.store.records import read_record
 from bench.store.study import CellDirectory, Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
-from tests.plan.making import calibrated, costs_of, plan_of
+from tests.plan.making import calibrated, plan_of
+from tests.reliability.storms import worker_options
 
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 16_000), seed=1, recipe=RECIPE)
@@ -112,11 +113,8 @@ def test_a_rank_that_runs_out_of_memory_ends_all_and_the_micro_batch_that_it_nam
 
 def short_ranks(folder: Path, cell: Cell) -> subprocess.CompletedProcess[str]:
     """Two ranks, of which the second has room for four images at a time."""
-    (folder / "cells.json").write_text(json.dumps([to_json(cell)]))
-    (folder / "costs.json").write_text(json.dumps(costs_of([cell])))
-    command = [sys.executable, "-m", "tests.reliability._short_ranks", "launch", "--ranks", "2", "--suite", "test"]
-    command += ["--store", str(folder / "test"), "--cells", str(folder / "cells.json")]
-    command += ["--precomputed", str(folder / "costs.json")]
+    command = [sys.executable, "-m", "tests.reliability._short_ranks", "launch", "--ranks", "2"]
+    command += worker_options(folder / "test", [cell])
     variables = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=240)
 

@@ -1,10 +1,9 @@
-"""How often stated 90 % intervals hold the truth, over simulated studies: `python -m tests.stats.coverage`.
+"""How often stated 90 % intervals hold the truth, over simulated studies.
 
 A study: families of models x horizons x seeds; every trunk has luck that its horizons share, every point its own.
-200 studies per form take some minutes; the tests run fewer, with binomial bounds.
+`python -m tools.measure_fits` runs 200 studies per form; the tests run fewer, with binomial bounds.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -112,21 +111,3 @@ def silent(family: tuple[int, int, int], *, studies: int, gap: float = 1.01) -> 
     rng = np.random.default_rng(9)
     found = [cross(lambda x: gap * 0.6 * x**-0.3, lambda x: 0.6 * x**-0.3, family, rng) for _ in range(studies)]
     return sum(c.verdict == "cannot tell" for c in found) / studies
-
-
-def main(studies: int) -> None:
-    for family in FAMILIES:
-        told, held = crossings(family, studies=studies)
-        quiet = [f"{gap}: {silent(family, studies=studies, gap=gap):.1%}" for gap in (1.0, 1.01, 1.1)]
-        print(family, f"crossing: told {told:.1%}, held {held:.1%}; no crossing, cannot tell:", *quiet, flush=True)
-    print("total interval at 2 and 3 times the largest budget:", beyond((2.0, 3.0), studies=studies // 2), flush=True)
-    for name in TRUTHS:
-        for family in FAMILIES:
-            if forms.FORMS[name].size > 4 and family == FAMILIES[0]:
-                continue  # nine budgets do not determine five or six parameters
-            shares = covered(name, family, studies=studies)
-            print(name, family, *(f"{key} {share:.1%}" for key, share in shares.items()), sep=", ", flush=True)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

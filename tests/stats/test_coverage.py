@@ -1,6 +1,6 @@
 """Stated 90 % intervals hold the truth about as often as they say, in studies of families x horizons x seeds.
 
-`python -m tests.stats.coverage` runs 200 studies per form; here fewer, judged by binomial bounds.
+`python -m tools.measure_fits` runs 200 studies per form; here fewer, judged by binomial bounds.
 """
 
 import numpy as np

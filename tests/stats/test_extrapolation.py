@@ -175,11 +175,3 @@ def test_simulated_coverage_beyond_the_data() -> None:
     shares = coverage.beyond((2.0, 3.0), studies=3)
     for share in np.mean([*shares.values()], axis=0):
         assert plausible(float(share), studies=6 * len(shares)), shares
-
-
-def test_constants_are_those_that_were_measured() -> None:
-    """The coverage that was measured on published curves is that of these; measure again after a change."""
-    assert (extrapolation.POINTS_HALF_LIFE, extrapolation.ORIGINS_HALF_LIFE) == (2.0, 1.0)
-    assert extrapolation.IMPROVEMENT == 0.9
-    assert (extrapolation.MIN_DISTANCE, extrapolation.WINDOW) == (0.3, (0.7, 1.3))
-    assert [form.name for form in BENDING] == ["zhai", "m3", "m4", "bnsl1"]

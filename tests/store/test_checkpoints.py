@@ -51,23 +51,6 @@ def test_damage_of_any_kind_in_any_file_is_found(folder, name, damage):
     assert (aside / "reason.txt").read_text().strip()
 
 
-def test_every_byte_of_a_small_checkpoint_is_covered(tmp_path):
-    folder = tmp_path / "checkpoints"
-    path = checkpoints.save(folder, make(1))
-    for file in sorted(path.iterdir()):
-        original = file.read_bytes()
-        for position in range(0, len(original), 7):
-            damaged = bytearray(original)
-            damaged[position] ^= 4
-            file.write_bytes(damaged)
-            if file.name == "manifest.json" and bytes(damaged).split() == original.split():
-                continue  # white space
-            with pytest.raises(ValueError):
-                checkpoints.verify(path)
-        file.write_bytes(original)
-    checkpoints.verify(path)
-
-
 def test_all_bad_means_starting_over_not_crashing(folder):
     for path in folder.iterdir():
         (path / "state.json").write_bytes(b"{}")

@@ -24,7 +24,7 @@ from bench.store.export import Collected, collect
 from bench.store.lease import claim
 from bench.store.planned import PlannedCost, PlannedRun
 from bench.store.study import CellDirectory, Study
-from tests.analysis._records import World, write
+from tests.analysis._records import MODELS, World, write
 from tests.plan.making import plan_of
 
 # -- planned.json: a cell keeps the plan that it was begun under, and is compared with all that it took ----------------
@@ -68,9 +68,7 @@ def test_only_what_has_both_is_compared():
 
 
 def test_the_report_and_status_compare_by_kind_of_cell(tmp_path, capsys):
-    world = World(seed=1)
-    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
-    records = world.records()
+    records = World.small(models=MODELS).records()
     study = write(records, tmp_path / "scaling")
     first, *others = [record.directory for record in records]
     planned.note(study, [(name, "missing", cost(10.0)) for name in others])
@@ -136,10 +134,7 @@ REFUSED = {"never-0000000000": "cannot be run: 28 px are too few"}
 @pytest.fixture
 def study(tmp_path):
     """Three cells of which two are in the grid; a third of the grid was never started."""
-    world = World(seed=1)
-    world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
-    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
-    path = write(world.records(), tmp_path / "scaling")
+    path = write(World.small().records(), tmp_path / "scaling")
     names = [directory.path.name for directory in Study(path).directories()]
     wanted = plan.WantedCells(
         suite="scaling",
@@ -260,10 +255,7 @@ def test_folders_that_are_called_as_a_reports_are_their_owners(study, tmp_path):
 @pytest.fixture
 def begun(tmp_path):
     """Two cells that are done."""
-    world = World(seed=1)
-    world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
-    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
-    return Study(write(world.records(), tmp_path / "scaling"))
+    return Study(write(World.small().records(), tmp_path / "scaling"))
 
 
 def tried(begun, number, outcome, reason=None):
@@ -301,8 +293,7 @@ def test_cells_that_cannot_be_run_or_were_not_begun(begun):
 
 
 def test_cells_that_are_done_without_a_result_are_counted(tmp_path, capsys):
-    world = World(seed=1)
-    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
+    world = World.small(seeds=(0,), models=MODELS)
     write([*world.records(), world.diverged("ViT-nano/7")], tmp_path / "scaling")
     assert status.main(["--results", str(tmp_path)]) == EXIT_OK
     assert "done (1 diverged)" in capsys.readouterr().out

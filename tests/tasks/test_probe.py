@@ -204,29 +204,6 @@ def test_mistakes_get_one_message(capsys: pytest.CaptureFixture[str], arguments:
     assert answer in err and "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("change", "answer"),
-    [
-        ({"train_y": None}, "lacks train_y"),
-        ({"train_y": np.zeros(3, int)}, "train_y"),
-        ({"test_x": np.zeros((120, 3))}, "different numbers"),
-        ({"train_y": np.full(200, -1)}, "integers from 0"),
-        ({"train_x": np.full((200, 16), "a")}, "must be numbers"),
-        ({"test_y": np.arange(120) % 4 + 2}, "classes without a training example: 4, 5."),
-        ({"train_y": np.zeros(200, int), "test_y": np.zeros(120, int)}, "features of one class only"),
-    ],
-)
-def test_bad_features_files(
-    capsys: pytest.CaptureFixture[str], features: Path, change: dict[str, np.ndarray | None], answer: str
-) -> None:
-    arrays = dict(np.load(features)) | change
-    np.savez(features, **{key: value for key, value in arrays.items() if value is not None})
-    code, _, err = run(capsys, "--features", str(features))
-    assert code == 2 and answer in err
-    features.write_bytes(features.read_bytes()[:100])
-    assert run(capsys, "--features", str(features))[0] == 2
-
-
 def test_a_set_of_one_class_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     writers.as_npz(tmp_path / "one", writers.make(40, classes=1, side=28))
     asked = ["--model", "pixels", "--image-size", "28", "--data", "folder:one", "--data-root", str(tmp_path)]

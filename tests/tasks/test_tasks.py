@@ -279,17 +279,32 @@ def test_options(capsys: pytest.CaptureFixture[str], features: Path, task: str, 
         ({"test_x": np.zeros((0, 8)), "test_y": np.zeros(0, int)}, "N and D"),
         ({"train_y": np.ones(60, bool)}, "integers from 0"),
         ({"train_y": np.array([{}] * 60, dtype=object)}, "not a readable .npz"),
+        ({"train_y": None}, "lacks train_y"),
+        ({"train_y": np.zeros(3, int)}, "train_y"),
+        ({"test_x": np.zeros((30, 3))}, "different numbers"),
+        ({"train_y": np.full(60, -1)}, "integers from 0"),
+        ({"train_x": np.full((60, 8), "a")}, "must be numbers"),
+        ({"test_y": np.arange(30) % 3 + 2}, "classes without a training example: 3, 4."),
+        ({"train_y": np.zeros(60, int), "test_y": np.zeros(30, int)}, "features of one class only"),
     ],
 )
 def test_features(capsys: pytest.CaptureFixture[str], tmp_path: Path, change: dict, answer: str) -> None:
-    np.savez(tmp_path / "mine.npz", **arrays() | change)
+    given = {key: value for key, value in (arrays() | change).items() if value is not None}
+    np.savez(tmp_path / "mine.npz", **given)
     assert answer in refused(capsys, "--features", str(tmp_path / "mine.npz"))
 
 
-def test_files_of_another_kind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_files_of_another_kind(capsys: pytest.CaptureFixture[str], features: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.zeros(3))
     (tmp_path / "text.npz").write_text("hello")
-    answers = {"one.npy": "savez", "text.npz": "savez", "none.npz": "no features", ".": "no features"}
+    (tmp_path / "torn.npz").write_bytes(features.read_bytes()[:100])
+    answers = {
+        "one.npy": "savez",
+        "text.npz": "savez",
+        "torn.npz": "savez",
+        "none.npz": "no features",
+        ".": "no features",
+    }
     for name, answer in answers.items():
         assert answer in refused(capsys, "--features", str(tmp_path / name))
 

@@ -4,7 +4,6 @@ import functools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,6 +23,7 @@ from bench.store.records import build
 from bench.train.distributed import DistributedRanks, choose_interface, wait_for
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
+from tests.reliability.storms import free_port
 from tests.train._two_ranks import CASES, CONTINUED, SAVED, SHORT, STEPS, job, losses, trainer
 
 EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
@@ -196,11 +196,8 @@ def test_what_waiting_for_an_exchange_raises_is_a_broken_connection(monkeypatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "killed-fsdp"])
 def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path, how):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     known = {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-m", "tests.train._two_ranks", str(tmp_path), how]
     both = [subprocess.Popen(command, env=os.environ | known | {"RANK": n, "LOCAL_RANK": n}) for n in "01"]
     try:

@@ -1,7 +1,7 @@
 """A study from shards, twice: left alone, and killed again and again at moments that nothing chose. Both must end with
 the same records, the same weights and a report.
 
-    python -m tests.reliability.streamed_study [--data-root FOLDER --data folder:NAME] [--kills 2] [--seed 0]
+    python -m tools.storm_streamed [--data-root FOLDER --data folder:NAME] [--kills 2] [--seed 0]
         [--size 32] [--horizons 0,640,1280] [--images 500,2000] [--keep FOLDER]
 
 Two models at two numbers of images. Without --data-root, shards are drawn first (tests/data/photographs.py).
@@ -26,10 +26,7 @@ from tests.reliability.storms import MARK, leftovers, ours, outcome
 SUITE = '''"""Two models at two numbers of images, from shards."""
 from bench.core.spec import Cell, TaskSpec
 from bench.suites._recipes import recipe_for
-
-QUESTION = "what do more images bring?"
-FIGURES = ("data-size",)
-HEADLINE, FAR = ({data!r},), ()
+from bench.suites.suite import Suite
 
 def cells(options):
     probe = TaskSpec(task="fewshot", data={data!r}, options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
@@ -38,6 +35,10 @@ def cells(options):
     return [Cell(model=model, data={data!r}, num_images=images, horizons={horizons!r}, image_size={size}, channels=3,
                  tasks=(probe,), recipe=recipes[model], axes=("data_size",))
             for model in {models!r} for images in {images!r}]
+
+SUITE = Suite(
+    name="shards", question="what do more images bring?", cells=cells, headline=({data!r},), figures=("data-size",)
+)
 '''
 MODELS = ("ViT-pico/8", "ViT-nano/8")
 
