@@ -214,10 +214,11 @@ def find(name: str, studies: Studies) -> Side:
     commits = sorted({record.environment.commit[:COMMIT] for record in records if record.environment.commit})
     close = nearest(name, [*models, *families, *(path.name for path in studies)])
     hint = f"Did you mean {' or '.join(map(repr, close))}? " if close else ""
+    known = {"Models": models[:20], "Families": families, "Commits": commits[:20]}
     raise UserError(
         f"{name!r} is no folder with results, and no model, family or commit of "
         f"{' or '.join(path.name for path in studies)}.",
-        f"{hint}Models: {', '.join(models[:20])}. Families: {', '.join(families)}. Commits: {', '.join(commits[:20])}.",
+        hint + " ".join(f"{kind}: {', '.join(names)}." for kind, names in known.items() if names),
     )
 
 

@@ -51,7 +51,7 @@ ARGUMENTS = (
     "cpu",
 )
 ROLES = ("run", "worker")
-CODES = (errno.ENOSPC, errno.EIO)
+CODES = (errno.ENOSPC, errno.EIO, errno.EROFS)
 
 
 class Injector:
@@ -251,7 +251,7 @@ def main() -> int:
                     print(f"{role}: {rounds + 1} of {len(order)}, {dict(found)}", flush=True)
                 shutil.rmtree(root)
                 shutil.copytree(base, root)
-                code, text, injector = round_of(root, Path(folder) / "said", {role: number}, CODES[number % 2])
+                code, text, injector = round_of(root, Path(folder) / "said", {role: number}, CODES[number % len(CODES)])
                 fault = injector.done.value.decode() or "not reached"
                 problems = judge(code, text, fault)
                 if code == 0 and storms.outcome(root / "results" / "smoke") != expected:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.errors import UserError, nearest
+from bench.core.errors import UserError, nearest, unknown
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,6 +36,8 @@ class Parser(argparse.ArgumentParser):
             close = nearest(wrong.partition("=")[0].removeprefix("--"), known, cutoff=0.6)
             hint = f"Did you mean --{close[0]}? " if close else ""
             raise UserError(f"Unknown option {wrong!r}.", f"{hint}See `{self.prog} --help`.")
+        if match := re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message):
+            raise unknown(f"value of {match[1]}", match[2], match[3].replace("'", "").split(", "))
         raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
 
 

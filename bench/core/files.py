@@ -76,6 +76,15 @@ def make_directory(path: Path) -> Path:
     return path
 
 
+def entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing of what is none, or may not be read."""
+    try:
+        with os.scandir(folder) as there:
+            return list(there)
+    except OSError:
+        return []
+
+
 def sync_directory(path: Path) -> None:
     """Make a rename inside `path` survive a power cut (POSIX needs the directory itself to be synced)."""
     handle = os.open(path, os.O_RDONLY)

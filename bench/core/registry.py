@@ -287,7 +287,7 @@ def _value(text: str) -> Any:
     """A number, a truth value or a tuple where it is one; else the text."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
 
 

@@ -25,6 +25,7 @@ def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")])),
         "MALLOC_TRIM_THRESHOLD_": "1073741824",
         "MALLOC_MMAP_THRESHOLD_": "1073741824",
+        "PYTHONSAFEPATH": "1",  # `python -m` would import a user's json.py from the folder that it is started in
         "TOKENIZERS_PARALLELISM": "false",
         "TORCHINDUCTOR_COMPILE_THREADS": str(threads),  # each process would start one for every core
     }

@@ -18,7 +18,7 @@ from bench.core.formatting import data_size
 from bench.data import cache
 from bench.data.data_set import Download
 from bench.data.fetch import check_room
-from bench.data.load import SPLITS, data_set, load, parse
+from bench.data.load import DEFAULT_SIDE, SPLITS, data_set, load, look, named_at, parse, resizes
 from bench.data.source import allow_unreadable
 
 EXAMPLES = """\
@@ -57,6 +57,8 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
 def counted(name: str, root: Path | None) -> dict[str, Any]:
     """The same with the content of both splits: loads the set; of "name@N" N training images."""
     full, size = parse(name)
+    if resizes(full) and (seen := look(full, root=root)) is not None and seen[0] is None:
+        full = named_at(full, DEFAULT_SIDE, seen[1])  # as a study takes it
     facts = about(full.partition(":")[0], root) | {"name": name}
     for split in SPLITS:
         images = load(full, split, root=root, num_images=size if split == "train" else None)

@@ -43,6 +43,21 @@ def directory() -> Path:
     return Path(chosen) if chosen else user_cache_path("vit-bench", appauthor=False)
 
 
+def kernels() -> Path:
+    """Where torch keeps kernels that it has generated, so that the next process finds the same ones. They are code:
+    hence a folder that this user alone can write, never one that came with somebody's results.
+
+    Raises:
+        UserError: others can write there.
+    """
+    folder = directory() / f"kernels-{os.getuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise UserError(f"Others can write to {folder}, which holds code.", "Remove it, or set VIT_BENCH_CACHE.")
+    return folder
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chunks:
     """An array that is never whole in memory: `make()` yields it in pieces along the first axis."""
@@ -198,6 +213,7 @@ def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
         _write(temporary / MANIFEST, lambda file: file.write(dump_json({"arrays": manifest})))
         if entry.exists() and _open(entry) is None:
             shutil.rmtree(entry, ignore_errors=True)
+        temporary.chmod(stat.S_IMODE(entry.parent.stat().st_mode))  # mkdtemp's is for one user; a cache may be shared
         try:
             os.rename(temporary, entry)
             sync_directory(entry.parent)

@@ -12,6 +12,8 @@ from bench.data.image_set import ImageSet
 from bench.data.subset import nested
 
 SPLITS = ("train", "test")
+DEFAULT_SIDE = 64
+"""Pixels per side of larger photographs, where nobody says a size and the suite asks for no more."""
 
 
 def data_set(name: str) -> DataSet:
@@ -115,9 +117,10 @@ def named_at(name: str, side: int, channels: int) -> str:
 
 
 def parse(text: str) -> tuple[str, int | None]:
-    """`"name@N"` -> (name, N); a plain name -> (name, None)."""
+    """`"name@N"` -> (name, N); a plain name -> (name, None). "folder:mine:rgb:32px" is "folder:mine:32px:rgb"."""
     match = re.fullmatch(r"([^@]+)(?:@([0-9][0-9_,]{0,17}))?", text)
     if match is None:
         raise UserError(f"{text!r} is not a data set.", "Write a name, or name@N for N images: fashion-mnist@1000.")
     size = match.group(2)
-    return match.group(1), int(re.sub(r"[_,]", "", size)) if size else None
+    name = re.sub(r":(rgb|grey):(\d+px)(?=:|$)", r":\2:\1", match.group(1))
+    return name, int(re.sub(r"[_,]", "", size)) if size else None

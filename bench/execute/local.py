@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import queue
+import secrets
 import signal
 import subprocess
 import sys
@@ -276,8 +277,8 @@ def command(
         str(plan.threads),
         "--precomputed",
         str(precomputed),
-        "--since",
-        now(),
+        "--run",
+        secrets.token_hex(8),
     ]
     found += ["--data-root", str(plan.data_root.absolute())] if plan.data_root else []
     found += ["--co2", str(co2)] if co2 is not None else []

@@ -57,13 +57,13 @@ from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.cost import energy, precomputed
+from bench.data import cache
 from bench.execute.jobs.job import Job, JobContext
 from bench.store.lease import Lease, LeaseLost, claim, holder
 from bench.store.study import CellDirectory, Study, attempt_status
 from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells
 
 WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers
-COMPILED = ".compiled"  # the folder of torch's cache, in the study's
 POLLS_BEFORE_NOTICE, POLLS_BETWEEN_NOTICES = 5, 60  # polls before the lease holders are reported, and between reports
 
 
@@ -107,7 +107,7 @@ class WorkerOptions:
         data_root: folder with data sets that are not installed.
         profile: leave a trace of each cell's first steps.
         co2: grams per kilowatt-hour, for the records.
-        since: start time of the run, ISO 8601: cells that failed since are not tried again.
+        run: names the run that started it: cells that failed in the same run are not tried again.
         patience: seconds after which a worker ends while others hold all that is left; None: it waits for them.
     """
 
@@ -116,7 +116,7 @@ class WorkerOptions:
     data_root: Path | None = None
     profile: bool = False
     co2: float | None = None
-    since: str | None = None
+    run: str | None = None
     patience: float | None = None
 
 
@@ -234,15 +234,15 @@ class Worker:
 
     def _refused(self, directory: CellDirectory) -> bool:
         """Whether another worker of this run has failed on this cell with a user error, which a retry would repeat."""
-        if self.options.since is None or not (attempts := directory.attempts()):
+        if self.options.run is None or not (attempts := directory.attempts()):
             return False
         last = attempt_status(attempts[-1])
-        return last.get("again") is False and last["started"] >= self.options.since
+        return last.get("again") is False and last.get("run") == self.options.run
 
     def _attempt(self, number: int, directory: CellDirectory, lease: Lease) -> bool:
         """Run a cell's job and write its record. False if another runner has taken the cell over meanwhile."""
         cell = self.cells[number]
-        attempt = RunningAttempt(directory, lease)
+        attempt = RunningAttempt(directory, lease, run=self.options.run)
         emit(CellStarted(cell=attempt.name, model=cell.model, data=cell.data_name, seed=cell.seed))
         context = self._context(directory, attempt.path, attempt)
         self.ranks.run_on_rank0(lambda: (number, attempt.path))
@@ -340,11 +340,11 @@ class RunningAttempt:
         UserError: the folder cannot be written.
     """
 
-    def __init__(self, directory: CellDirectory, lease: Lease) -> None:
+    def __init__(self, directory: CellDirectory, lease: Lease, *, run: str | None = None) -> None:
         self.directory, self.lease, self.name = directory, lease, directory.path.name
         self.path = directory.new_attempt()
         self._can_log = True
-        self._status: dict[str, Any] = {"started": now(), "outcome": "running"}
+        self._status: dict[str, Any] = {"started": now(), "outcome": "running", "run": run}
         self._processor = time.process_time()
         files.write_sealed(self.path / "status.json", self._status)
         files.write_json(self.path / "env.json", to_json(environment.describe()))
@@ -457,7 +457,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--precomputed", type=Path, default=None, help="JSON file with measurements for all workers")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--co2", type=float, default=None, help="grams of CO2 per kilowatt-hour, for the records")
-    parser.add_argument("--since", default=None, help="start time of the run: cells that failed since are not retried")
+    parser.add_argument("--run", default=None, help="names the run: cells that failed in it are not retried")
     parser.add_argument(
         "--patience",
         type=float,
@@ -477,8 +477,8 @@ def main(argv: list[str] | None = None) -> int:
         precomputed.install(json.loads(given.precomputed.read_text()), device=options.device, threads=options.threads)
     study = Study(given.store)
     study.create()
-    if options.device != "cpu":  # kernels travel with the study: the next process, or machine, finds the same ones
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(given.store / COMPILED))
+    if options.device != "cpu":  # the next process finds the same kernels
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.kernels()))
     ranks = join(options.device, cells)
     try:
         code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()

@@ -85,7 +85,7 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
     wanted = budget.parse(text)
     whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
     asked = budget.question(whole, _evidence(options))
-    chosen = budget.chosen(asked, budget.within(whole, wanted))
+    chosen = budget.chosen(asked, budget.within(whole, wanted), budget=wanted)
     for line in budget.sentences(chosen, workers=whole.workers):
         write(console, line)
     options = replace(options, grid=chosen.grid, seeds=chosen.seeds, calibrate=False)

@@ -13,14 +13,14 @@ import itertools
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bench.core import registry
-from bench.core.errors import UserError
-from bench.core.formatting import duration, join
+from bench.core.errors import UserError, nearest
+from bench.core.formatting import duration, join, significant
 from bench.core.spec import Cell, Recipe
 from bench.plan.passes.chosen_grid import GridLine
 from bench.stats.components import LAW_DEGREE, Arm, Components, Observations, Target, fit, half_width
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
     from bench.plan.plan import Plan, PlannedCell
 
-BUDGET_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(gpuh|h|min|[a-z€$£]{1,3})")
+BUDGET_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]+|[€$£¥])")
+UNITS = {"gpuh": ("device", 1.0), "h": ("wall", 1.0), "min": ("wall", 1 / 60)}
+CURRENCIES = "€ $ £ ¥ eur usd gbp jpy chf cny inr cad aud"
 ASSUMED_COMPONENTS = Components(model=0.0169, point=5.5e-4, trunk=3.8e-5, run=2.0e-4, df=10)
 """Of the headline accuracy of the main study at scale `cpu`, on two cores. An assumption about any other study."""
 MIN_RECORDS = 20  # records of runs from which a study's own components are used
@@ -50,10 +52,12 @@ class Budget:
     Attributes:
         amount: in `unit`.
         unit: "device" hours, "wall" hours, or "money".
+        typed: the unit as it was given, and how many of it `amount` is.
     """
 
     amount: float
     unit: str
+    typed: tuple[str, float] = field(default=("", 1.0), compare=False)
 
 
 def parse(text: str) -> Budget:
@@ -63,12 +67,13 @@ def parse(text: str) -> Budget:
         UserError: another form.
     """
     match = BUDGET_PATTERN.fullmatch(text.strip().lower())
-    if match is None:
-        raise UserError(f"{text!r} is no budget.", "Give 200gpuh, 12h of wall time, or money as 500eur with --price.")
-    amount, unit = float(match[1]), match[2]
-    if unit == "min":
-        return Budget(amount=amount / 60, unit="wall")
-    return Budget(amount=amount, unit={"gpuh": "device", "h": "wall"}.get(unit, "money"))
+    if match is None or match[2] not in (*UNITS, *CURRENCIES.split()):
+        close = nearest(match[2], UNITS) if match else []
+        hint = f"Did you mean {match[1]}{close[0]}? " if match and close else ""
+        forms = "Give 200gpuh, 12h or 30min of wall time, or money as 500eur with --price"
+        raise UserError(f"{text!r} is no budget.", f"{hint}{forms} ({CURRENCIES}).")
+    unit, factor = UNITS.get(match[2], ("money", 1.0))
+    return Budget(amount=float(match[1]) * factor, unit=unit, typed=(match[2], float(match[1])))
 
 
 def within(plan: Plan, budget: Budget) -> float:
@@ -384,8 +389,11 @@ def _curves(seen: Observations) -> dict[str, dict[float, float]]:
 # -- choosing ----------------------------------------------------------------------------------------------------------
 
 
-def choose(asked: GridQuestion, seconds: float) -> Choice:
+def choose(asked: GridQuestion, seconds: float, *, budget: Budget | None = None) -> Choice:
     """The choice of least loss that takes at most so many seconds of one worker.
+
+    Args:
+        budget: that the seconds are of, in whose unit a refusal says the least.
 
     Raises:
         UserError: too little for any comparison.
@@ -399,9 +407,13 @@ def choose(asked: GridQuestion, seconds: float) -> Choice:
         if asked.seconds(c) <= seconds and math.isfinite(asked.loss(c, best))
     ]
     if not fitting:
-        cheapest = duration(asked.seconds(_least(asked)))
+        least = asked.seconds(_least(asked))
+        cheapest = f"{duration(least)} of one worker"
+        if budget is not None and seconds:
+            unit, given = budget.typed
+            cheapest = f"{significant(given * least / seconds, 2)}{unit} ({cheapest})"
         raise UserError(
-            f"This budget is too small to compare families: about {cheapest} of one worker is the least.",
+            f"This budget is too small to compare families: about {cheapest} is the least.",
             "Give more, or a smaller suite.",
         )
     return min(fitting, key=lambda c: asked.loss(c, best))
@@ -563,9 +575,9 @@ class Chosen:
         }
 
 
-def chosen(asked: GridQuestion, seconds: float) -> Chosen:
+def chosen(asked: GridQuestion, seconds: float, *, budget: Budget | None = None) -> Chosen:
     """The best grid for a budget, beside the whole one, halved horizons, and the best for twice the budget."""
-    choice, twice = choose(asked, seconds), choose(asked, 2 * seconds)
+    choice, twice = choose(asked, seconds, budget=budget), choose(asked, 2 * seconds)
     return Chosen(
         choice=choice,
         seconds=asked.seconds(choice),

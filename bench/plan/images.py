@@ -16,11 +16,9 @@ from typing import Any
 from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
-from bench.data.load import look, named_at, resizes
+from bench.data.load import DEFAULT_SIDE, look, named_at, resizes
 from bench.suites.suite import fitting, merge, patched
 
-DEFAULT_SIDE = 64
-"""Pixels per side of larger photographs, where nobody says a size and the suite asks for no more."""
 MIN_SIDE, MAX_SIDE = 8, 1024
 
 

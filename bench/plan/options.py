@@ -75,16 +75,13 @@ STUDY = (
         default=False,
         help="of a sweep of learning rates, train at most half, from the middle towards the best (suite rates)",
     ),
-    Option(
-        name="only", kind=Kind.REPEATED, default=(), here=True, help="run only cells with matching names; repeatable"
-    ),
+    Option(name="only", kind=Kind.REPEATED, default=(), help="run only cells with matching names; repeatable"),
     Option(
         name="results", read=folder, default=Path("results"), here=True, help="folder for results (default: results)"
     ),
-    Option(name="data_root", read=folder, here=True, help="folder that contains your data sets"),
+    Option(name="data_root", read=folder, help="folder that contains your data sets"),
     Option(
         name="max_unreadable",
-        here=True,
         metavar="SHARE",
         help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)",
     ),
@@ -295,8 +292,18 @@ class StudyOptions:
         return cls.of(read_study(study), read_mapping(options, RUN))
 
     def to_toml(self) -> str:
-        """A study file that asks for the same, but for where and how it is run."""
-        return to_toml({**vars(self), **self.overrides.values()}, RUN, always=("suite", "scale"))
+        """A study file that asks for the same, wherever it is read, but for how it is run and where results go."""
+        values = {**vars(self), **self.overrides.values()}
+        for name in ("plugins", "data_root"):
+            values[name] = _absolute(values[name])
+        return to_toml(values, RUN, always=("suite", "scale"))
+
+
+def _absolute(value: Any) -> Any:
+    """The folders of an option, wherever this process is."""
+    if isinstance(value, tuple):
+        return tuple(map(_absolute, value))
+    return value and str(Path(value).absolute())
 
 
 GROUPS: Mapping[str, tuple[str, ...]] = {

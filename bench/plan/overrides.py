@@ -276,7 +276,10 @@ def _swept(text: str) -> tuple[str, tuple[str, ...]]:
     key, values = _setting(text)
     if not names_list(values):
         raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
-    return key, names_list(values)
+    texts = names_list(values)
+    if twice := [text for text in texts if texts.count(text) > 1]:
+        raise UserError(f"--sweep {key} names {twice[0]} {texts.count(twice[0])} times.", "Give each value once.")
+    return key, texts
 
 
 OPTIONS = (

@@ -90,11 +90,16 @@ def plan_table(plan: Plan) -> Table:
             str(len({m.cell.seed for m in members})),
             _budgets(horizons),
             short_count(sum(m.images for m in members)),
-            flops(sum((m.flops or {}).get("dense", 0) for m in left)) if left else "",
+            flops(_flops_left(left)) if left else "",
             *_times(left, priced),
             f"{done / len(members):.0%}",
         )
     return table
+
+
+def _flops_left(cells: Sequence[PlannedCell]) -> float:
+    """FLOPs, dense count, of what these cells have not done yet."""
+    return sum((cell.flops or {}).get("dense", 0) * (1 - cell.fraction) for cell in cells)
 
 
 def _times(left: Sequence[PlannedCell], priced: Price | None) -> list[str]:
@@ -119,7 +124,7 @@ def _budgets(horizons: tuple[int, ...]) -> str:
 def plan_summary(plan: Plan) -> list[str]:
     """The plan in a few sentences."""
     todo = plan.todo
-    total = sum((cell.flops or {}).get("dense", 0) for cell in todo)
+    total = _flops_left(todo)
     counts = {
         "done": plan.count("done"),
         "partly done": plan.count("partial"),

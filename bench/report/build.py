@@ -69,9 +69,10 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     from bench.analysis import questions, saved_findings
     from bench.core import files
     from bench.report import fits, inspections, page, tables
-    from bench.store import export, faults
+    from bench.store import export, faults, grid
     from bench.store.study import Study
 
+    Study(suite_directory).check()
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     asked = questions.asked(_questions(suite, evidence))
     findings = questions.find(evidence, [question.name for question in asked])
@@ -89,6 +90,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         tables=made,
         check=_purpose(suite) == CHECK,
         traces=[path.relative_to(suite_directory) for path in Study(suite_directory).traces()],
+        asked=grid.STUDY_FILE if grid.says_more(suite_directory) else "",
     )
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")
@@ -109,13 +111,13 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     pages[suite_directory / "report.html"] = page.html(shown).encode()
     before = export.built(suite_directory)
     now = {f"{path.parent.name}/{path.name}" for path in pages if path.parent in (table_folder, figure_folder)}
-    files.write_json(suite_directory / export.BUILT, sorted(before | now))  # whenever this stops, the next build knows
+    export.note_built(suite_directory, before | now)  # whenever this stops, the next build knows
     for path, data in pages.items():
         files.write_bytes(path, data)
         faults.reach("during-report")
     for name in before - now:
         (suite_directory / name).unlink(missing_ok=True)
-    files.write_json(suite_directory / export.BUILT, sorted(now))
+    export.note_built(suite_directory, now)
     return ReportPaths(
         headline=shown["title"],
         html=suite_directory / "report.html",

@@ -65,12 +65,14 @@ def content(
     tables: Sequence[Table],
     check: bool,
     traces: Sequence[Path] = (),
+    asked: str = "",
 ) -> dict[str, Any]:
     """Everything that a reader sees, as the templates name it.
 
     Args:
         check: the suite only checks the pipeline.
         traces: files of torch.profiler, relative to the page.
+        asked: the study file beside the page that says more than the suite; "" where there is none.
     """
     found = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
@@ -78,7 +80,7 @@ def content(
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     quoted = " --reference paper" if evidence.reference else ""
-    run = () if evidence.published else (f"python -m bench.run --suite {evidence.suite}",)
+    run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
     works, verdict = pipeline(evidence)
     checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
     chosen = None if check else headline(findings, figure=lead.name if lead else "")
@@ -245,6 +247,8 @@ def pipeline(evidence: Evidence) -> tuple[bool, str]:
     cells = plural(done + missing + left, "cell")
     if missing:
         return False, f"The pipeline does not work: {missing} of {cells} without a result."
+    if not done:
+        return not left, f"The pipeline was not tried: none of {cells} was started."
     if left:  # `--only` leaves cells for another run
         return True, f"The pipeline works so far: {done} of {cells} complete, {left} never started."
     return True, f"The pipeline works: {done} of {cells} complete."

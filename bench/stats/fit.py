@@ -15,7 +15,7 @@ import scipy
 from scipy.optimize import least_squares
 
 from bench.core.errors import UserError
-from bench.core.formatting import compact
+from bench.core.formatting import compact, plural
 from bench.stats.forms import Form
 
 FTOL = 1e-12  # relative improvement of the objective below which a step counts as none; see `descend`
@@ -231,7 +231,8 @@ def check(points: Points, form: Form) -> None:
     """
     if len(points) <= form.size:
         raise UserError(
-            f"{len(points)} points cannot determine the {form.size} parameters of {form.formula}.",
+            f"{plural(len(points), 'point')} cannot determine the {form.size} parameters of {form.formula}"
+            " with their error.",
             "Add runs, or choose a form with fewer parameters (--form power has 2).",
         )
     values = np.concatenate([points.x.ravel(), points.y])

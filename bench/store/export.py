@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,15 @@ WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # by a report, into FOLDERS
 def built(study: Path) -> frozenset[str]:
     """Files that the last report wrote into `FOLDERS`, as "figures/compute.png"; none where nothing says so."""
     try:
-        match json.loads((study / BUILT).read_text()):
-            case list(names):
-                return frozenset(name for name in map(str, names) if _is_written(name))
-    except (OSError, ValueError):
-        pass
-    return frozenset()
+        names = files.read_sealed(study / BUILT)["files"]
+    except (OSError, ValueError, KeyError):
+        return frozenset()
+    return frozenset(name for name in map(str, names) if _is_written(name))
+
+
+def note_built(study: Path, names: Iterable[str]) -> None:
+    """Keep what `built` returns. Raises UserError: it cannot be written."""
+    files.write_sealed(study / BUILT, {"files": sorted(names)})
 
 
 def _is_written(name: str) -> bool:
@@ -55,6 +58,7 @@ def collect(source: Path, target: Path) -> Collected:
         raise UserError(f"{source} holds no record of its grid.", "Run the suite first.")
     if source.resolve() == target.resolve():
         raise UserError(f"{target} already contains the results of the study.", "Name another folder with --into.")
+    Study(target).check()
     _clear(target)
     for directory in found:
         folder = files.make_directory(target / "cells" / directory.path.name)

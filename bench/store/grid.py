@@ -3,6 +3,7 @@ the study file that asks for it."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,15 @@ def write_study_file(study: Path, text: str) -> None:
     data = f"# What this folder's results were asked for: python -m bench.run {STUDY_FILE}\n{text}".encode()
     if text and (not path.is_file() or path.read_bytes() != data):
         files.write_bytes(path, data)
+
+
+def says_more(study: Path) -> bool:
+    """Whether `study`/study.toml asks for anything beside a suite at a scale."""
+    try:
+        asked = tomllib.loads((study / STUDY_FILE).read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return bool(asked.keys() - {"suite", "scale"})
 
 
 def read(study: Path) -> WantedCells | None:

@@ -11,12 +11,14 @@ record is never replaced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import platform
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -35,6 +37,7 @@ MAX_SKEW = 3600.0  # seconds by which another machine's clock may be ahead of ou
 PATIENCE = 2.0  # seconds that a holder tries to get the lock, to give its lease back
 RETRY_SECONDS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
 RUNNER = "VIT_BENCH_RUNNER"  # variable: which job of a cluster a worker is, for display
+MOST_BYTES = 1 << 16  # of a lease that are read
 MOST_PROCESSES = 2**31  # valid process numbers lie between 0 and this
 
 
@@ -115,10 +118,32 @@ def _alive(pid: int, started: str | None) -> bool:
 def _look(path: Path) -> Seen | None:
     """The lease at `path` as it is; None if there is none."""
     try:
-        with open(path, "rb") as handle:  # opening, a network file system asks the server
-            return Seen(content=handle.read(), changed=os.fstat(handle.fileno()).st_mtime_ns)
+        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as handle:  # opening, a network file system asks the server
+            return Seen(content=handle.read(MOST_BYTES), changed=os.fstat(handle.fileno()).st_mtime_ns)
     except FileNotFoundError:
         return None
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A file, opened: never what a link names, and never a pipe, which would wait for a writer.
+
+    Raises:
+        UserError: it is a link, a pipe, a folder, ….
+        OSError: …
+    """
+    no_file = UserError(
+        f"{path} is a link, or no file.", "No run makes such: see where this folder is from, then remove it."
+    )
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise no_file from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise no_file
+    return handle
 
 
 def _parsed(seen: Seen) -> dict[str, Any]:
@@ -214,7 +239,7 @@ class Lease:
         """Release the lease, unless it has been lost."""
         self._stop.set()
         self._thread.join()
-        with contextlib.suppress(OSError), _lock_of(self.path, patience=PATIENCE):
+        with contextlib.suppress(OSError, UserError), _lock_of(self.path, patience=PATIENCE):
             seen = _look(self.path)
             if seen is not None and seen.content == self._content:
                 _remove(self.path, seen)
@@ -282,7 +307,7 @@ def _lock_of(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
     """
     lock, deadline = path.with_name(".lease.lock"), time.monotonic() + patience
     while True:
-        with open(lock, "wb") as handle:
+        with os.fdopen(_opened(lock, os.O_RDWR | os.O_CREAT), "wb") as handle:
             mine = _locked(lock, handle)
             if mine or time.monotonic() >= deadline:
                 try:

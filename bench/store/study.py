@@ -345,14 +345,15 @@ class Study:
         return sorted(self.cells_path.glob("*/attempts/*/trace/*.pt.trace.json"))
 
     def check(self) -> None:
-        """Refuse a store that a newer version wrote, before anything is done with it.
+        """Refuse a store that a newer version wrote, or that has links, before anything is done with it.
 
         Raises:
-            UserError: newer schema, or store.json unreadable.
+            UserError: newer schema, store.json unreadable, or a folder in it is a link.
         """
         marker = self.path / STORE_FILE
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file, not a folder.", "Choose another folder with --results.")
+        self._refuse_links()
         if not marker.exists():
             return
         damaged = UserError(f"{marker} is damaged.", "Delete this one file; the records are elsewhere.")
@@ -364,6 +365,16 @@ class Study:
                     raise damaged
         except (OSError, ValueError) as error:
             raise damaged from error
+
+    def _refuse_links(self) -> None:
+        """What is written into a folder that is a link, or removed from it, lies elsewhere. git and tar keep links."""
+        for folder in (self.path, self.cells_path, *self.cells_path.glob("*"), *self.cells_path.glob("*/attempts")):
+            for entry in files.entries(folder):
+                if entry.is_symlink() and entry.is_dir():
+                    raise UserError(
+                        f"{entry.path} is a link to a folder: runs and reports would write and remove files there.",
+                        "Put the folder itself there, or choose another one with --results, which may be a link.",
+                    )
 
     def create(self) -> None:
         """Create the folder and write its schema version.

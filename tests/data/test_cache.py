@@ -39,6 +39,13 @@ def _check(found: dict[str, np.ndarray]) -> None:
     np.testing.assert_array_equal(found["y"], X[:10])
 
 
+def test_an_entry_is_for_whom_its_folder_is_for(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o755)
+    _cache.arrays("key", Builder())
+    assert (folder / "key").stat().st_mode & 0o777 == 0o755
+
+
 def test_built_once_then_mapped_read_only(folder: Path) -> None:
     build = Builder()
     _check(_cache.arrays("key", build))

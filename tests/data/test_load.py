@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from bench.core import registry
 from bench.core.errors import UserError
@@ -135,7 +136,12 @@ def test_mnist_from_the_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     ("text", "parsed"),
-    [("glyphs", ("glyphs", None)), ("glyphs@1000", ("glyphs", 1000)), ("glyphs@30_000", ("glyphs", 30_000))],
+    [
+        ("glyphs", ("glyphs", None)),
+        ("glyphs@1000", ("glyphs", 1000)),
+        ("glyphs@30_000", ("glyphs", 30_000)),
+        ("folder:a:rgb:32px@5", ("folder:a:32px:rgb", 5)),
+    ],
 )
 def test_parse(text: str, parsed: tuple[str, int | None]) -> None:
     assert parse(text) == parsed
@@ -145,6 +151,19 @@ def test_parse(text: str, parsed: tuple[str, int | None]) -> None:
 def test_parse_refuses(text: str) -> None:
     with pytest.raises(UserError, match="not a data set"):
         parse(text)
+
+
+def test_the_verb_reads_a_folder_of_mixed_sizes_and_colours_as_a_study_does(tmp_path, capsys) -> None:
+    from bench.data import __main__ as verb
+
+    for kind, shape in (("a", (70, 50)), ("b", (60, 60, 3))):
+        (tmp_path / "mine" / kind).mkdir(parents=True)
+        for number in range(20):
+            pixels = np.random.default_rng(number).integers(0, 256, shape, dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "mine" / kind / f"{number}.png")
+    assert verb.main(["folder:mine", "--data-root", str(tmp_path), "--json"]) == 0
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert facts["train"]["shape"] == [64, 64, 3]
 
 
 TRAIN_HASH = "91b43fe4eff98045"

@@ -38,6 +38,7 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--only", "nothing-like-this"), ("No cell matches", "vit-pico")),
         (("--suite", "smoke", "--seeds", "0"), ("whole number of at least 1",)),
         (("--suite", "smoke", "--wrokers", "2"), ("--wrokers", "--workers")),
+        (("--suite", "smoke", "--executor", "slrum"), ("--executor 'slrum'", "mean 'slurm'", "ray")),
         (("--suite", "smoke", "--data-root", "no/such/folder"), ("no/such/folder", "not a folder")),
         (("--suite", "smoke", "--models", "ViT-pico/5"), ("28", "5", "4, 7, 14")),
         (("--suite", "smoke", "--models", ""), ("--models", "empty")),  # of `--models "$MODELS"`

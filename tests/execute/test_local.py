@@ -36,23 +36,27 @@ HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=15, horizons=(0,
 STARTED = CellStarted(cell="a", model="ViT-pico/14", data="digits", seed=0)
 
 
-def work(store, *, since, cells=HOPELESS, stop=lambda: False):
-    options = worker.WorkerOptions(device="cpu", since=since)
+def work(store, *, run, cells=HOPELESS, stop=lambda: False):
+    options = worker.WorkerOptions(device="cpu", run=run)
     return worker.Worker(Study(store), list(cells), suite="test", options=options, stop=stop).run()
 
 
-def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(tmp_path, capsys):
+@pytest.mark.parametrize("ahead", [False, True])
+def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(ahead, tmp_path, monkeypatch, capsys):
+    """Also where the clock of the machine that failed is years ahead."""
     study = Study(tmp_path)
     study.create()
-    began = now()
-    assert work(tmp_path, since=began) == EXIT_FAILED
-    assert work(tmp_path, since=began) == EXIT_OK  # a second worker, at the end of its list
+    if ahead:
+        monkeypatch.setattr(worker, "now", lambda: "2999-01-01T00:00:00+00:00")
+    assert work(tmp_path, run="first") == EXIT_FAILED
+    monkeypatch.setattr(worker, "now", now)
+    assert work(tmp_path, run="first") == EXIT_OK  # a second worker, at the end of its list
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [1, 1]
     events = [from_line(line) for line in capsys.readouterr().out.splitlines()]
     assert sum(isinstance(event, CellFailed) for event in events) == 2
     state = state_of(study.cell(HOPELESS[0]))  # what bench.status shows
     assert state.name == "failed" and "15 px" in state.note and "14 or 28 px" in state.note
-    assert work(tmp_path, since="9999") == EXIT_FAILED  # a later run: the user may have mended it
+    assert work(tmp_path, run="second") == EXIT_FAILED  # a later run: the user may have mended it
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [2, 2]
     assert [attempt.outcome for attempt in study.cell(HOPELESS[0]).attempt_log()] == ["failed", "failed"]
 
@@ -151,12 +155,12 @@ def test_a_worker_whose_device_is_lost_leaves_the_other_cells_to_the_next(tmp_pa
 
     monkeypatch.setattr(train, "_open_data", lost)
     monkeypatch.setattr(worker, "is_lost", lambda device: device == "cpu")
-    study, began = Study(tmp_path), now()
+    study = Study(tmp_path)
     study.create()
     cells = [replace(cell, image_size=28) for cell in HOPELESS]
     for attempts in ([1, 0], [2, 0]):
         with pytest.raises(worker.DeviceLost):
-            work(tmp_path, since=began, cells=cells)
+            work(tmp_path, run="one", cells=cells)
         assert [len(study.cell(cell).attempts()) for cell in cells] == attempts
     assert "no longer answers" in capsys.readouterr().out
 
@@ -239,7 +243,7 @@ def test_a_damaged_record_that_cannot_be_set_aside_is_a_failure(tmp_path, monkey
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
-    assert work(tmp_path, since=now(), cells=HOPELESS[:1]) == EXIT_FAILED
+    assert work(tmp_path, run="one", cells=HOPELESS[:1]) == EXIT_FAILED
     event = from_line(capsys.readouterr().out.splitlines()[-1])
     assert isinstance(event, CellFailed) and "cannot be set aside" in event.reason
 
@@ -260,7 +264,7 @@ def test_a_run_that_waits_says_who_holds_the_cell_and_since_when(tmp_path, monke
     looks = iter(range(3 * worker.POLLS_BEFORE_NOTICE))
     monkeypatch.setattr(worker, "WAIT_FOR_OTHERS", 0.0)
     with lease.claim(directory.lease):
-        work(tmp_path, since=now(), cells=HOPELESS[:1], stop=lambda: next(looks, None) is None)
+        work(tmp_path, run="one", cells=HOPELESS[:1], stop=lambda: next(looks, None) is None)
     (said,) = [json.loads(line)["message"] for line in capsys.readouterr().out.splitlines()]
     assert directory.path.name in said and f"process {os.getpid()} of this machine since 20" in said
 

@@ -18,8 +18,10 @@ import torch
 
 from bench import probe, run
 from bench.core import device
+from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory, peaks, timing
+from bench.data import cache
 from bench.execute import worker
 from bench.execute.jobs import peers, speed, train
 from bench.execute.peers import contenders
@@ -252,8 +254,9 @@ def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):
     assert [ref() is not None for ref in made] == [False, False, False, True]
 
 
-def test_generated_kernels_are_kept_with_the_study(gpu, tmp_path, monkeypatch):
-    """The next process, or machine, finds the same ones: autotuned kernels differ otherwise."""
+def test_generated_kernels_are_kept_in_this_users_own_cache(gpu, tmp_path, monkeypatch):
+    """The next process finds the same ones: autotuned kernels differ otherwise. Those of a study's folder, which may be
+    somebody else's, are never run."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir, triton_cache_dir
 
     (tmp_path / "cells.json").write_text("[]")
@@ -261,11 +264,16 @@ def test_generated_kernels_are_kept_with_the_study(gpu, tmp_path, monkeypatch):
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, "x")
         monkeypatch.delenv(name)
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.main([*arguments, "--device", "cpu"]) == 0 and "TORCHINDUCTOR_CACHE_DIR" not in os.environ
     assert worker.main([*arguments, "--device", "cuda"]) == 0
-    kept = str(tmp_path / "study" / worker.COMPILED)
-    assert cache_dir() == kept and triton_cache_dir(0).startswith(kept)
+    kept = cache.kernels()
+    assert cache_dir() == str(kept) and triton_cache_dir(0).startswith(str(kept))
+    assert kept.stat().st_mode & 0o777 == 0o700 and tmp_path / "study" not in kept.parents
+    kept.chmod(0o777)
+    with pytest.raises(UserError, match="holds code"):
+        cache.kernels()
 
 
 CELL = Cell(

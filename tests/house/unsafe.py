@@ -22,7 +22,10 @@ FORBIDDEN = {
     "torch.hub": {"load"},
     "builtins": {"eval", "exec", "compile", "__import__"},
 }
-NAMES = {f"{module}.{name}" for module, names in FORBIDDEN.items() for name in names}
+IMPORTERS = ("importlib.import_module", "builtins.__import__")
+SOME_MODULE = "?"
+"""Stands for a module whose name is not written down."""
+NAMES = {f"{place}.{name}" for module, names in FORBIDDEN.items() for name in names for place in (module, SOME_MODULE)}
 LOADERS = {
     "numpy.load": "allow_pickle=False",
     "numpy.lib.format.read_array": "allow_pickle=False",
@@ -46,8 +49,10 @@ def unsafe(source: str) -> Iterator[tuple[int, str]]:
             case ast.Attribute(value=value, attr=attribute):
                 return f"{meaning(value)}.{attribute}".removeprefix(".")
             case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]):
-                if meaning(function) in ("importlib.import_module", "builtins.__import__"):
+                if meaning(function) in IMPORTERS:
                     return module
+            case ast.Call(func=function) if meaning(function) in IMPORTERS:
+                return SOME_MODULE
             case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attribute)), *_]):
                 return f"{meaning(value)}.{attribute}"
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,8 @@ def test_a_budget_is_the_time_of_one_worker():
         budget.within(plan, budget.parse("5eur"))
     with pytest.raises(UserError):
         budget.parse("a lot")
+    with pytest.raises(UserError, match="Did you mean 20000gpuh"):  # no currency of that name
+        budget.parse("20000gph")
 
 
 def test_a_grid_leaves_budgets_and_seeds_and_names_what_it_does_not_know():
@@ -158,3 +161,9 @@ def test_what_was_chosen_is_a_part_of_the_suite(half):
 def test_too_little_is_refused(asked):
     with pytest.raises(UserError, match="too small"):
         budget.choose(asked, 5.0)
+    with pytest.raises(UserError) as refused:
+        budget.chosen(asked, 5.0, budget=budget.parse("10eur"))
+    least = re.search(r"about ([\d,]+)eur", refused.value.what)
+    assert least, refused.value.what
+    seconds = 5.0 * float(least[1].replace(",", "")) / 10
+    assert budget.choose(asked, 1.05 * seconds), "what is called the least is enough"

@@ -84,6 +84,9 @@ def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
     assert length("3epochs", whole, DataSizes()) == 3 * len(load("digits", "train"))
 
 
+MANY = ",".join(map(str, range(1, 102)))
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -96,7 +99,7 @@ def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
         (("--set", "label_smoothing=1"), "leaves nothing"),
         (("--set", "shift=28"), "out of view"),
         (("--set", "model.num_classes=3"), "cannot be set"),
-        (("--sweep", "lr=" + ",".join("1" * 101), "--sweep", "clip=" + ",".join("1" * 101)), "10,201"),
+        (("--sweep", f"lr={MANY}", "--sweep", f"clip={MANY}"), "10,201"),
     ],
 )
 def test_what_would_train_nothing_or_for_ever_is_refused(words, message):
@@ -154,6 +157,11 @@ def test_sweeps_are_combined_and_each_is_a_cell_of_its_own():
         (lr, wd) for lr in (1e-4, 3e-4, 1e-3) for wd in (0.0, 0.1)
     ]
     assert len({directory_name(c) for c in found}) == 6
+
+
+def test_a_value_that_is_swept_twice_is_said():
+    with pytest.raises(UserError, match="lr names 1e-3 2 times"):
+        parsed("--sweep", "lr=1e-3,2e-3,1e-3")
 
 
 def test_raw_pixels_have_no_recipe_to_change():

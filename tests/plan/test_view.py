@@ -92,6 +92,13 @@ def test_a_busy_machine_is_reported():
     assert "12% of a processor" in summary(replace(RATES, share=0.12))
 
 
+def test_flops_are_those_of_what_is_left():
+    plan = plan_of(CELLS[:1])
+    half = tuple(replace(cell, flops={"dense": 8 * 10**12}, fraction=0.75, state="partial") for cell in plan.cells)
+    shown = replace(plan, cells=half)
+    assert columns(shown)["FLOPs"] == ["2 TFLOPs"] and "2 TFLOPs" in "\n".join(view.plan_summary(shown))
+
+
 def test_a_study_meant_for_accelerators_is_costed_on_one_wherever_it_is_planned():
     def on(name):
         cells = [replace(cell, device_hours=2.0, error=0.5) for cell in plan_of(CELLS[:1]).cells]

@@ -11,9 +11,10 @@ import time
 
 import pytest
 
+from bench.core.errors import EXIT_FAILED
 from bench.core.spec import Cell, TaskSpec
 from bench.store.records import read_record
-from bench.store.study import Study
+from bench.store.study import Study, attempt_status
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.reliability._attempt import attempt, begin, ended
@@ -46,6 +47,78 @@ def test_sigkill_between_checkpoints(tmp_path, uninterrupted, point):
     assert attempt(store, [CELL], suite="test") == 0
     assert outcome(store) == uninterrupted
     assert leftovers(store) == []
+
+
+@pytest.mark.slow
+def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninterrupted):
+    """As when its lease expires on another machine."""
+    store = tmp_path / "test"
+    first = begin(store, [CELL], suite="test")
+    wait_for(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
+    os.kill(first.pid, signal.SIGSTOP)
+    next(store.glob("cells/*/lease.json")).unlink()
+    assert attempt(store, [CELL], "training-step:3", suite="test") == -signal.SIGKILL
+    os.kill(first.pid, signal.SIGCONT)
+    ended(first)
+    assert attempt(store, [CELL], suite="test") == 0
+    assert outcome(store) == uninterrupted and leftovers(store) == []
+
+
+@pytest.mark.slow
+def test_a_copy_that_was_made_while_it_ran_is_as_good_as_the_original(tmp_path, uninterrupted):
+    store, copy = tmp_path / "test", tmp_path / "copied" / "test"
+    first = begin(store, [CELL], suite="test")
+    wait_for(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
+    copy.parent.mkdir()
+    subprocess.run(["cp", "-r", str(store), str(copy)], capture_output=True)  # files that vanish meanwhile are left out
+    assert ended(first) == 0
+    assert attempt(copy, [CELL], suite="test") == 0
+    assert outcome(store) == outcome(copy) == uninterrupted
+    assert leftovers(store) == leftovers(copy) == []
+
+
+FRAGILE = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    num_features, steps = 49, 0
+
+    def __init__(self, num_classes, broken=""):
+        super().__init__()
+        self.broken, self.head = broken, nn.Linear(49, num_classes)
+
+    def features(self, x):
+        if self.broken == "features" and not x.is_meta:
+            raise RuntimeError("no features")
+        return nn.functional.avg_pool2d(x.mean(1), 4).flatten(1)
+
+    def forward(self, x):
+        if not x.is_meta and self.training:
+            self.steps += 1
+        if self.broken == str(self.steps) or (self.broken == "evaluation" and not x.is_meta and not self.training):
+            raise RuntimeError("broken here")
+        return self.head(nn.functional.avg_pool2d(x.mean(1), 4).flatten(1))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["1", "30", "evaluation", "features"])
+def test_a_network_that_raises_fails_its_cell_in_a_sentence_and_spares_the_others(tmp_path, where, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(FRAGILE)
+    recipe = recipe_for("ViT-pico/14", warmup_images=128)
+    wanted = {"model": "own.py:Net", "tasks": (TASK,), "recipe": recipe, "horizons": (0, 2560), "num_images": 200}
+    broken = Cell(data="fashion-mnist", model_options=(("broken", where),), **wanted)
+    whole = Cell(data="fashion-mnist", **wanted)
+    store = tmp_path / "test"
+    assert attempt(store, [broken, whole], suite="test") == EXIT_FAILED
+    states = {directory.path.name: directory for directory in Study(store).directories()}
+    done = [directory for directory in states.values() if directory.is_done()]
+    assert len(states) == 2 and len(done) == 1
+    lost = next(directory for directory in states.values() if not directory.is_done())
+    said = attempt_status(lost.attempts()[-1])
+    assert said["outcome"] == "failed" and "own.py" in json.dumps(said)
 
 
 def wait_for(condition):

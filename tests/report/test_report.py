@@ -155,8 +155,7 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
     kept = [folder / "figures" / "mine.svg", folder / "tables" / "notes.md", folder / "outside.csv"]
     for path in kept:
         path.write_text("mine")
-    listed = json.loads((folder / export.BUILT).read_text())
-    (folder / export.BUILT).write_text(json.dumps([*listed, "../outside.csv", "figures/../outside.csv", "outside.csv"]))
+    export.note_built(folder, {*export.built(folder), "../outside.csv", "figures/../outside.csv", "outside.csv"})
     drawn.pop()
     paths = report.build(folder, suite="mine")
     assert {path.name for path in (folder / "figures").iterdir()} == {"one.png", "one.svg", "one.csv", "mine.svg"}
@@ -394,6 +393,11 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
         report.say(paths, console)
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
+        if name == "whole":
+            assert "`python -m bench.run --suite smoke`" in paths.markdown.read_text()
+            grid.write_study_file(tmp_path / name, 'suite = "smoke"\nonly = ["vit*"]\n')
+            again = report.build(tmp_path / name, suite="smoke").markdown.read_text()
+            assert "python -m bench.run study.toml" in again and "bench.run --suite" not in again
         assert ("1 never started" in lines[0]) == (name == "part") and paths.works == (name in ("whole", "part"))
 
 
