@@ -319,7 +319,9 @@ def check_model(name: str) -> None:
     try:
         family.check(split_options(name)[0])
     except ValueError as error:
-        raise UserError(f"Unknown model {name!r}: {error}.", "Naming rules: python -m bench.flops --list") from error
+        raise UserError(
+            f"Unknown model {name!r}: {str(error).rstrip('.?')}.", "Naming rules: python -m bench.flops --list"
+        ) from error
 
 
 def family_label(name: str) -> str:

@@ -100,11 +100,10 @@ class Recipe:
         for name in BELOW_ONE:
             if getattr(self, name) == 1:
                 raise UserError(f"A recipe's {name} of 1 leaves nothing of the training.", "Give 0 to below 1.")
-        if self.batch < 1 or len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise UserError(
-                f"A recipe cannot have batch {self.batch} and betas {self.betas}.",
-                "A batch holds at least one image; betas are two numbers from 0 to below 1.",
-            )
+        if self.batch < 1:
+            raise UserError(f"A recipe's batch cannot be {self.batch}.", "A batch holds at least one image.")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise UserError(f"A recipe's betas cannot be {self.betas}.", "Give two numbers from 0 to below 1.")
 
 
 @dataclass(frozen=True, kw_only=True)

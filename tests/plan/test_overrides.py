@@ -8,6 +8,7 @@ import shlex
 import tomllib
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,13 @@ def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
     from bench.data.load import load
 
     assert length("3epochs", whole, DataSizes()) == 3 * len(load("digits", "train"))
+
+
+def test_a_study_file_repeats_which_cells_and_whose_images(tmp_path):
+    asked = StudyOptions.called(None, {"only": ["vit*"], "max_unreadable": "5%", "data_root": "photos"})
+    (tmp_path / "study.toml").write_text(asked.to_toml())
+    again = StudyOptions.called(tmp_path / "study.toml", {})
+    assert (again.only, again.max_unreadable, again.data_root) == (("vit*",), "5%", Path("photos").absolute())
 
 
 MANY = ",".join(map(str, range(1, 102)))
