@@ -61,7 +61,7 @@ Values = dict[str, Any]
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def add_flags(p: argparse.ArgumentParser, options: Iterable[Option]) -> None:
+def add_flags(p: argparse._ActionsContainer, options: Iterable[Option]) -> None:
     """Add the options to a parser; what is not given stays out of its result."""
     for option in options:
         how: dict[str, Any] = {"dest": option.name, "help": option.help, "default": argparse.SUPPRESS}

@@ -306,6 +306,28 @@ def _absolute(value: Any) -> Any:
     return value and str(Path(value).absolute())
 
 
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "image_size", "hours", "plugins"),
+    "changes to its recipes and grid": ("horizons", "recipe", "set", "sweep", "grid", "halving"),
+    "where": (
+        "results",
+        "data_root",
+        "max_unreadable",
+        "device",
+        "workers",
+        "ranks",
+        "nodes",
+        "executor",
+        "job",
+        "detach",
+    ),
+    "which cells now": ("only", "max_cells", "retry", "changed"),
+    "what it costs": ("calibrate", "accelerator", "hardware", "cores", "price", "co2"),
+    "report": ("reference", "track", "profile"),
+}
+"""Heading in --help -> options."""
+
+
 def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
     """The options that make `StudyOptions`, a study file, and --json."""
     p.add_argument(
@@ -314,7 +336,8 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
         metavar="STUDY.toml",
         help='a file with the same options, which flags override: models = ["ViT-nano/7"], a table [set], …',
     )
-    add_flags(p, options)
+    for heading, names in GROUPS.items():
+        add_flags(p.add_argument_group(heading), (option for option in options if option.name in names))
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
 
 

@@ -1,4 +1,4 @@
-"""What README and the notebook say to type works: on a finished study where a study is needed."""
+"""What README, the documentation and the notebook say to type works: on a finished study where one is needed."""
 
 import importlib
 import json
@@ -12,6 +12,7 @@ import pytest
 
 import bench
 from bench import __main__ as script
+from bench.core import errors
 from bench.core.cli import parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK
 from bench.plan.expand import expand
@@ -26,10 +27,12 @@ from tests.conftest import PROJECT
 
 
 README = (PROJECT / "README.md").read_text()
+PAGES = sorted((PROJECT / "docs").glob("*.md"))
 COMMANDS = tuple(
     dict.fromkeys(
         found.strip()
-        for found in re.findall(r"(?:^|\| `)python -m (bench\.[^`\n]+?)(?:`|   |\n|$)", README, re.MULTILINE)
+        for text in (README, *(page.read_text() for page in PAGES))
+        for found in re.findall(r"(?:^|\| `)python -m (bench\.[^`\n]+?)(?:`|   |\n|$)", text, re.MULTILINE)
     )
 )
 STUDIES, REST = ("bench.run", "bench.plan"), ("bench.probe",)  # planned; needs a checkpoint
@@ -97,6 +100,22 @@ def test_a_study_is_what_its_command_asks_for(command, home):
     assert expand(suites.load(asked.suite), asked, DataSizes(published=asked.scale == "paper")).chosen
 
 
+def test_variables_and_exit_codes_are_those_of_the_code():
+    """Every one that the code knows, and no other."""
+    page = (PROJECT / "docs/options.md").read_text()
+    code = " ".join(path.read_text() for path in (PROJECT / "bench").rglob("*.py"))
+    assert set(re.findall(r"^\| `(VIT_BENCH_\w+)`", page, re.MULTILINE)) == set(re.findall(r'"(VIT_BENCH_\w+)"', code))
+    codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert set(map(int, re.findall(r"^\| (\d+) \|", page, re.MULTILINE))) == codes
+
+
+def test_pages_are_in_the_sites_menu_and_links_lead_somewhere():
+    menu = (PROJECT / "mkdocs.yml").read_text()
+    assert set(re.findall(r": ([\w-]+\.md)$", menu, re.MULTILINE)) == {page.name for page in PAGES}
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", README):
+        assert (PROJECT / target).exists(), target
+
+
 @pytest.mark.slow
 def test_the_python_lines_run(tmp_path, monkeypatch, capsys):
     """On the smallest suite: README's own study takes minutes."""
@@ -111,7 +130,7 @@ def test_the_python_lines_run_on_a_study_that_is_loaded(tmp_path, monkeypatch, c
     monkeypatch.setattr("bench.api.run", lambda *_, **__: bench.api.load(kept))
     exec(block("python"), {})
     printed = capsys.readouterr().out
-    assert "ViT-pico/14" in printed and "best family at equal compute" in printed and "high" in printed
+    assert "ViT-pico/14" in printed and "best family at equal compute" in printed and "estimate" in printed
     assert bench.api.load(kept).figure("compute") == kept / "figures" / "compute.png"
 
 

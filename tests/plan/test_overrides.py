@@ -6,6 +6,7 @@ import argparse
 import math
 import shlex
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from bench.core.registry import directory_name
 from bench.core.spec import Cell, Recipe
 from bench.plan import preflight
 from bench.plan.expand import expand
-from bench.plan.options import RUN, StudyOptions, add_options, read_study
+from bench.plan.options import GROUPS, RUN, StudyOptions, add_options, read_study
 from bench.plan.overrides import NO_OVERRIDES, OPTIONS, Overrides, length
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
@@ -392,3 +393,7 @@ def test_a_run_keeps_the_file_that_asks_for_the_same(tmp_path, verb):
         "device": "cpu",
     }
     assert options(str(kept)).models == ("ViT-pico/14",)
+
+
+def test_every_option_stands_under_one_heading():
+    assert Counter(name for names in GROUPS.values() for name in names) == Counter(option.name for option in RUN)
