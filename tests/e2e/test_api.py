@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-import bench
+import bench.api
 from bench import __main__ as script
 from bench import compare, fit
 from bench.analysis.finding import Verdict

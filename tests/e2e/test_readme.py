@@ -12,7 +12,7 @@ from dataclasses import replace
 import matplotlib
 import pytest
 
-import bench
+import bench.api
 from bench import __main__ as script
 from bench.core.cli import parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK
