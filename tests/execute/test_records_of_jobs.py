@@ -15,11 +15,11 @@ from bench.core import registry
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import timing
-from bench.execute.jobs import peers as race
-from bench.execute.peers import contenders
 from bench.execute.worker import Worker
 from bench.report import build as report
 from bench.store.study import Study
+from tools.race import contenders
+from tools.race import job as race
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (1,)), ("draws", 1), ("test_limit", 100)))
 RECIPE = Recipe(batch=16, warmup_images=16)
@@ -123,10 +123,12 @@ class NeverStopped:
         return False
 
 
-@pytest.fixture(scope="module", params=sorted(registry.names("job")))
+@pytest.fixture(scope="module", params=[*registry.names("job"), "peers"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Record]]:
     """A study of one cell, run by a worker in this process, and its record."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(registry.PLUGINS, str(PROJECT / "tools" / "race"))
+        registry.forget()
         quick = timing.Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=3)
         patch.setattr(timing, "CPU_PACE", quick)
         own = contenders.Competitor(name="own", package=None, tuned=True)
@@ -144,6 +146,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         record = study.cell(cell).read_record()
         assert record is not None
         yield study, record
+    registry.forget()
 
 
 def missing(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

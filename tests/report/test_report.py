@@ -305,7 +305,7 @@ def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path
 # -- words -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_question_reason_and_check_has_words() -> None:
+def test_every_question_reason_and_check_has_words(race) -> None:
     asked = questions.asked()
     assert all(question.label and question.text.endswith("?") and question.yes and question.no for question in asked)
     assert {*wording.REASONS, Reason.LACK_OF_FIT} == set(Reason)
