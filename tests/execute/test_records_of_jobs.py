@@ -18,6 +18,7 @@ from bench.cost import timing
 from bench.execute.worker import Worker
 from bench.report import build as report
 from bench.store.study import Study
+from tests.conftest import PROJECT
 from tools.race import contenders
 from tools.race import job as race
 
