@@ -25,7 +25,7 @@ from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
 from bench.data.image_set import EncodedImages, ImageSet, Tier
-from bench.train import compiled, precision
+from bench.train import modes, precision
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.reading import Reader, Request
 from vit.layers import scaled
@@ -198,7 +198,7 @@ class Batches:
         self.recipe, self.seed, self.device = recipe, seed, device
         self.scaled = not device.startswith("cuda") if scaled is None else scaled
         self._dtype = torch.float32 if self.scaled else precision.DTYPES[precision.resolve(recipe.dtype, device)]
-        self._mirrored, self._cut = (compiled.fused(function, device=device) for function in (_mirrored, _cut))
+        self._mirrored, self._cut = (modes.fused(function, device=device) for function in (_mirrored, _cut))
         self.num_images = len(images)
         self.draws = Draws(num_images=len(images), recipe=recipe, seed=seed, share=self.share)
         self.tier = tier or images.tier(free_memory(device))

@@ -12,52 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bench.core.errors import UserError
 from bench.train import recorded
+from bench.train.modes import WITH_GRAPHS
+from bench.train.recorded import Recorded
+from bench.train.step import AsWritten
 
-VARIABLE = "VIT_BENCH_COMPILE"  # how a user overrides "auto"
-MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
-WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that record a CUDA graph
 KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
 MAX_SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
-
-
-def mode_for(device: str, *, ranks: int = 1) -> str:
-    """The value of VARIABLE; without it, the best for a device. Several ranks do without graphs: recording them beside
-    NCCL's exchanges is untried.
-
-    Raises:
-        UserError: unknown mode.
-    """
-    wanted = os.environ.get(VARIABLE, "auto")
-    if wanted not in MODES:
-        raise UserError(f"Unknown way to compile: {wanted!r}.", f"Allowed in {VARIABLE}: {', '.join(MODES)}.")
-    if wanted == "auto":
-        if not device.startswith("cuda"):
-            return "off"
-        return "reduce-overhead" if ranks == 1 else "default"
-    return wanted
-
-
-@contextlib.contextmanager
-def switched(mode: str) -> Iterator[None]:
-    """Inside, what is made is made to be compiled in this mode."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = mode
-    try:
-        yield
-    finally:
-        del os.environ[VARIABLE]
-        if before is not None:
-            os.environ[VARIABLE] = before
 
 
 @functools.cache
@@ -108,15 +76,60 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
 
 
 def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tensor]:
-    """A function of tensors, as one kernel where networks are compiled for a GPU; elsewhere as it is."""
-    if not device.startswith("cuda") or mode_for(device) == "off" or obstacle(device):
-        return function
-    return torch.compile(function, dynamic=False)
+    """A function of tensors as one kernel; as it is where nothing can be compiled."""
+    return function if obstacle(device) else torch.compile(function, dynamic=False)
 
 
-def forget() -> None:
-    """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
-    recorded.forget()
+class Compiled(AsWritten):
+    """Passes of a network that is compiled where that can be done, with the fastest kernels of attention; on a GPU
+    recorded as CUDA graphs, but for several ranks, whose exchange cannot be recorded.
+
+    Attributes:
+        obstacle: why nothing was compiled; None where it was.
+    """
+
+    def __init__(self, model: nn.Module, *, device: str, dtype: torch.dtype, mode: str, ranks: int) -> None:
+        super().__init__(model)
+        self.device, self.dtype = device, dtype
+        self.obstacle = obstacle(device) if mode != "off" and device.startswith("cuda") else None
+        self.mode = "off" if self.obstacle else "default" if ranks > 1 and mode in WITH_GRAPHS else mode
+        self._recorded: Recorded | None = None
+
+    @property
+    def writes_in_place(self) -> bool:
+        return self.mode in WITH_GRAPHS
+
+    @property
+    def how(self) -> str:
+        refusal = self._recorded.refusal if self._recorded else None
+        if self.obstacle or refusal:
+            return f"off ({self.obstacle})" if self.obstacle else f"default ({refusal})"
+        return self.mode
+
+    def network(self, network: nn.Module) -> Any:
+        return compiled(network, mode=self.mode)
+
+    def function(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return fused(function, device=self.device) if self.compiles and self.device.startswith("cuda") else function
+
+    def attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
+        return attention(self.model, batch=batch, dtype=self.dtype, device=self.device)
+
+    def kernels(self) -> tuple[str, ...]:
+        if not self.device.startswith("cuda"):
+            return super().kernels()
+        return chosen_kernels(self.model, dtype=self.dtype, device=self.device)
+
+    def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
+        if self.mode not in WITH_GRAPHS or not self.device.startswith("cuda"):
+            return both_ways
+        self._recorded = Recorded(both_ways, leaves=leaves)
+        return self._recorded
+
+    def forget(self) -> None:
+        """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
+        if self.compiles:
+            recorded.forget()
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------
@@ -154,13 +167,11 @@ def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str
 
 
 def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tuple[str, ...]:
-    """Names of the kernels that `attention` has ranked for this network, the fastest first; "plain" (no fused kernel)
-    on a CPU. None for a network without attention, or before its first step."""
+    """Names of the kernels that `attention` has ranked for this network on a GPU, the fastest first. None for a network
+    without attention, or before its first step."""
     shape = attention_shape(network, 1)
     if shape is None:
         return ()
-    if not device.startswith("cuda"):
-        return ("plain",)
     ranked = [found for (other, *rest), found in _ranked.items() if other[1:] == shape[1:] and rest == [dtype, device]]
     return tuple(kernel.name.lower() for kernel in ranked[-1]) if ranked else ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,7 @@ from bench.core import registry
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import timing
-from bench.execute.worker import Worker
+from bench.execute.worker import Worker, WorkerOptions
 from bench.report import build as report
 from bench.store.study import Study
 from tests.conftest import PROJECT
@@ -46,7 +45,6 @@ CELLS = {
     ),
 }
 
-UNUSED = {"patience": None, "co2": None}
 NEVER_HERE = {  # whole cells, run here and on a CPU
     "reason",
     "source",
@@ -141,7 +139,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         study.create()
         cell = CELLS[request.param]
         threads = torch.get_num_threads()
-        options = argparse.Namespace(device="cpu", threads=1, data_root=None, profile=False, since=None, **UNUSED)
+        options = WorkerOptions(device="cpu")
         assert Worker(study, [cell], suite=request.param, options=options, stop=NeverStopped()).run() == 0
         torch.set_num_threads(threads)
         record = study.cell(cell).read_record()
