@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from bench.train import recorded
-from bench.train.modes import WITH_GRAPHS
+from bench.train.modes import WITH_GRAPHS, mode_for
 from bench.train.recorded import Recorded
-from bench.train.step import AsWritten
 
 KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
@@ -76,24 +75,29 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
 
 
 def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tensor]:
-    """A function of tensors as one kernel; as it is where nothing can be compiled."""
-    return function if obstacle(device) else torch.compile(function, dynamic=False)
+    """A function of tensors, as one kernel where networks are compiled for a GPU; elsewhere as it is."""
+    if not device.startswith("cuda") or mode_for(device) == "off" or obstacle(device):
+        return function
+    return torch.compile(function, dynamic=False)
 
 
-class Compiled(AsWritten):
-    """Passes of a network that is compiled where that can be done, with the fastest kernels of attention; on a GPU
-    recorded as CUDA graphs, but for several ranks, whose exchange cannot be recorded.
+class Compiled:
+    """As `bench.train.step.AsWritten`, of a network that is compiled where that can be done, with the fastest kernels
+    of attention; on a GPU recorded as CUDA graphs, but for several ranks, whose exchange cannot be recorded.
 
     Attributes:
         obstacle: why nothing was compiled; None where it was.
     """
 
     def __init__(self, model: nn.Module, *, device: str, dtype: torch.dtype, mode: str, ranks: int) -> None:
-        super().__init__(model)
-        self.device, self.dtype = device, dtype
+        self.model, self.device, self.dtype = model, device, dtype
         self.obstacle = obstacle(device) if mode != "off" and device.startswith("cuda") else None
         self.mode = "off" if self.obstacle else "default" if ranks > 1 and mode in WITH_GRAPHS else mode
         self._recorded: Recorded | None = None
+
+    @property
+    def compiles(self) -> bool:
+        return self.mode != "off"
 
     @property
     def writes_in_place(self) -> bool:
@@ -110,14 +114,12 @@ class Compiled(AsWritten):
         return compiled(network, mode=self.mode)
 
     def function(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return fused(function, device=self.device) if self.compiles and self.device.startswith("cuda") else function
+        return fused(function, device=self.device) if self.compiles else function
 
     def attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
         return attention(self.model, batch=batch, dtype=self.dtype, device=self.device)
 
     def kernels(self) -> tuple[str, ...]:
-        if not self.device.startswith("cuda"):
-            return super().kernels()
         return chosen_kernels(self.model, dtype=self.dtype, device=self.device)
 
     def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
@@ -167,11 +169,13 @@ def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str
 
 
 def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tuple[str, ...]:
-    """Names of the kernels that `attention` has ranked for this network on a GPU, the fastest first. None for a network
-    without attention, or before its first step."""
+    """Names of the kernels that `attention` has ranked for this network, the fastest first; "plain" (no fused kernel)
+    on a CPU. None for a network without attention, or before its first step."""
     shape = attention_shape(network, 1)
     if shape is None:
         return ()
+    if not device.startswith("cuda"):
+        return ("plain",)
     ranked = [found for (other, *rest), found in _ranked.items() if other[1:] == shape[1:] and rest == [dtype, device]]
     return tuple(kernel.name.lower() for kernel in ranked[-1]) if ranked else ()
 

@@ -1,12 +1,11 @@
-"""Whether networks are compiled on a device, and how. Only where they are, is the code that does so loaded."""
+"""Whether networks are compiled on a device, and how. The code that does so (`bench.train.compiled`) is loaded only
+where they are."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-
-from torch import Tensor
+from collections.abc import Iterator
 
 from bench.core.errors import UserError
 
@@ -43,12 +42,3 @@ def switched(mode: str) -> Iterator[None]:
         del os.environ[VARIABLE]
         if before is not None:
             os.environ[VARIABLE] = before
-
-
-def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tensor]:
-    """A function of tensors, as one kernel where networks are compiled for a GPU; elsewhere as it is."""
-    if not device.startswith("cuda") or mode_for(device) == "off":
-        return function
-    from bench.train import compiled
-
-    return compiled.fused(function, device=device)

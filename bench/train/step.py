@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,9 @@ from bench.core.spec import Recipe
 from bench.cost.trace import label
 from bench.train import modes, precision
 from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
+
+if TYPE_CHECKING:
+    from bench.train.compiled import Compiled
 
 CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
 
@@ -158,7 +161,7 @@ class AsWritten:
         """Give back memory that is kept between steps."""
 
 
-def passes_of(model: nn.Module, *, device: str, dtype: torch.dtype, ranks: int, sharded: bool) -> AsWritten:
+def passes_of(model: nn.Module, *, device: str, dtype: torch.dtype, ranks: int, sharded: bool) -> AsWritten | Compiled:
     """How a network's passes are run on a device. One that is sharded is never compiled as a whole."""
     mode = "off" if sharded else modes.mode_for(device, ranks=ranks)
     if mode == "off" and not device.startswith("cuda"):

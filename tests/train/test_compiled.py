@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
-from bench.train import compiled, modes
+from bench.train import compiled, modes, recorded
 from bench.train.precision import Working
 from bench.train.step import Step
 from tests.gpu.posing import posing
@@ -208,7 +208,7 @@ def test_where_memory_runs_out_the_memory_of_recorded_graphs_is_given_back_first
 
     monkeypatch.setenv(modes.VARIABLE, "max-autotune")
     monkeypatch.setattr(compiled, "compiled", tight)
-    monkeypatch.setattr(compiled, "forget", lambda: events.append("forgotten"))
+    monkeypatch.setattr(recorded, "forget", lambda: events.append("forgotten"))
     step = Step(model=model, recipe=recipe, device="cpu")
     step(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64), lr=0.1, seed=0)
     assert events == ["8 images", "forgotten", "4 images", "forgotten", *["2 images"] * 4]
