@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit import formats, layers
-from vit.formats import Entry, conv, norm, vector
+from vit import layers
+
+if TYPE_CHECKING:
+    from vit.formats import Entry
 
 STEM_CHANNELS = 64  # at width 1
 STAGE_CHANNELS = (256, 512, 1024, 2048)  # outputs of the four stages at width 1
@@ -286,9 +288,9 @@ class ResNet(nn.Module):
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
         """How a layout names these weights; timm's names are ours."""
-        if layout != "google":
-            return formats.own(self.state_dict())
-        return bit_entries(self) if self.preact else backbone_entries(self)
+        from baselines._resnet_keys import entries
+
+        return entries(self, layout)
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
         """The last stage's map; on a CPU all maps are NCHW in memory: torch's group norm takes 2.5 times as long where
@@ -320,41 +322,3 @@ def materialise(module: nn.Module, device: torch.device, generator: torch.Genera
     if device.type != "meta":
         layers.allocate(module, device)
         module.init_weights(generator)  # type: ignore[operator]
-
-
-# -- keys of the official .npz files: convolutions are HWIO there, OIHW here; none has a bias --------------------------
-
-_CONV = "standardized_conv2d/kernel"
-
-
-def bit_entries(model: Any) -> list[Entry]:
-    """BiT's layout (big_transfer): unit numbers have two digits, and a norm belongs to the convolution it precedes."""
-    entries = [conv("stem.conv.weight", f"resnet/root_block/{_CONV}")]
-    for stage, module in enumerate(model.stages):
-        for unit, block in enumerate(module.blocks):
-            ours, theirs = f"stages.{stage}.blocks.{unit}", f"resnet/block{stage + 1}/unit{unit + 1:02d}"
-            for index, letter in enumerate("abc", start=1):
-                entries += norm(f"{ours}.norm{index}", f"{theirs}/{letter}/group_norm", scale="gamma", bias="beta")
-                entries.append(conv(f"{ours}.conv{index}.weight", f"{theirs}/{letter}/{_CONV}"))
-            if block.downsample is not None:
-                entries.append(conv(f"{ours}.downsample.conv.weight", f"{theirs}/a/proj/{_CONV}"))
-    entries += norm("norm", "resnet/group_norm", scale="gamma", bias="beta")
-    if model.num_classes:
-        entries.append(conv("head.fc.weight", "resnet/head/conv2d/kernel"))
-        entries.append(vector("head.fc.bias", "resnet/head/conv2d/bias"))
-    return entries
-
-
-def backbone_entries(model: Any) -> list[Entry]:
-    """A hybrid's ResNet (vit_jax models_resnet.py): a norm belongs to the convolution it follows."""
-    entries = [conv("stem.conv.weight", "conv_root/kernel"), *norm("stem.norm", "gn_root")]
-    for stage, module in enumerate(model.stages):
-        for unit, block in enumerate(module.blocks):
-            ours, theirs = f"stages.{stage}.blocks.{unit}", f"block{stage + 1}/unit{unit + 1}"
-            for index in (1, 2, 3):
-                entries.append(conv(f"{ours}.conv{index}.weight", f"{theirs}/conv{index}/kernel"))
-                entries += norm(f"{ours}.norm{index}", f"{theirs}/gn{index}")
-            if block.downsample is not None:
-                entries.append(conv(f"{ours}.downsample.conv.weight", f"{theirs}/conv_proj/kernel"))
-                entries += norm(f"{ours}.downsample.norm", f"{theirs}/gn_proj")
-    return entries

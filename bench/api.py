@@ -1,4 +1,4 @@
-"""The verbs as functions, for notebooks and scripts: `import bench`, then `bench.api.run("study.toml", seeds=2)`.
+"""The verbs as functions, for notebooks and scripts: `import bench.api`, then `bench.api.run("study.toml", seeds=2)`.
 
 Options have the names of the flags, with "_" for "-", and take what a study file takes: `models=["ViT-nano/7"]`,
 `set={"clip": 0}`. A mistake raises `bench.core.errors.UserError`.

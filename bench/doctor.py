@@ -191,11 +191,11 @@ def numerics(device: str) -> Iterator[CheckResult]:
 def _losses(device: str, steps: int, *, mode: str = "off") -> tuple[list[float], Any]:
     import torch
 
-    from bench.train import compiled
+    from bench.train import modes
     from bench.train.rehearsal import rehearse
     from bench.train.step import Step
 
-    with compiled.switched(mode):
+    with modes.switched(mode):
         step = Step(model=_model(FAMILIES[0]).to(device), recipe=Recipe(batch=32, dtype="bfloat16"), device=device)
     batch = _batch(32, device)
     if step.compiles:
@@ -213,7 +213,7 @@ def recorded(device: str) -> Iterator[CheckResult]:
         found, step = _losses(device, STEPS, mode=mode)
         apart = max(abs(a - b) / max(abs(b), 1e-3) for a, b in zip(found, wanted, strict=True))
         yield at_most(f"{mode}: {STEPS} losses apart", apart, 2**-6)
-        said = step.how_compiled
+        said = step.run_as.how
         yield CheckResult(check=f"{mode}: as asked", value=said, limit=mode, outcome="pass" if said == mode else "fail")
     batch = _batch(32, device)
     torch.cuda.set_sync_debug_mode("error")

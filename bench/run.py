@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.core import registry
 from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
 from bench.core.formatting import by_reason, planned_and_took, plural
-from bench.execute import local
 from bench.execute.local import Failure
 from bench.execute.prepare import begin
 from bench.execute.progress import LiveProgress
@@ -133,25 +133,9 @@ def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure
         tracked(plan.store, names, live=live, say=lambda text: write(console, text, style="yellow")),
         LiveProgress(plan, console) as progress,
     ):
-        if options.executor == "local":
-            return local.run(
-                plan, on_event=progress.event, tick=progress.refresh, profile=options.profile, co2=options.co2
-            )
-        from bench.execute import remote
-
-        return remote.run(
-            plan,
-            executor=options.executor,
-            device=options.device,
-            nodes=options.nodes,
-            workers=options.workers,
-            options=options.job,
-            detach=options.detach,
-            on_event=progress.event,
-            tick=progress.refresh,
-            profile=options.profile,
-            co2=options.co2,
-        )
+        run_cells = registry.load("executor", options.executor)
+        failures: list[Failure] = run_cells(plan, options, on_event=progress.event, tick=progress.refresh)
+        return failures
 
 
 if __name__ == "__main__":

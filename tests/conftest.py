@@ -7,14 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from bench.core import environment
+from bench.core import environment, registry
 
 PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
@@ -78,6 +78,16 @@ def stay_on_one_core() -> None:
 def project() -> Path:
     """The checkout's root."""
     return PROJECT
+
+
+@pytest.fixture
+def race(monkeypatch) -> Iterator[None]:
+    """Plug-ins of the race against other libraries are known, as `--plugins tools/race` makes them."""
+    monkeypatch.setenv(registry.PLUGINS, str(PROJECT / "tools" / "race"))
+    registry.forget()
+    yield
+    monkeypatch.undo()
+    registry.forget()
 
 
 @pytest.fixture

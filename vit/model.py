@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from vit import formats, masked
 from vit.config import ViTConfig
-from vit.formats import Entry
 from vit.layers import (
     AxialBlock,
     Block,
@@ -26,6 +25,9 @@ from vit.layers import (
     lecun_normal,
     normal,
 )
+
+if TYPE_CHECKING:
+    from vit.formats import Entry
 
 
 class VisionTransformer(nn.Module):
@@ -75,7 +77,11 @@ class VisionTransformer(nn.Module):
         self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
         self.pre_logits = nn.Linear(config.width, config.num_features) if config.head == "mlp" else None
         self.mask_token = nn.Parameter(torch.empty(1, 1, config.width)) if config.head == "masked" else None
-        classes = masked.num_colours(config.channels) if config.head == "masked" else config.num_classes
+        classes = config.num_classes
+        if config.head == "masked":
+            from vit import masked
+
+            classes = masked.num_colours(config.channels)
         self.head = nn.Linear(config.num_features, classes) if classes else nn.Identity()
 
     def init_weights(self, generator: torch.Generator | None = None) -> None:
@@ -101,6 +107,8 @@ class VisionTransformer(nn.Module):
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
         """How a layout names these weights, position tables aside."""
+        from vit import formats
+
         backbone = self.embed.backbone.checkpoint_entries(layout) if self.config.stem == "resnet" else ()
         return formats.entries(layout, list(self.state_dict()), self.config, backbone)
 
@@ -163,6 +171,8 @@ class VisionTransformer(nn.Module):
         """Class logits x_BK (features, where num_classes is 0); self-supervised: logits x_MK and the targets_M."""
         if self.mask_token is None:
             return self.head(self.features(x_BCHW))
+        from vit import masked
+
         picked = masked.pick(x_BCHW.shape[0], self.config.grid, device=x_BCHW.device)
         x_BND = self.tokens(x_BCHW, corrupt=partial(masked.corrupted, picked=picked, mask_token=self.mask_token))
         patches_BND = self.norm(masked.of_picked(x_BND[:, int(self.config.has_cls) :], picked))

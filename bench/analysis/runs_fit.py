@@ -14,7 +14,17 @@ import pandas as pd
 
 from bench.analysis import runs_table as reader
 from bench.core.errors import UserError, unknown
-from bench.stats import averaging, bootstrap, diagnostics, extrapolation, fit, forms, isoflop, model_selection
+from bench.stats import (
+    averaging,
+    bootstrap,
+    diagnostics,
+    extrapolation,
+    fit,
+    forms,
+    isoflop,
+    model_selection,
+    table_diagnostics,
+)
 from bench.stats.averaging import Averaged
 from bench.stats.crossing import crossing
 from bench.stats.extrapolation import Bands, Forecast
@@ -198,14 +208,14 @@ def _fit(
         "notes": group.notes,
         "warnings": diagnostics.warnings(law, repeated=len(np.unique(points.x, axis=1).T) < len(points))
         + diagnostics.check_errors(points)
-        + diagnostics.check_direction(points)
-        + diagnostics.check_autocorrelation(law)
-        + diagnostics.check_exponents(law)
-        + diagnostics.check_groups(law.residuals, points.labels)
+        + table_diagnostics.check_direction(points)
+        + table_diagnostics.check_autocorrelation(law)
+        + table_diagnostics.check_exponents(law)
+        + table_diagnostics.check_groups(law.residuals, points.labels)
         + _ruled_out(form, group.weights, auto=request.form == "auto"),
     }
     if request.published:
-        found["warnings"] += diagnostics.check_published(law, request.published)
+        found["warnings"] += table_diagnostics.check_published(law, request.published)
     if request.at is None and not request.backtest:
         return found, resampled
     if group.forecast is not None:
@@ -364,7 +374,7 @@ def _isoflop(table: pd.DataFrame, request: Request) -> dict[str, Any]:
             for p in predictions(law, bands, request.at)
         ]
     residuals = isoflop.residuals_by_budget(points.x[0], points.x[1], points.y)
-    return {"isoflop": found, "notes": notes, "warnings": diagnostics.check_groups(residuals, points.labels)}
+    return {"isoflop": found, "notes": notes, "warnings": table_diagnostics.check_groups(residuals, points.labels)}
 
 
 def _finite(value: float) -> float | None:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import compact
-from bench.stats import diagnostics
+from bench.stats import table_diagnostics
 from bench.stats.fit import Points
 
 ALIASES: tuple[tuple[str, ...], ...] = (
@@ -374,24 +374,24 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -
         UserError: the points do not belong in one fit.
     """
     for name in table.columns:
-        if name != group and _plain(name) in diagnostics.SCHEDULES:
-            diagnostics.check_schedules(table[name].to_numpy())
-        if name != group and _plain(name) in diagnostics.CHECKPOINTS:
-            diagnostics.check_checkpoints(table[name].to_numpy())
+        if name != group and _plain(name) in table_diagnostics.SCHEDULES:
+            table_diagnostics.check_schedules(table[name].to_numpy())
+        if name != group and _plain(name) in table_diagnostics.CHECKPOINTS:
+            table_diagnostics.check_checkpoints(table[name].to_numpy())
     flops, size, samples = (_known(table, ALIASES[i]) for i in (2, 0, 1))
     if flops and size and samples:
-        diagnostics.check_units(*(numbers(table, name) for name in (flops, size, samples)))
+        table_diagnostics.check_units(*(numbers(table, name) for name in (flops, size, samples)))
     found = []
     rate = _known(table, ("lr", "learningrate", "peaklr", "baselr"))
     if rate and column(table, x[0]) != rate:
         family = table[column(table, group)].astype(str).to_numpy() if group else None
         sweep = (numbers(table, x[0]), numbers(table, rate), numbers(table, y))
-        found += diagnostics.check_rates(
+        found += table_diagnostics.check_rates(
             *sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin, family=family
         )
     epochs = _known(table, ("epochs", "numepochs"))
     if epochs:
-        found += diagnostics.check_repeats(numbers(table, epochs))
+        found += table_diagnostics.check_repeats(numbers(table, epochs))
     return found
 
 

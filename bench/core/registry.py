@@ -34,7 +34,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bench.core import old_form
 from bench.core.errors import UserError, unknown
 from bench.core.spec import RECIPE_REVISION, Cell, cell_id
 from bench.core.user_code import prints_aside
@@ -215,6 +214,8 @@ def exported(kind: str, name: str, module: ModuleType) -> Any:
         return made
     type_ = getattr(importlib.import_module(where), type_name)
     if not isinstance(made, type_):
+        from bench.core import old_form
+
         if not old_form.is_old_form(kind, module):
             raise UserError(
                 f"The {kind} file {module.__file__} has no {about.export} = {type_name}(…).",

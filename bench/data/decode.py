@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import struct
-import sys
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +20,7 @@ from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import content_key
+from bench.data.progress import Progress
 from bench.data.source import MAX_FILE_BYTES, Source, max_unreadable
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
@@ -304,21 +303,3 @@ def _bomb(name: str, size: str) -> UserError:
         f"{name} claims to be too large to be an image of a data set: {size}.",
         f"At most {MAX_PIXELS:,} pixels are decoded. Remove it or make it smaller.",
     )
-
-
-class Progress:
-    """A line on stderr every few seconds of long work; nothing for short work."""
-
-    def __init__(self, what: str, total: int, *, unit: str = "images", every_s: float = 5.0) -> None:
-        self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
-        self.done = 0
-        self._start = self._last = time.monotonic()
-
-    def step(self, count: int = 1) -> None:
-        self.done += count
-        now = time.monotonic()
-        if now - self._last >= self.every_s:
-            self._last = now
-            left = (now - self._start) / self.done * (self.total - self.done)
-            line = f"{self.what}: {self.done:,} of {self.total:,} {self.unit}, about {left:,.0f} s left"
-            print(line, file=sys.stderr, flush=True)

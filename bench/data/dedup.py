@@ -23,8 +23,8 @@ import numpy as np
 from PIL import Image
 
 from bench.data import cache
-from bench.data.decode import Progress
 from bench.data.image_set import ImageSet
+from bench.data.progress import Progress
 
 REVISION = 3  # raise it when the same sets give other pairs
 SIDE = 28  # pixels per side on which images are compared, in grey

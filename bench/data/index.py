@@ -27,7 +27,8 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.core.files import free_bytes
 from bench.data import cache, real
-from bench.data.decode import Progress, each, facts_of, judge, too_many
+from bench.data.decode import each, facts_of, judge, too_many
+from bench.data.progress import Progress
 from bench.data.source import FolderContents, Source, is_image
 from bench.data.subset import held_out, nested
 

@@ -517,27 +517,20 @@ def workers(device: str) -> Iterator[CheckResult]:
 
 
 def suites(device: str) -> Iterator[CheckResult]:
-    """A plan of the main suite; the suites "peers" and "speed" of one model."""
+    """A plan of the main suite; the suite "speed" of one model."""
     with tempfile.TemporaryDirectory() as folder:
         scale = ["--scale", "gpu", "--device", device]
         done, seconds = _run(folder, "--suite", "scaling", "--only", "vit-ti*", "--plan", *scale)
         yield at_most("scaling: plan", seconds if done.returncode == 0 else float("inf"), 60.0, "s")
-        for suite, model in (("peers", MODEL), ("speed", LARGE)):
-            done, seconds = _run(folder, "--suite", suite, "--models", model, *scale)
-            value = f"{seconds:.0f} s" if done.returncode == 0 else _said(done)
-            yield as_wanted(f"{suite}: run", value, "exit code 0", good=done.returncode == 0)
-            for path in sorted(Path(folder, suite).glob("cells/*/record.json")):
-                yield from judged(read_record(path))
+        done, seconds = _run(folder, "--suite", "speed", "--models", LARGE, *scale)
+        value = f"{seconds:.0f} s" if done.returncode == 0 else _said(done)
+        yield as_wanted("speed: run", value, "exit code 0", good=done.returncode == 0)
+        for path in sorted(Path(folder, "speed").glob("cells/*/record.json")):
+            yield from judged(read_record(path))
 
 
 def judged(record: Record) -> Iterator[CheckResult]:
-    """Checks of a record of "peers" or "speed"."""
-    if record.peers is not None:
-        out = [c.left_out for c in record.peers.contenders if c.left_out and not c.left_out.startswith("not installed")]
-        yield as_wanted(f"{record.directory}: left out", "; ".join(out) or "nobody", "nobody")
-        same = [c.losses for c in record.peers.contenders if c.same_function and c.losses]
-        apart = max((abs(a - b) / abs(a) for other in same for a, b in zip(same[0], other, strict=False)), default=0.0)
-        yield at_most(f"{record.directory}: losses of the same function apart", apart, 1e-2)
+    """Checks of a record of "speed"."""
     if record.speed is not None and record.speed.inference is not None:
         batches = [found.batch for found in record.speed.batches]
         yield as_wanted(

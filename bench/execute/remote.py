@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.core import files, registry
+from bench.core import files
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.events import Notice, WorkerEvent, last_failure
@@ -27,6 +27,7 @@ from bench.execute import local
 from bench.execute.executors.executor import SAVE_SECONDS, Executor, Resources, WorkerCommand
 from bench.execute.local import Account, Failure
 from bench.execute.watching import Watched
+from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell
 from bench.store.lease import EXPIRES_AFTER
 from bench.store.study import CellDirectory, Study, state_of
@@ -47,10 +48,33 @@ LEAST_HOURS, MOST_HOURS = 1.0, 24.0
 FORWARDED_VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "TORCHINDUCTOR_", "PYTHONPATH")
 
 
+def runs_on(make: Callable[[Path, Resources], Executor]) -> Callable[..., list[Failure]]:
+    """What an executor of clusters exports: (plan, options of the study, on_event=…, tick=…) -> as `run`."""
+
+    def run_as_asked(
+        plan: Plan, options: StudyOptions, *, on_event: Callable[[int, WorkerEvent], None], tick: Callable[[], None]
+    ) -> list[Failure]:
+        return run(
+            plan,
+            make,
+            device=options.device,
+            nodes=options.nodes,
+            workers=options.workers,
+            options=options.job,
+            detach=options.detach,
+            on_event=on_event,
+            tick=tick,
+            profile=options.profile,
+            co2=options.co2,
+        )
+
+    return run_as_asked
+
+
 def run(
     plan: Plan,
+    make: Callable[[Path, Resources], Executor],
     *,
-    executor: str,
     device: str = "auto",
     nodes: int = 1,
     workers: int | None = None,
@@ -64,7 +88,7 @@ def run(
     """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
 
     Args:
-        executor: "slurm" or "ray".
+        make: an executor, of the folder for its files and the needs of its workers.
         device: as workers are to find it.
         nodes: machines of each worker.
         workers: at once, at most.
@@ -81,7 +105,6 @@ def run(
         return refused
     name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
     folder = files.make_directory(plan.store.absolute() / RUNS_FOLDER / name)
-    make = registry.load("executor", executor)
     gpus = device != "cpu" and plan.on_gpu
     kinds = [
         WorkerKind(

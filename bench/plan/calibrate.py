@@ -69,7 +69,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     """{"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again};
     without
     `measure` the rates are derived from the model's FLOPs, as are those of a step that would take too long."""
-    from bench.train import compiled
+    from bench.train import modes
 
     sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options)
@@ -82,7 +82,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     if measure:
         train, evaluate, share = _measured(cell, sizes, device=device, trains=cost.params > 0)
         basis = f"measured over {MEASURED_SECONDS:g} s, with {share:.0%} of a processor"
-        if compiled.mode_for(device) != "off":
+        if modes.mode_for(device) != "off":
             train, measure = ASSUMED_COMPILED_GAIN * train, False
             basis += f"; training is guessed to be {ASSUMED_COMPILED_GAIN:g} times as fast as that, compiled"
     else:
@@ -127,7 +127,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
     """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got."""
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
-    from bench.train import compiled, inference
+    from bench.train import inference, modes
     from bench.train.batches import Batches
     from bench.train.trainer import Trainer
 
@@ -153,7 +153,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
 
     rates: list[tuple[float, float]] = []  # images per second, share
     if trains:
-        with compiled.switched("off"):
+        with modes.switched("off"):
             trainer = Trainer(
                 model=model,
                 recipe=cell.recipe,
@@ -168,7 +168,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
     model.eval()
     batches = InBatches(EVALUATED_IMAGES, device=device)
     dtype = inference.resolve(cell.recipe.evaluation_dtype, device, model)
-    with compiled.switched("off"):
+    with modes.switched("off"):
         network = inference.in_precision(model, dtype=dtype, device=device, batches=batches)
     features = extractor(network, image_size=side, channels=cell.channels, device=device, batches=batches)
     seconds, share = measured(lambda: features(images.images_NHWC[:EVALUATED_IMAGES]))

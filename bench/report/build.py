@@ -69,7 +69,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     from bench.analysis import questions, saved_findings
     from bench.core import files
     from bench.report import fits, inspections, page, tables
-    from bench.store import export, faults, grid
+    from bench.store import built, faults, grid
     from bench.store.study import Study
 
     Study(suite_directory).check()
@@ -113,15 +113,15 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     pages[suite_directory / "fits.json"] = files.dump_json(fits.cards(evidence))
     pages[suite_directory / "report.md"] = page.report_md(shown).encode()
     pages[suite_directory / "report.html"] = page.html(shown).encode()
-    before = export.built(suite_directory)
+    before = built.read(suite_directory)
     now = {f"{path.parent.name}/{path.name}" for path in pages if path.parent in (table_folder, figure_folder)}
-    export.note_built(suite_directory, before | now)  # whenever this stops, the next build knows
+    built.write(suite_directory, before | now)  # whenever this stops, the next build knows
     for path, data in pages.items():
         files.write_bytes(path, data)
         faults.reach("during-report")
     for name in before - now:
         (suite_directory / name).unlink(missing_ok=True)
-    export.note_built(suite_directory, now)
+    built.write(suite_directory, now)
     return ReportPaths(
         headline=shown["title"],
         html=suite_directory / "report.html",

@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.core.errors import UserError
 from bench.core.formatting import compact, join, percent, plural, printable, significant
+from bench.report.fits import over_forms, weights
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
@@ -64,32 +65,6 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     text += _backtest(answer["backtest"]) if "backtest" in answer else []
     text += [f"  dropped: {item}" for item in card["dropped"]]
     return text + [f"  warning: {item}" for item in answer["warnings"]]
-
-
-QUANTITIES = {
-    "slope": "slope −d log y / d log x at {place}",
-    "floor": "floor, the limit of y for large x",
-    "exponent": "exponent with which y falls to its floor",
-}
-NAMED_APART = 0.01  # forms of less weight
-NO_FLOOR = 1e-3  # of the upper end: a floor nearer to 0 is none
-
-
-def over_forms(found: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
-    """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
-    lines = []
-    for name, q in found.items():
-        least = NO_FLOOR * q["high"] if name == "floor" else 0.0
-        value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
-        lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")
-    return lines
-
-
-def weights(forms: Mapping[str, float]) -> str:
-    """Those that cannot be ruled out with their weights, then the others."""
-    kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
-    others = [name for name, weight in forms.items() if weight < NAMED_APART]
-    return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
 
 
 def _prediction(start: str, p: Mapping[str, Any]) -> str:

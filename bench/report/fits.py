@@ -15,13 +15,20 @@ from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import Law, laws, why_not
 from bench.core.formatting import count, flops, plural, significant
 from bench.core.spec import MAX_EPOCHS
-from bench.report import caveats, fit_text
+from bench.report import caveats
 from bench.stats import averaging, bootstrap, diagnostics
 
 CURVE_POINTS = 41  # places at which a curve is given
 CURVE_REACH = 3.0  # how far beyond the largest run a curve is drawn
 DIGITS = 4  # significant: an optimiser's last steps differ between processors
 FLAT_SLOPE = 1e-8  # a gradient below it is rounding noise
+QUANTITIES = {
+    "slope": "slope −d log y / d log x at {place}",
+    "floor": "floor, the limit of y for large x",
+    "exponent": "exponent with which y falls to its floor",
+}
+NAMED_APART = 0.01  # forms of less weight
+NO_FLOOR = 1e-3  # of the upper end: a floor nearer to 0 is none
 AXES: dict[str, str] = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}  # in sentences
 
 
@@ -133,6 +140,23 @@ def _curve(law: Law) -> dict[str, list[Any]]:
     }
 
 
+def over_forms(found: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
+    """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
+    lines = []
+    for name, q in found.items():
+        least = NO_FLOOR * q["high"] if name == "floor" else 0.0
+        value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
+        lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")
+    return lines
+
+
+def weights(forms: Mapping[str, float]) -> str:
+    """Those that cannot be ruled out with their weights, then the others."""
+    kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
+    others = [name for name, weight in forms.items() if weight < NAMED_APART]
+    return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
+
+
 def heading(card: Mapping[str, Any]) -> str:
     return f"{card['family']}: error against {AXES[card['axis']]}, {card['card']['formula']}"
 
@@ -152,8 +176,8 @@ def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         ("Form", f"{fit['form']}: {fit['formula']}"),
-        ("Forms and their weights", fit_text.weights(card["forms"])),
-        (f"Over these forms, {card['level']:.0%}", "; ".join(fit_text.over_forms(card["over_forms"], _at(card)))),
+        ("Forms and their weights", weights(card["forms"])),
+        (f"Over these forms, {card['level']:.0%}", "; ".join(over_forms(card["over_forms"], _at(card)))),
         (f"Parameters if y follows {fit['form']}, {card['level']:.0%}", "; ".join(parameters)),
         (
             "Intervals",

@@ -1,43 +1,19 @@
-"""Diagnostics of a fit and of its table: warnings and refusals.
-
-Range, optimiser, bounds, autocorrelated residuals, groups of rows with laws of their own, mixed schedules, checkpoints
-or units of compute, learning rates at the edge of their sweep, and published parameters that are no optimum.
-"""
+"""Diagnostics of a fitted law: warnings about its range, its optimiser and its bounds, parameters that points leave
+open."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-from scipy import special
 
-from bench.core.errors import UserError
-from bench.core.formatting import compact, significant
-from bench.core.spec import MAX_EPOCHS
-from bench.stats.fit import FormFit, Points, jacobian, loss_sum
+from bench.core.formatting import significant
+from bench.stats.fit import FormFit, Points, jacobian
 
 MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE_SHARE = 0.02  # of the smallest y, or of the range of y
-Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
 MIN_RMS = 1e-9  # of log residuals, of points without any noise
-NEGLIGIBLE_RMS = 1e-3  # of log residuals: below it their shape does not matter
-MIN_EXPLAINED = 0.4  # share of the residuals' variance that a column explains, adjusted for its number of values
-CLAIM_RTOL = 1e-3  # what rounding of printed parameters may cost
-LOG_PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    "power": ("b",),
-    "power-floor": ("e", "b", "c"),
-    "zhai": ("c", "a", "d", "b"),
-    "m3": ("b", "g", "c"),
-    "chinchilla": ("A", "B", "E"),
-}
-"""Parameters that a form holds as logarithms, for the forms whose published parameters can be judged."""
-SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
-CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
-"""Columns that describe how a point was evaluated, lower case without punctuation."""
-UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 
 def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
@@ -68,62 +44,6 @@ def unresolved(made: FormFit) -> list[str]:
     return [name for name, size in zip(made.form.parameters, moved, strict=True) if size < max(made.rms, MIN_RMS)]
 
 
-def check_autocorrelation(made: FormFit) -> list[str]:
-    """A warning where residuals are autocorrelated along x. Lag-1 autocorrelation of independent ones has standard
-    deviation 1 / sqrt(n)."""
-    residuals = made.residuals[np.argsort(made.points.x[0], kind="stable")]
-    power = float((residuals**2).sum())
-    if made.form.inputs > 1 or made.rms < NEGLIGIBLE_RMS or not power:
-        return []
-    alike = float((residuals[1:] * residuals[:-1]).sum()) / power
-    if alike * math.sqrt(len(residuals)) < Z_AUTOCORRELATION:
-        return []
-    return [
-        f"Residuals are autocorrelated along x (lag 1: {alike:.2f}): this form does not bend as the points do, or "
-        "they share their noise. Intervals by resampling are too narrow; compare other forms, or fit only "
-        "the range that matters (--where)."
-    ]
-
-
-def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
-    """A warning where a categorical column explains most of the residuals: several laws in one fit."""
-    worst, name = MIN_EXPLAINED, ""
-    for column, values in labels.items():
-        kinds, of = np.unique(values, return_inverse=True)
-        means = np.bincount(of, residuals) / np.bincount(of)
-        total = float(((residuals - residuals.mean()) ** 2).sum())
-        freedom = len(residuals) - len(kinds)
-        left = float(((residuals - means[of]) ** 2).sum())
-        explained = 1 - (left / freedom) / (total / (len(residuals) - 1)) if total > 0 else 0.0
-        if explained > worst and _f_test(total - left, len(kinds) - 1, left, freedom) < 0.001:
-            worst, name = explained, column
-    if not name:
-        return []
-    example = sorted(set(labels[name]))[0]
-    return [
-        f"Values of {name!r} explain {worst:.0%} of the residuals: one law is fitted to rows that follow several. "
-        f"Fit each (--group {name!r}) or keep one (--where {f'{name}={example}'!r})."
-    ]
-
-
-def _f_test(between: float, first: int, within: float, second: int) -> float:
-    """p of the F test."""
-    return float(special.fdtrc(first, second, between / first / (within / second))) if within > 0 else 0.0
-
-
-def check_exponents(made: FormFit) -> list[str]:
-    """A warning where an exponent of a law of several inputs is below zero."""
-    names = [name for name in ("alpha", "beta") if made.parameters.get(name, 1.0) < 0]
-    return (
-        [
-            f"{' and '.join(names)} below zero: the law would rise with its input. Are the x columns parameters and "
-            "samples, in this order?"
-        ]
-        if names
-        else []
-    )
-
-
 def _at_bound(made: FormFit) -> list[str]:
     """Warnings where a floor is not determined by the points."""
     name = FLOORS.get(made.form.name)
@@ -137,112 +57,6 @@ def _at_bound(made: FormFit) -> list[str]:
     return []
 
 
-def check_schedules(annealed: np.ndarray) -> None:
-    """Refuse points read in the middle of a schedule next to points at its end.
-
-    Raises:
-        UserError: the column holds both.
-    """
-    _refuse_mixture(
-        annealed,
-        "schedules",
-        "in mid-schedule it is not the loss at that budget",
-        "Keep only points whose learning rate was annealed to the end",
-    )
-
-
-def check_checkpoints(kinds: np.ndarray) -> None:
-    """Refuse points of the best checkpoint next to points of the last: the best is picked from noise.
-
-    Raises:
-        UserError: the column holds both.
-    """
-    _refuse_mixture(
-        kinds, "checkpoints", "the best of a run is picked, the last is not", "Read every run at its last checkpoint"
-    )
-
-
-def _refuse_mixture(column: np.ndarray, what: str, why: str, fix: str) -> None:
-    values = sorted({str(v).strip().lower() for v in column})
-    if len(values) > 1:
-        raise UserError(
-            f"These points mix {what} ({', '.join(values[:5])}): {why}.",
-            f"{fix}, or fit each kind on its own (--group).",
-        )
-
-
-def check_rates(
-    x: np.ndarray,
-    rates: np.ndarray,
-    y: np.ndarray,
-    *,
-    better: Callable[[np.ndarray], Any] = np.argmin,
-    family: np.ndarray | None = None,
-) -> list[str]:
-    """A warning where the best learning rate of a place is the lowest or highest tried, or only one was tried beside
-    places with more. Places are values of x (within a family)."""
-    known = np.isfinite(x) & np.isfinite(rates) & np.isfinite(y)
-    names = np.zeros(len(x), dtype=object) if family is None else family
-    edges, places = [], 0
-    for place in sorted({(str(f), float(v)) for f, v in zip(names[known], x[known], strict=True)}):
-        here = known & (x == place[1]) & (names.astype(str) == place[0])
-        tried = np.unique(rates[here])
-        if len(tried) > 1:
-            places += 1
-            best = rates[here][int(better(y[here]))]
-            if best in (tried[0], tried[-1]):
-                ends = f"{compact(tried[0], 3)} to {compact(tried[-1], 3)}"
-                edges.append(f"{compact(place[1])} (best {compact(best, 3)} of {ends})")
-    if not edges:
-        return []
-    return [
-        f"At {len(edges)} of {places} values of x the best learning rate is the edge of its sweep: "
-        f"{'; '.join(edges[:4])}{' and others' if len(edges) > 4 else ''}. Such points look worse than they are."
-    ]
-
-
-def check_repeats(epochs: np.ndarray) -> list[str]:
-    """A warning where data were repeated more than four times in a law that has no term for it."""
-    many = int((epochs > MAX_EPOCHS).sum())
-    if not many:
-        return []
-    most = f"(up to {np.nanmax(epochs):.0f})"
-    return [
-        f"{many} points saw their data more than {MAX_EPOCHS:.0f} times {most}: compute and data are not the same "
-        "there. --form repeated has a term for it (x: N,D,U)."
-    ]
-
-
-def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> None:
-    """Refuse compute that is counted in two ways in one column.
-
-    Raises:
-        UserError: flops / (6 N D) falls into two groups that differ by 2, 3 or 6.
-    """
-    counted = (flops > 0) & (params > 0) & (tokens > 0)  # a baseline without training has none
-    ratio = np.sort(np.log(flops[counted] / (6.0 * params[counted] * tokens[counted])))
-    gaps = np.diff(ratio)
-    if not len(gaps) or gaps.max() < math.log(1.6):
-        return
-    at = int(gaps.argmax())
-    factor = math.exp(float(np.median(ratio[at + 1 :]) - np.median(ratio[: at + 1])))
-    nearest = min(UNIT_FACTORS, key=lambda f: abs(math.log(factor / f)))
-    if abs(math.log(factor / nearest)) < 0.2:
-        raise UserError(
-            f"Compute is counted in two ways: {at + 1} points and {len(ratio) - at - 1} points differ by a factor of "
-            f"{significant(factor, 2)} from one another relative to 6 N D ({UNIT_FACTORS[nearest]}).",
-            "Bring all compute to one convention: FLOPs = 2 × MACs, forward and backward = 3 × forward.",
-        )
-
-
-def check_direction(points: Points) -> list[str]:
-    """A warning if y grows with x: it may be an accuracy."""
-    log_x, log_y = np.log(points.x[0]), np.log(points.y)
-    if len(points) > 2 and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
-        return ["y grows with x. If it is an accuracy, add --accuracy; a law of error falls."]
-    return []
-
-
 def check_errors(points: Points) -> list[str]:
     """A warning if error rises again with x: a power law holds only before that."""
     order = np.argsort(points.x[0])
@@ -251,36 +65,3 @@ def check_errors(points: Points) -> list[str]:
     rise = log_y[-tail:].mean() - log_y[-2 * tail : -tail].mean() if len(log_y) >= 2 * tail else -1.0
     scatter = float(np.abs(np.diff(log_y)).mean())
     return ["y rises again at large x: a power law holds only before that."] if rise > scatter else []
-
-
-def check_published(made: FormFit, parameters: Mapping[str, float]) -> list[str]:
-    """A warning if the sum of the loss at published `parameters` is above the optimum; [] if it is the same fit.
-
-    An optimiser with an absolute tolerance, given the mean of a small loss, stops after a few steps and reports
-    convergence; published laws have been lost that way (Besiroglu et al. 2024, arXiv 2404.10102).
-
-    Raises:
-        UserError: a parameter is missing or not positive, or the form cannot be judged.
-    """
-    form = made.form
-    if form.name not in LOG_PARAMETERS:
-        forms = ", ".join(LOG_PARAMETERS)
-        raise UserError(f"Claimed parameters of {form.name!r} cannot be judged.", f"Forms: {forms}.")
-    missing = [name for name in form.parameters if name not in parameters]
-    if missing or any(not parameters[name] > 0 for name in form.parameters):
-        raise UserError(
-            f"{form.formula} needs positive values for {', '.join(form.parameters)}.",
-            "For example --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28.",
-        )
-    logs = LOG_PARAMETERS[form.name]
-    theta = np.array([np.log(parameters[n]) if n in logs else parameters[n] for n in form.parameters])
-    residuals = form.log_predict(theta, made.points.x) - np.log(made.points.y)
-    claimed = loss_sum(residuals, loss=made.loss, delta=made.delta)
-    if claimed <= made.objective * (1 + CLAIM_RTOL):
-        return []
-    return [
-        f"The claimed parameters are no optimum: their sum of {made.loss} is {compact(claimed, 6)}, the least found is "
-        f"{compact(made.objective, 6)} ({significant(100 * (claimed / made.objective - 1), 2)} % lower would do). "
-        "An optimiser with an absolute tolerance on a mean objective stops like this; minimise the sum, from many "
-        "starts."
-    ]

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.core import files
 from bench.core.errors import UserError
 from bench.store import grid
+from bench.store.built import BUILT, FOLDERS, WRITTEN
 from bench.store.study import Study
 
-FOLDERS, PAGES = ("figures", "tables"), ("findings.json", "fits.json", "report.html", "report.md")
-BUILT = "built.json"  # names of what the last report wrote into FOLDERS
-WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # by a report, into FOLDERS
-
-
-def built(study: Path) -> frozenset[str]:
-    """Files that the last report wrote into `FOLDERS`, as "figures/compute.png"; none where nothing says so."""
-    try:
-        names = files.read_sealed(study / BUILT)["files"]
-    except (OSError, ValueError, KeyError):
-        return frozenset()
-    return frozenset(name for name in map(str, names) if _is_written(name))
-
-
-def note_built(study: Path, names: Iterable[str]) -> None:
-    """Keep what `built` returns. Raises UserError: it cannot be written."""
-    files.write_sealed(study / BUILT, {"files": sorted(names)})
-
-
-def _is_written(name: str) -> bool:
-    folder, _, file = name.partition("/")
-    return folder in FOLDERS and "/" not in file and file.endswith(WRITTEN)
+PAGES = ("findings.json", "fits.json", "report.html", "report.md")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,10 +26,12 @@ from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
 from bench.data.image_set import EncodedImages, ImageSet, Tier
-from bench.train import compiled, precision
+from bench.train import precision
 from bench.train.ranks import ONE_RANK, Ranks
-from bench.train.reading import Reader, Request
 from vit.layers import scaled
+
+if TYPE_CHECKING:
+    from bench.train.reading import Reader, Request
 
 RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
 LARGE_IMAGE_BYTES = 1 << 14  # bytes of an image that is better changed by itself, on a processor
@@ -198,7 +201,11 @@ class Batches:
         self.recipe, self.seed, self.device = recipe, seed, device
         self.scaled = not device.startswith("cuda") if scaled is None else scaled
         self._dtype = torch.float32 if self.scaled else precision.DTYPES[precision.resolve(recipe.dtype, device)]
-        self._mirrored, self._cut = (compiled.fused(function, device=device) for function in (_mirrored, _cut))
+        self._mirrored, self._cut = _mirrored, _cut
+        if device.startswith("cuda"):
+            from bench.train.compiled import fused
+
+            self._mirrored, self._cut = (fused(function, device=device) for function in (_mirrored, _cut))
         self.num_images = len(images)
         self.draws = Draws(num_images=len(images), recipe=recipe, seed=seed, share=self.share)
         self.tier = tier or images.tier(free_memory(device))
@@ -212,6 +219,8 @@ class Batches:
             self.images_NHWC = self._resident(images)
             self.labels_N = torch.from_numpy(np.array(self._labels_N, dtype=np.int64)).to(device)
         else:
+            from bench.train.reading import Reader
+
             self.reader = Reader(
                 self.encoded or images.images_NHWC,
                 request=partial(self.draws.request, encoded=self.encoded),

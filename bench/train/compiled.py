@@ -12,52 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bench.core.errors import UserError
 from bench.train import recorded
+from bench.train.modes import WITH_GRAPHS, mode_for
+from bench.train.recorded import Recorded
 
-VARIABLE = "VIT_BENCH_COMPILE"  # how a user overrides "auto"
-MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
-WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that record a CUDA graph
 KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
 MAX_SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
-
-
-def mode_for(device: str, *, ranks: int = 1) -> str:
-    """The value of VARIABLE; without it, the best for a device. Several ranks do without graphs: recording them beside
-    NCCL's exchanges is untried.
-
-    Raises:
-        UserError: unknown mode.
-    """
-    wanted = os.environ.get(VARIABLE, "auto")
-    if wanted not in MODES:
-        raise UserError(f"Unknown way to compile: {wanted!r}.", f"Allowed in {VARIABLE}: {', '.join(MODES)}.")
-    if wanted == "auto":
-        if not device.startswith("cuda"):
-            return "off"
-        return "reduce-overhead" if ranks == 1 else "default"
-    return wanted
-
-
-@contextlib.contextmanager
-def switched(mode: str) -> Iterator[None]:
-    """Inside, what is made is made to be compiled in this mode."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = mode
-    try:
-        yield
-    finally:
-        del os.environ[VARIABLE]
-        if before is not None:
-            os.environ[VARIABLE] = before
 
 
 @functools.cache
@@ -114,9 +81,57 @@ def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tens
     return torch.compile(function, dynamic=False)
 
 
-def forget() -> None:
-    """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
-    recorded.forget()
+class Compiled:
+    """As `bench.train.step.AsWritten`, of a network that is compiled where that can be done, with the fastest kernels
+    of attention; on a GPU recorded as CUDA graphs, but for several ranks, whose exchange cannot be recorded.
+
+    Attributes:
+        obstacle: why nothing was compiled; None where it was.
+    """
+
+    def __init__(self, model: nn.Module, *, device: str, dtype: torch.dtype, mode: str, ranks: int) -> None:
+        self.model, self.device, self.dtype = model, device, dtype
+        self.obstacle = obstacle(device) if mode != "off" and device.startswith("cuda") else None
+        self.mode = "off" if self.obstacle else "default" if ranks > 1 and mode in WITH_GRAPHS else mode
+        self._recorded: Recorded | None = None
+
+    @property
+    def compiles(self) -> bool:
+        return self.mode != "off"
+
+    @property
+    def writes_in_place(self) -> bool:
+        return self.mode in WITH_GRAPHS
+
+    @property
+    def how(self) -> str:
+        refusal = self._recorded.refusal if self._recorded else None
+        if self.obstacle or refusal:
+            return f"off ({self.obstacle})" if self.obstacle else f"default ({refusal})"
+        return self.mode
+
+    def network(self, network: nn.Module) -> Any:
+        return compiled(network, mode=self.mode)
+
+    def function(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return fused(function, device=self.device) if self.compiles else function
+
+    def attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
+        return attention(self.model, batch=batch, dtype=self.dtype, device=self.device)
+
+    def kernels(self) -> tuple[str, ...]:
+        return chosen_kernels(self.model, dtype=self.dtype, device=self.device)
+
+    def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
+        if self.mode not in WITH_GRAPHS or not self.device.startswith("cuda"):
+            return both_ways
+        self._recorded = Recorded(both_ways, leaves=leaves)
+        return self._recorded
+
+    def forget(self) -> None:
+        """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
+        if self.compiles:
+            recorded.forget()
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------

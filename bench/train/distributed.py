@@ -37,7 +37,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
-from bench.train import compiled, precision
+from bench.train import compiled, modes, precision
 from bench.train.ranks import RankFailure, RankOutOfMemory, Ranks, SharedError
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ class DistributedRanks(Ranks):
             return model
         whole, model = model, copy.deepcopy(model)
         whole.cpu()  # until it is read
-        mode = compiled.mode_for(self.device, ranks=self.size)
+        mode = modes.mode_for(self.device, ranks=self.size)
         compiled.compiled(model, mode="off" if self.device == "cuda" and compiled.obstacle("cuda") else mode)
         mesh = init_device_mesh(self.device, (self.size,))
         policy = MixedPrecisionPolicy(param_dtype=precision.DTYPES[dtype], reduce_dtype=torch.float32)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.core.device import InBatches
-from bench.train import compiled, precision
+from bench.train import modes, precision
 
 
 def resolve(dtype: str, device: str, model: nn.Module) -> str:
@@ -52,10 +52,13 @@ class LowPrecision(nn.Module):
             self.network.head = copy.deepcopy(head, {id(tensor): tensor for tensor in tensors}).eval()
             self.network.head.register_forward_pre_hook(_in_float32)
         self.dtype, self.batches = precision.DTYPES[dtype], batches
-        mode = compiled.mode_for(device)
-        self.compiles = mode != "off" and not (device.startswith("cuda") and compiled.obstacle(device))
-        if self.compiles:
-            compiled.compiled(self.network, mode=mode)
+        self.compiles = False
+        if (mode := modes.mode_for(device)) != "off":
+            from bench.train import compiled
+
+            if not device.startswith("cuda") or not compiled.obstacle(device):
+                compiled.compiled(self.network, mode=mode)
+                self.compiles = True
         self.eval()
 
     def features(self, x_BCHW: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -21,9 +21,11 @@ from bench.core.errors import UserError
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost.trace import label
-from bench.train import compiled, precision
+from bench.train import modes, precision
 from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
-from bench.train.recorded import Recorded
+
+if TYPE_CHECKING:
+    from bench.train.compiled import Compiled
 
 CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
 
@@ -106,6 +108,69 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     return AdamW(parameters, lr=lr, betas=recipe.betas, weight_decay=decay, fused=True)
 
 
+class AsWritten:
+    """How the passes of a network are run: here as they are written, elsewhere compiled (`bench.train.compiled`).
+
+    Attributes:
+        mode: of `bench.train.modes`.
+        obstacle: why nothing was compiled that should have been.
+    """
+
+    mode = "off"
+    obstacle: str | None = None
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    @property
+    def compiles(self) -> bool:
+        return self.mode != "off"
+
+    @property
+    def how(self) -> str:
+        """The mode, and what kept it from being another."""
+        return self.mode
+
+    @property
+    def writes_in_place(self) -> bool:
+        """Whether gradients always appear at the same places in memory."""
+        return False
+
+    def network(self, network: nn.Module) -> Any:
+        """What computes in place of a network."""
+        return network
+
+    def function(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """What computes in place of a function of tensors."""
+        return function
+
+    def attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
+        """The context that a forward pass of so many images runs in."""
+        return contextlib.nullcontext()
+
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the attention kernels in use, the fastest first ("plain": none is fused, as on a CPU); none for a
+        network without attention."""
+        return ("plain",) if hasattr(getattr(self.model, "config", None), "attention_width") else ()
+
+    def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
+        """What runs in place of forward and backward, whose gradients are found at `leaves()`."""
+        return both_ways
+
+    def forget(self) -> None:
+        """Give back memory that is kept between steps."""
+
+
+def passes_of(model: nn.Module, *, device: str, dtype: torch.dtype, ranks: int, sharded: bool) -> AsWritten | Compiled:
+    """How a network's passes are run on a device. One that is sharded is never compiled as a whole."""
+    mode = "off" if sharded else modes.mode_for(device, ranks=ranks)
+    if mode == "off" and not device.startswith("cuda"):
+        return AsWritten(model)
+    from bench.train.compiled import Compiled
+
+    return Compiled(model, device=device, dtype=dtype, mode=mode, ranks=ranks)
+
+
 class TooLarge(torch.OutOfMemoryError):
     """Not even one image at a time fits."""
 
@@ -153,32 +218,24 @@ class Step:
         self.micro_batch = recipe.micro_batch or recipe.batch
         self.dtype = dtype = precision.resolve(recipe.dtype, device, model)
         self.sharded = ranks.is_sharded(model)
-        self.compile_mode = "off" if self.sharded else compiled.mode_for(device, ranks=ranks.size)
-        self.obstacle = compiled.obstacle(device) if self.compiles and device.startswith("cuda") else None
-        if self.obstacle:
-            self.compile_mode = "off"
+        self.run_as = passes_of(
+            model, device=device, dtype=precision.DTYPES[dtype], ranks=ranks.size, sharded=self.sharded
+        )
         if ranks.size > 1 and not self.sharded:
-            if self.compile_mode in compiled.WITH_GRAPHS:
-                self.compile_mode = "default"  # an exchange cannot be recorded
             working: precision.Working = precision.SharedWorking(
                 model, dtype, apart=self.compiles, share=ranks.data_parallel
             )
         else:
             working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
         self.working = working
-        working.network = compiled.compiled(working.network, mode=self.compile_mode)
-        working.input = compiled.fused(working.input, device=device) if self.compiles else working.input
-        working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
-        loss_of = make_loss(recipe)
-
-        def attention(batch: int) -> contextlib.AbstractContextManager[None]:
-            if device == "cpu":  # there is one kernel
-                return contextlib.nullcontext()
-            return compiled.attention(model, batch=batch, dtype=precision.DTYPES[dtype], device=device)
+        working.network = self.run_as.network(working.network)
+        working.input = self.run_as.function(working.input)
+        working.keeps_gradients = not self.run_as.writes_in_place
+        loss_of, run_as = make_loss(recipe), self.run_as
 
         def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
             """Forward and backward of a micro-batch; a closure, so that a recording of it does not hold the step."""
-            with label("forward"), attention(len(labels_b)):
+            with label("forward"), run_as.attention(len(labels_b)):
                 output = working(x_bCHW)
                 loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
             with label("backward"):
@@ -186,26 +243,12 @@ class Step:
                 loss.backward()
             return loss.detach()
 
-        self.both_ways: Callable[..., Tensor] = both_ways
-        if self.compile_mode in compiled.WITH_GRAPHS and device.startswith("cuda"):
-            self.both_ways = Recorded(both_ways, leaves=working.leaves)
+        self.both_ways = run_as.passes(both_ways, leaves=working.leaves)
         self.exchanging = working.shared if isinstance(working, precision.SharedWorking) else model
 
     @property
     def compiles(self) -> bool:
-        return self.compile_mode != "off"
-
-    @property
-    def how_compiled(self) -> str:
-        """The mode, and what kept it from being another."""
-        refusal = self.both_ways.refusal if isinstance(self.both_ways, Recorded) else None
-        if self.obstacle or refusal:
-            return f"off ({self.obstacle})" if self.obstacle else f"default ({refusal})"
-        return self.compile_mode
-
-    def attention_kernels(self) -> tuple[str, ...]:
-        """Names of the attention kernels in use, the fastest first; none for a network without attention."""
-        return compiled.chosen_kernels(self.model, dtype=precision.DTYPES[self.dtype], device=self.device)
+        return self.run_as.compiles
 
     def __call__(self, x_BCHW: Tensor, labels_B: Tensor, *, lr: float, seed: int) -> Tensor:
         """Update the model once, at rate `lr`; dropout draws from `seed`. Ranks get their own share of the batch.
@@ -286,8 +329,7 @@ class Step:
         """After memory ran out: give back what can be, and take fewer images at a time."""
         self.optimizer.zero_grad(set_to_none=True)
         self.micro_batch = micro_batch
-        if self.compiles:
-            compiled.forget()
+        self.run_as.forget()
         release(self.device)
 
     def _seed_dropout(self, seed: int) -> None:

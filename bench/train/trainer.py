@@ -29,7 +29,6 @@ from bench.train import schedule
 from bench.train.batches import Batches
 from bench.train.events import CheckpointSaved, Event, HorizonReached, Stepped
 from bench.train.ranks import ONE_RANK, Ranks
-from bench.train.rehearsal import rehearse
 from bench.train.schedule import Segment
 from bench.train.step import Ema, Step, set_aside
 
@@ -235,7 +234,7 @@ class Trainer:
         self._last_save = self._mark = running()
         self._waited = 0.0  # for images, as far as it is counted
         self._seen_loss: float | None = None
-        self._compiled = self.train_step is None or not (self.train_step.compiles or self.train_step.obstacle)
+        self._compiled = self.train_step is None or not (self.train_step.compiles or self.train_step.run_as.obstacle)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -479,13 +478,15 @@ class Trainer:
         p, train_step = self.progress, self.train_step
         if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
             return
+        from bench.train.rehearsal import rehearse
+
         self.log("compiling")
         started, fitted = running(), train_step.micro_batch
         rehearse(train_step, *self.batches(p.step))
         synchronise(self.device)
         self._compiled = True
-        if train_step.how_compiled != train_step.compile_mode:
-            self.log(f"compiled otherwise than asked: {train_step.how_compiled}")
+        if train_step.run_as.how != train_step.run_as.mode:
+            self.log(f"compiled otherwise than asked: {train_step.run_as.how}")
         p.spend("wait", running() - started)
         if train_step.micro_batch != fitted:
             self._note_micro_batch(train_step.micro_batch)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-import bench
+import bench.api
 from bench import __main__ as script
 from bench import compare, fit
 from bench.analysis.finding import Verdict
@@ -93,7 +93,7 @@ def test_a_study_without_a_report_has_the_columns_of_findings(tmp_path):
 
 
 @pytest.mark.parametrize("kept", sorted(KEPT.parent.glob("*/findings.json")), ids=lambda path: path.parent.name)
-def test_findings_of_a_report_are_read_back_whole(kept):
+def test_findings_of_a_report_are_read_back_whole(kept, race):
     """With their evidence, whatever its kind: written again, they are the same file."""
     body = json.loads(kept.read_text())
     results = bench.api.load(kept.parent)

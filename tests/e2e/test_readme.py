@@ -10,7 +10,7 @@ from dataclasses import replace
 import matplotlib
 import pytest
 
-import bench
+import bench.api
 from bench import __main__ as script
 from bench.core import errors
 from bench.core.cli import parser

@@ -18,6 +18,7 @@ from bench.core import registry
 from bench.core.errors import EXIT_FAILED, EXIT_OK
 from bench.core.spec import Cell
 from bench.execute import local, remote
+from bench.execute.executors import ray, slurm
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
 from tests.plan.making import calibrated, plan_of
@@ -53,7 +54,8 @@ def run(cells: Iterable[Cell], store: Path, *, executor: str, workers: int = 2, 
     how = {"on_event": shown.event, "tick": shown.refresh} | how
     if executor == "local":
         return local.run(plan, **how)
-    return remote.run(plan, executor=executor, device="cpu", workers=workers, **how)
+    make = {"slurm": slurm.Slurm, "ray": ray.Ray}[executor]
+    return remote.run(plan, make, device="cpu", workers=workers, **how)
 
 
 def main() -> int:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.core import registry
 from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.events import CellStarted, Notice
 from bench.core.spec import Cell
@@ -230,8 +229,7 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path,
         def __getattr__(self, name):
             return lambda *_: self.reach(name, [])
 
-    monkeypatch.setattr(ray, "EXECUTOR", Slow)
-    registry.forget()
+    monkeypatch.setattr(ray, "Ray", Slow)
     cells = naps.naps(1)
     earlier = store / remote.RUNS_FOLDER / "earlier" / remote.SUBMITTED_FILE.format(0)
     earlier.parent.mkdir(parents=True)
@@ -363,9 +361,7 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     (cells,) = remote.kinds_of(plan, gpus=plan.on_gpu)
     needs = remote.resources(plan, cells, nodes=2, gpus=plan.on_gpu, options={"partition": "gpu", "time": 90})
     assert (needs.nodes, needs.gpus, needs.cpus, needs.hours) == (2, 2, 4, 8.0)
-    from bench.execute.executors import slurm
-
-    made = slurm.EXECUTOR(tmp_path / "library", needs)
+    made = slurm.Slurm(tmp_path / "library", needs)
     made.submit([executor.WorkerCommand(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
     made.close()
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))

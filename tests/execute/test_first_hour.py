@@ -75,24 +75,12 @@ def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
 
 
 def record(**parts):
-    return SimpleNamespace(**{"directory": "cell", "peers": None, "speed": None} | parts)
+    return SimpleNamespace(**{"directory": "cell", "speed": None} | parts)
 
 
-def test_what_must_be_so_in_records_of_peers_and_speed():
-    def contender(left_out=None, losses=(2.0, 1.0), same=True):
-        return SimpleNamespace(left_out=left_out, losses=losses, same_function=same)
-
+def test_what_must_be_so_in_records_of_speed():
     def outcomes(found):
         return [line.outcome for line in first_hour.judged(found)]
-
-    def race(*contenders):
-        return record(peers=SimpleNamespace(contenders=contenders))
-
-    absent = contender("not installed: pip install x", ())
-    assert outcomes(race(contender(), contender(losses=(2.01, 1.005)), absent)) == ["pass", "pass"]
-    assert outcomes(race(contender(), contender(losses=(2.0, 1.1)))) == ["pass", "fail"]
-    assert outcomes(race(contender(), contender(losses=(9.0,), same=False))) == ["pass", "pass"]
-    assert outcomes(race(contender(), contender("out of memory", ()))) == ["fail", "pass"]
 
     def scan(largest, *batches):
         return record(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +14,12 @@ from bench.core import registry
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import timing
-from bench.execute.jobs import peers as race
-from bench.execute.peers import contenders
-from bench.execute.worker import Worker
+from bench.execute.worker import Worker, WorkerOptions
 from bench.report import build as report
 from bench.store.study import Study
+from tests.conftest import PROJECT
+from tools.race import contenders
+from tools.race import job as race
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (1,)), ("draws", 1), ("test_limit", 100)))
 RECIPE = Recipe(batch=16, warmup_images=16)
@@ -45,7 +45,6 @@ CELLS = {
     ),
 }
 
-UNUSED = {"patience": None, "co2": None}
 NEVER_HERE = {  # whole cells, run here and on a CPU
     "reason",
     "source",
@@ -123,10 +122,12 @@ class NeverStopped:
         return False
 
 
-@pytest.fixture(scope="module", params=sorted(registry.names("job")))
+@pytest.fixture(scope="module", params=[*registry.names("job"), "peers"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, Record]]:
     """A study of one cell, run by a worker in this process, and its record."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(registry.PLUGINS, str(PROJECT / "tools" / "race"))
+        registry.forget()
         quick = timing.Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=3)
         patch.setattr(timing, "CPU_PACE", quick)
         own = contenders.Competitor(name="own", package=None, tuned=True)
@@ -138,12 +139,13 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         study.create()
         cell = CELLS[request.param]
         threads = torch.get_num_threads()
-        options = argparse.Namespace(device="cpu", threads=1, data_root=None, profile=False, since=None, **UNUSED)
+        options = WorkerOptions(device="cpu")
         assert Worker(study, [cell], suite=request.param, options=options, stop=NeverStopped()).run() == 0
         torch.set_num_threads(threads)
         record = study.cell(cell).read_record()
         assert record is not None
         yield study, record
+    registry.forget()
 
 
 def missing(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

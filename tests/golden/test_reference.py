@@ -48,7 +48,7 @@ def test_every_record_verifies_and_says_where_it_came_from(study):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_tables_findings_and_figure_data_follow_from_the_records(study, tmp_path):
+def test_tables_findings_and_figure_data_follow_from_the_records(study, tmp_path, race):
     """Their numbers, whatever the words: laws are fitted, so that another processor's last digits differ."""
     copy = tmp_path / suite_of(study)
     shutil.copytree(study / "cells", copy / "cells")

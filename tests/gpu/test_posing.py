@@ -22,9 +22,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory, peaks, timing
 from bench.data import cache
 from bench.execute import worker
-from bench.execute.jobs import peers, speed, train
-from bench.execute.peers import contenders
-from bench.execute.peers.contenders import Competitor
+from bench.execute.jobs import speed, train
 from bench.execute.workloads import Subject
 from bench.plan import calibrate
 from bench.store.records import read_record
@@ -34,6 +32,9 @@ from bench.train import precision
 from bench.train.trainer import Trainer
 from tests.gpu.posing import NAME, posing, recording
 from tests.train.driving import job_context
+from tools.race import contenders
+from tools.race import job as peers
+from tools.race.contenders import Competitor
 
 
 @pytest.fixture

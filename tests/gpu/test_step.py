@@ -19,7 +19,7 @@ from bench.cost import timing
 from bench.data.image_set import ImageSet
 from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
-from bench.train import compiled, recorded
+from bench.train import compiled, modes, recorded
 from bench.train.batches import Batches
 from bench.train.rehearsal import rehearse
 from bench.train.step import Step
@@ -103,7 +103,7 @@ def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
         if recipe.dtype == "bfloat16":  # else they are recorded in the middle of the first step
             rehearse(step, *batch())
         found = trained(step, 5)
-        assert step.how_compiled == "reduce-overhead"
+        assert step.run_as.how == "reduce-overhead"
         for graph in graphs:  # between a step and whatever reads the weights
             graph.poison()
     assert len(graphs) == (2 if recipe.micro_batch else 1)  # one for each size of a part
@@ -159,7 +159,7 @@ def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recip
     micro-batch begins are those of steps that are not compiled, to the bit."""
     found = {}
     for mode in ("off", "reduce-overhead"):
-        with compiled.switched(mode):
+        with modes.switched(mode):
             steps = [Step(model=made(name, seed), recipe=recipe, device="cpu") for seed in range(2)]
         for step in steps:
             if mode != "off":
@@ -183,7 +183,7 @@ def test_fine_tuning_keeps_nothing_of_the_next_call_either(poisoning, monkeypatc
     monkeypatch.setattr(Step, "__call__", poisoned)
     for mode in ("off", "reduce-overhead"):
         tuner = FineTuner(made(), name="ViT-pico/14", options=(), image_size=28, channels=1, device="cpu", seed=0)
-        with compiled.switched(mode):
+        with modes.switched(mode):
             tuned = tuner(images(), recipe=replace(RECIPE, dtype="float32"), steps=3)
         poisoning.poison()
         found.append((tuned.losses_T.tolist(), tuned.logits(images().images_NHWC).tolist()))
@@ -200,7 +200,7 @@ def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu):
     step = Step(model=Waits(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
     rehearse(step, *batch())
     assert torch.isfinite(trained(step)[0]).all()
-    assert step.how_compiled.startswith("default (AssertionError")
+    assert step.run_as.how.startswith("default (AssertionError")
 
 
 def test_release_drops_recorded_graphs_and_they_are_recorded_again(gpu):

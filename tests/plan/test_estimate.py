@@ -19,7 +19,7 @@ from bench.plan import calibrate, estimate, rate_cache
 from bench.plan.estimate import Rates, Reporter
 from bench.plan.sizes import DataSize, DataSizes
 from bench.tasks import fewshot
-from bench.train import compiled
+from bench.train import modes
 
 A, B, C = (Cell(model=name, data="glyphs", horizons=(0, 64_000)) for name in ("ViT-pico/14", "ViT-pico/7", "pixels"))
 SIZE = DataSize(train=100, test=10, classes=10, shape=(28, 28, 1))
@@ -74,7 +74,7 @@ def test_what_is_not_measured_comes_from_flops(monkeypatch):
 def test_the_gain_of_compiling_is_said_to_be_a_guess(monkeypatch):
     monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (100.0, 300.0, 1.0))
     monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: PeakRate(flops_per_second=1e12, source="a test"))
-    with compiled.switched("default"):
+    with modes.switched("default"):
         rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=True)["rates"])
     assert not rates.measured and "guessed" in rates.basis
     assert (

@@ -28,7 +28,7 @@ def gain(name: str, family: str, estimate: float, half: float, *reasons: str, **
 
 
 @pytest.mark.parametrize("folder", REFERENCES, ids=lambda folder: folder.name)
-def test_every_finding_of_the_references_says_itself(folder) -> None:
+def test_every_finding_of_the_references_says_itself(folder, race) -> None:
     for finding in saved_findings.read(folder):
         said = sentence(finding)
         assert said.strip() == said and said.endswith(".") and not re.search(r"\b(None|nan)\b|  |\.\.", said), said

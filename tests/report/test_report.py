@@ -30,7 +30,8 @@ from bench.report import build as report
 from bench.report import caveats, fits, text
 from bench.report.__main__ import main as report_main
 from bench.report.figures.figure import RenderedFigure
-from bench.store import export, grid
+from bench.store import built as written
+from bench.store import grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
 from tests.conftest import PROJECT
@@ -155,7 +156,7 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
     kept = [folder / "figures" / "mine.svg", folder / "tables" / "notes.md", folder / "outside.csv"]
     for path in kept:
         path.write_text("mine")
-    export.note_built(folder, {*export.built(folder), "../outside.csv", "figures/../outside.csv", "outside.csv"})
+    written.write(folder, {*written.read(folder), "../outside.csv", "figures/../outside.csv", "outside.csv"})
     drawn.pop()
     paths = report.build(folder, suite="mine")
     assert {path.name for path in (folder / "figures").iterdir()} == {"one.png", "one.svg", "one.csv", "mine.svg"}
@@ -305,7 +306,7 @@ def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path
 # -- words -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_question_reason_and_check_has_words() -> None:
+def test_every_question_reason_and_check_has_words(race) -> None:
     asked = questions.asked()
     assert all(question.label and question.text.endswith("?") and question.yes and question.no for question in asked)
     assert {*wording.REASONS, Reason.LACK_OF_FIT} == set(Reason)

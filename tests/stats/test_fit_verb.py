@@ -12,7 +12,7 @@ import pytest
 from bench import fit as verb
 from bench.analysis import runs_table as reader
 from bench.core.errors import UserError
-from bench.stats import diagnostics
+from bench.stats import diagnostics, table_diagnostics
 from bench.stats.fit import Points, fit
 from bench.stats.forms import POWER, POWER_FLOOR
 
@@ -294,7 +294,7 @@ def test_an_under_swept_learning_rate_is_named(csv, capsys: pytest.CaptureFixtur
     answer = fitted(csv({"params": sizes, "lr": rates, "loss": loss}), capsys, "--x", "params", y="loss")
     assert any("edge of its sweep" in w and "1e9" in w for w in answer["warnings"])
     swept = 3 * sizes**-0.05 * (1 + 0.02 * np.log(rates / 2.8e-3) ** 2)
-    assert not diagnostics.check_rates(sizes, rates, swept)
+    assert not table_diagnostics.check_rates(sizes, rates, swept)
 
 
 def test_an_accuracy_given_as_an_error_is_asked_about(csv, capsys: pytest.CaptureFixture) -> None:
@@ -385,7 +385,7 @@ def test_waves_in_residuals_are_told_and_scatter_is_not() -> None:
 
     def told(y: np.ndarray) -> bool:
         points = Points(x=x[None], y=y, cluster=np.arange(len(x)))
-        return bool(diagnostics.check_autocorrelation(fit(points, POWER)))
+        return bool(table_diagnostics.check_autocorrelation(fit(points, POWER)))
 
     assert all(told((0.2 + 300 * x**-0.4) * row) for row in noise[:3])
     assert sum(told(60 * x**-0.25 * row) for row in noise) <= 1

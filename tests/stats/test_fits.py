@@ -11,7 +11,7 @@ from scipy.optimize import curve_fit, minimize
 
 from bench.analysis import lr_sweep, study_data
 from bench.core.errors import UserError
-from bench.stats import bootstrap, diagnostics, fit, forms, interpolation, isoflop, model_selection
+from bench.stats import bootstrap, diagnostics, fit, forms, interpolation, isoflop, model_selection, table_diagnostics
 from bench.stats.crossing import Crossing, crossing, frontier_bias, pareto
 from bench.stats.extrapolation import forecast
 from bench.stats.lack_of_fit import GroupMeans, lack_of_fit
@@ -180,9 +180,9 @@ def test_refusals() -> None:
         fit.fit(points(np.r_[0.0, TRUTHS["power"](X)[1:]]), forms.POWER)
     params, tokens = np.geomspace(1e7, 1e9, 12), np.geomspace(1e9, 1e11, 12)
     flops = 6 * params * tokens
-    diagnostics.check_units(flops, params, tokens)
+    table_diagnostics.check_units(flops, params, tokens)
     with np.errstate(all="raise"):  # a baseline without parameters or training says nothing
-        diagnostics.check_units(*(np.append(column, [0.0, np.nan]) for column in (flops, params, tokens)))
+        table_diagnostics.check_units(*(np.append(column, [0.0, np.nan]) for column in (flops, params, tokens)))
     with pytest.raises(UserError, match="interior minimum"):
         n = np.tile(np.geomspace(1e6, 1e8, 6), 4)
         isoflop.fit(np.repeat([1e15, 1e16, 1e17, 1e18], 6), n, 5 - 0.1 * np.log(n))
@@ -218,9 +218,9 @@ def test_a_mean_reduced_early_stop_is_caught() -> None:
     names = forms.CHINCHILLA.parameters
     theirs = dict(zip(names, (*np.exp(stopped.x[:3]), *stopped.x[3:]), strict=True))
     made = fit.fit(data, forms.CHINCHILLA, delta=1e-3)
-    (warning,) = diagnostics.check_published(made, theirs)
+    (warning,) = table_diagnostics.check_published(made, theirs)
     assert "no optimum" in warning and "mean objective stops like this" in warning
-    assert diagnostics.check_published(made, made.parameters) == []
+    assert table_diagnostics.check_published(made, made.parameters) == []
 
 
 def test_an_optimiser_that_did_not_move_is_caught() -> None:

@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
-from bench.train import compiled
+from bench.train import compiled, modes, recorded
 from bench.train.precision import Working
 from bench.train.step import Step
 from tests.gpu.posing import posing
@@ -60,20 +60,20 @@ def test_without_a_compiler_a_step_is_not_compiled_and_says_why(monkeypatch):
     monkeypatch.setattr(compiled, "obstacle", lambda _: why)
     with posing():
         step = Step(model=made(), recipe=recipe, device="cuda")
-        assert step.how_compiled == f"off ({why})" and not step.compiles
+        assert step.run_as.how == f"off ({why})" and not step.compiles
         assert torch.equal(step(images, labels, lr=1e-3, seed=0), wanted)
 
 
 def test_auto_compiles_on_a_gpu_only_and_a_variable_overrides_it(monkeypatch):
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
-    assert compiled.mode_for("cpu") == "off"
-    assert compiled.mode_for("cuda") in compiled.WITH_GRAPHS
-    assert compiled.mode_for("cuda", ranks=2) not in compiled.WITH_GRAPHS
-    monkeypatch.setenv(compiled.VARIABLE, "off")
-    assert compiled.mode_for("cuda") == "off"
-    monkeypatch.setenv(compiled.VARIABLE, "fast")
+    monkeypatch.delenv(modes.VARIABLE, raising=False)
+    assert modes.mode_for("cpu") == "off"
+    assert modes.mode_for("cuda") in modes.WITH_GRAPHS
+    assert modes.mode_for("cuda", ranks=2) not in modes.WITH_GRAPHS
+    monkeypatch.setenv(modes.VARIABLE, "off")
+    assert modes.mode_for("cuda") == "off"
+    monkeypatch.setenv(modes.VARIABLE, "fast")
     with pytest.raises(UserError, match="max-autotune"):
-        compiled.mode_for("cuda")
+        modes.mode_for("cuda")
     model = made()
     assert compiled.compiled(model, mode="off") is model
 
@@ -142,13 +142,13 @@ def test_a_study_compiles_each_shape_once_whatever_the_mode(monkeypatch, mode):
 
     backend = aot_autograd(fw_compiler=counted)
     monkeypatch.setattr(compile_fx, "compile_fx", lambda graph, inputs, **_: backend(graph, inputs))
-    monkeypatch.setenv(compiled.VARIABLE, mode)
+    monkeypatch.setenv(modes.VARIABLE, mode)
     torch._dynamo.reset()
     recipe = Recipe(batch=8, micro_batch=4, dtype="bfloat16")
     for seed in range(3):
         model = made(seed)
         step = Step(model=model, recipe=recipe, device="cpu")
-        assert step.working.keeps_gradients == (mode not in compiled.WITH_GRAPHS)
+        assert step.working.keeps_gradients == (mode not in modes.WITH_GRAPHS)
         for number in range(3):
             step(torch.ones(8, 1, 28, 28), torch.arange(8), lr=0.1 / (number + 1), seed=number)
     assert len(compilations) == 3  # patches; a block's forward and backward pass
@@ -194,9 +194,9 @@ def test_where_memory_runs_out_the_memory_of_recorded_graphs_is_given_back_first
 
         return forward
 
-    monkeypatch.setenv(compiled.VARIABLE, "max-autotune")
+    monkeypatch.setenv(modes.VARIABLE, "max-autotune")
     monkeypatch.setattr(compiled, "compiled", tight)
-    monkeypatch.setattr(compiled, "forget", lambda: events.append("forgotten"))
+    monkeypatch.setattr(recorded, "forget", lambda: events.append("forgotten"))
     step = Step(model=model, recipe=recipe, device="cpu")
     step(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64), lr=0.1, seed=0)
     assert events == ["8 images", "forgotten", "4 images", "forgotten", *["2 images"] * 4]

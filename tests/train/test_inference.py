@@ -23,7 +23,7 @@ from bench.suites._recipes import recipe_for
 from bench.tasks import fewshot
 from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.tasks.task import TaskContext
-from bench.train import compiled, inference
+from bench.train import compiled, inference, modes
 from bench.train.batches import Batches
 from tests.tasks.test_finetune import images as toy
 from tests.train.driving import Driven, job_context
@@ -68,7 +68,7 @@ def test_compiled_code_sees_one_size(monkeypatch):
     model, sizes = built("ViT-pico/14").eval(), list[int]()
     batches = InBatches(16, device="cpu")
     wanted = inference.in_precision(model, dtype="bfloat16", device="cpu", batches=batches)
-    with compiled.switched("default"):
+    with modes.switched("default"):
         network = inference.in_precision(model, dtype="bfloat16", device="cpu", batches=batches)
     network.network.blocks[0].register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     found_ND, wanted_ND = (

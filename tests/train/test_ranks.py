@@ -22,7 +22,7 @@ from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
 from bench.plan import resources
 from bench.tasks.task import Task, Unsuited
-from bench.train import compiled, distributed, precision
+from bench.train import compiled, distributed, modes, precision
 from bench.train.batches import Batches
 from bench.train.distributed import DistributedRanks
 from bench.train.events import HorizonReached
@@ -105,7 +105,7 @@ def test_the_first_rank_of_a_machine_compiles_and_the_others_find_it(first_here,
     torch.manual_seed(0)
     model = registry.build_model("ViT-pico/14", **SIZES).train()
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
-    with compiled.switched("default"):
+    with modes.switched("default"):
         step = Step(model=model, recipe=Recipe(batch=8, lr=0.1), device="cpu", ranks=ranks)
     step.working.network.register_forward_pre_hook(lambda *_: ranks.did.append("forward"))
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -285,7 +285,7 @@ def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend="aot_eager", dynamic=False))
     monkeypatch.setattr(dist, "all_reduce", dist.all_reduce)  # to be put back
     model = registry.build_model(name, **SIZES).train()
-    with compiled.switched(mode):
+    with modes.switched(mode):
         recipe = Recipe(batch=128, dtype=dtype, micro_batch=2 // parts)
         step = Step(model=model, recipe=recipe, device="cpu", ranks=one_of_64)
     events: list[str] = []
@@ -304,10 +304,10 @@ def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode
 def test_steps_that_exchange_are_not_recorded(one_of_64):
     """Whatever was asked for: an exchange is no part of a graph."""
     model = registry.build_model("ViT-pico/14", **SIZES).train()
-    with posing(), compiled.switched("reduce-overhead"):
+    with posing(), modes.switched("reduce-overhead"):
         recipe = Recipe(batch=256, micro_batch=2, dtype="bfloat16")
         step = Step(model=model, recipe=recipe, device="cuda", ranks=one_of_64)
-    assert step.how_compiled == "default" and not isinstance(step.both_ways, Recorded)
+    assert step.run_as.how == "default" and not isinstance(step.both_ways, Recorded)
 
 
 @pytest.mark.parametrize("where", ["forward", "backward"])

@@ -18,8 +18,8 @@ from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.data_set import Numbers
-from bench.data.decode import Progress
 from bench.data.image_set import ImageSet
+from bench.data.progress import Progress
 
 MAX_IMAGES = 100_000_000
 PER_CLASS_TEST = 25

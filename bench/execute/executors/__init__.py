@@ -1,1 +1,1 @@
-"""Where workers are started, one file each beside this machine (`bench.execute.local`)."""
+"""Where workers are started, one file each, loaded by name: `--executor NAME`."""

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 from bench.core.errors import UserError
 from bench.store.lease import RUNNER
 
-NAMES = ("local", "slurm", "ray")
 SAVE_SECONDS = 60.0  # seconds that a worker gets to save when it is to end
 LOG_TAIL_CHARACTERS = 20_000  # characters of a log in which the last error message is looked for
 

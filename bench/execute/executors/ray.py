@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
+from bench.execute import remote
 from bench.execute.executors.executor import Ended, Resources, WorkerCommand, load
 
 
@@ -85,4 +86,4 @@ class Ray:
             self._ray.shutdown()
 
 
-EXECUTOR = Ray
+EXECUTOR = remote.runs_on(Ray)

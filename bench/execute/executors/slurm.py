@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
+from bench.execute import remote
 from bench.execute.executors.executor import Ended, Resources, WorkerCommand, load
 
 TIMEOUTS = 1000  # times that a job may be requeued after its time is up: cells go on from their checkpoints
@@ -145,4 +146,4 @@ def _how(job: Any) -> Ended:
         return Ended(None, f"{what}: {str(error)[-300:]}")
 
 
-EXECUTOR = Slurm
+EXECUTOR = remote.runs_on(Slurm)

@@ -13,8 +13,8 @@ import torch
 
 from bench.core.record import PeerSettings
 from bench.core.spec import Cell, Recipe, to_json
-from bench.execute.peers import builders, contenders, entrant, settings, steps
-from bench.execute.peers.contenders import Competitor
+from tools.race import builders, contenders, entrant, settings, steps
+from tools.race.contenders import Competitor
 
 CELL = Cell(
     model="ViT-b/14",

@@ -13,17 +13,15 @@ from bench.core import registry
 from bench.core.record import ContenderResult, Environment, Execution, ModelFacts, PeersResult
 from bench.core.spec import Cell, Recipe, to_json
 from bench.cost.timing import spread
-from bench.execute.jobs import peers as job
-from bench.execute.peers import builders, contenders
-from bench.execute.peers.contenders import Competitor
-from bench.execute.peers.settings import AS_INSTALLED
-from bench.questions import faster_than_peers as races
-from bench.report.figures import peers as figure
 from bench.store.study import Study
-from bench.suites import peers as suite
 from bench.suites.suite import SuiteOptions
 from tests.analysis._records import blank
 from tests.train.driving import job_context
+from tools.race import builders, contenders, job, races
+from tools.race.contenders import Competitor
+from tools.race.figures import peers as figure
+from tools.race.settings import AS_INSTALLED
+from tools.race.suites import peers as suite
 
 CELL = Cell(
     model="ViT-pico/14",

@@ -13,11 +13,11 @@ from scipy import stats
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Reason, Verdict
 from bench.core.record import ContenderResult, PeersResult, Record, Spread
-from bench.questions import faster_than_peers as races
-from bench.questions.faster_than_peers import STARTED_ONCE
-from bench.report.figures import peers as figure
 from tests.analysis._records import World
 from tests.analysis._study import read
+from tools.race import races
+from tools.race.figures import peers as figure
+from tools.race.races import STARTED_ONCE
 
 OWN, PAIR, BASE, TUNED = "this project", "this project, 2 cells at once", "timm, defaults", "timm, tuned"
 

@@ -1,6 +1,6 @@
 """Trains one model in this project's step and in other libraries' loops, and times them in alternating rounds.
 
-Each contender is a process of its own (`bench.execute.peers.entrant`), so that each has the environment its users have;
+Each contender is a process of its own (`tools.race.entrant`), so that each has the environment its users have;
 only one works at a time. All train from the same weights on the same batches of the same images, held in memory. First
 each chooses its settings by short trials. Then all start several times: processes that do the same differ in speed from
 start to start, for as long as they live, and the intervals shall contain that.
@@ -23,7 +23,7 @@ from bench.core.spec import Cell, to_json
 from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
 
 if TYPE_CHECKING:
-    from bench.execute.peers.contenders import Competitor
+    from tools.race.contenders import Competitor
 
 STARTS = {"cpu": 4, "cuda": 4}
 ROUNDS = {"cpu": 7, "cuda": 1}  # of a start
@@ -47,7 +47,7 @@ def run(cell: Cell, context: JobContext) -> Result:
     from bench.cost import flops, peaks
     from bench.data.load import load
     from bench.execute.jobs._costs import cell_cost
-    from bench.execute.peers.contenders import contenders
+    from tools.race.contenders import contenders
 
     started = time.perf_counter()
     kind = "cpu" if context.on_cpu else "cuda"  # an Apple GPU races as any other
@@ -136,7 +136,7 @@ class Entrant:
         with open(self.complaints, "a", encoding="utf-8") as errors:
             self.processes = [
                 subprocess.Popen(
-                    [sys.executable, "-m", "bench.execute.peers.entrant"],
+                    [sys.executable, "-m", "tools.race.entrant"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,

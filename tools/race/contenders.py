@@ -2,7 +2,7 @@
 
 "defaults" is the model in a plain loop with what the library and torch do by themselves: float32, NCHW, eager, fused
 attention where the library has it, AdamW without options, the system's allocator settings. "tuned" is whatever is
-fastest here of the settings in `bench.execute.peers.settings`, by short trials before the race, with our worker's
+fastest here of the settings in `tools.race.settings`, by short trials before the race, with our worker's
 allocator settings. This project chooses its own in the same way.
 """
 

@@ -19,14 +19,14 @@ from bench.core.spec import Cell, Recipe, cell_from_json
 from bench.cost import timing as speed
 from bench.data.image_set import ImageSet
 from bench.data.load import load
-from bench.execute.peers import builders
-from bench.execute.peers.contenders import Competitor
-from bench.execute.peers.settings import first
 from bench.tasks._features import network_input
 from bench.train import precision
 from bench.train.batches import Batches
 from bench.train.rehearsal import rehearse
 from bench.train.step import Step
+from tools.race import builders
+from tools.race.contenders import Competitor
+from tools.race.settings import first
 
 HEAD_STD = 0.02  # of the head's initial weights: the paper's zeros would hide the body from the first step
 FORMATS = {

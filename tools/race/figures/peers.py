@@ -10,10 +10,10 @@ import seaborn as sns
 
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import join, plural
-from bench.questions import faster_than_peers as races
-from bench.questions.faster_than_peers import RacedContender
 from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
+from tools.race import races
+from tools.race.races import RacedContender
 
 TITLE = "Training speed beside other libraries"
 OWN_COLOUR, PEER_COLOUR = _style.COLOURS[0], _style.GREY

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from bench.core.record import PeerSettings, PeerTrial
 from bench.cost import timing as speed
-from bench.execute.peers import builders, settings
-from bench.execute.peers.steps import Course, StepOnce
+from tools.race import builders, settings
+from tools.race.steps import Course, StepOnce
 
 COMPARED = 5  # first steps whose losses are kept, to show that all do the same work
 TRIAL_WARM_UP = 5  # steps: kernels are chosen and memory is got meanwhile

@@ -1,0 +1,53 @@
+"""How checkpoints name a ResNet's weights.
+
+In the official .npz files convolutions are HWIO, here OIHW; none has a bias.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vit import formats
+from vit.formats import Entry, conv, norm, vector
+
+_CONV = "standardized_conv2d/kernel"
+
+
+def entries(model: Any, layout: str) -> list[Entry]:
+    """Of a layout; timm's names are ours."""
+    if layout != "google":
+        return formats.own(model.state_dict())
+    return bit_entries(model) if model.preact else backbone_entries(model)
+
+
+def bit_entries(model: Any) -> list[Entry]:
+    """BiT's layout (big_transfer): unit numbers have two digits, and a norm belongs to the convolution it precedes."""
+    entries = [conv("stem.conv.weight", f"resnet/root_block/{_CONV}")]
+    for stage, module in enumerate(model.stages):
+        for unit, block in enumerate(module.blocks):
+            ours, theirs = f"stages.{stage}.blocks.{unit}", f"resnet/block{stage + 1}/unit{unit + 1:02d}"
+            for index, letter in enumerate("abc", start=1):
+                entries += norm(f"{ours}.norm{index}", f"{theirs}/{letter}/group_norm", scale="gamma", bias="beta")
+                entries.append(conv(f"{ours}.conv{index}.weight", f"{theirs}/{letter}/{_CONV}"))
+            if block.downsample is not None:
+                entries.append(conv(f"{ours}.downsample.conv.weight", f"{theirs}/a/proj/{_CONV}"))
+    entries += norm("norm", "resnet/group_norm", scale="gamma", bias="beta")
+    if model.num_classes:
+        entries.append(conv("head.fc.weight", "resnet/head/conv2d/kernel"))
+        entries.append(vector("head.fc.bias", "resnet/head/conv2d/bias"))
+    return entries
+
+
+def backbone_entries(model: Any) -> list[Entry]:
+    """A hybrid's ResNet (vit_jax models_resnet.py): a norm belongs to the convolution it follows."""
+    entries = [conv("stem.conv.weight", "conv_root/kernel"), *norm("stem.norm", "gn_root")]
+    for stage, module in enumerate(model.stages):
+        for unit, block in enumerate(module.blocks):
+            ours, theirs = f"stages.{stage}.blocks.{unit}", f"block{stage + 1}/unit{unit + 1}"
+            for index in (1, 2, 3):
+                entries.append(conv(f"{ours}.conv{index}.weight", f"{theirs}/conv{index}/kernel"))
+                entries += norm(f"{ours}.norm{index}", f"{theirs}/gn{index}")
+            if block.downsample is not None:
+                entries.append(conv(f"{ours}.downsample.conv.weight", f"{theirs}/conv_proj/kernel"))
+                entries += norm(f"{ours}.downsample.norm", f"{theirs}/gn_proj")
+    return entries

@@ -1,0 +1,21 @@
+"""Workers as processes of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.core.events import WorkerEvent
+from bench.execute import local
+from bench.execute.local import Failure
+from bench.plan.options import StudyOptions
+from bench.plan.plan import Plan
+
+
+def run(
+    plan: Plan, options: StudyOptions, *, on_event: Callable[[int, WorkerEvent], None], tick: Callable[[], None]
+) -> list[Failure]:
+    """See `bench.execute.local.run`."""
+    return local.run(plan, on_event=on_event, tick=tick, profile=options.profile, co2=options.co2)
+
+
+EXECUTOR = run

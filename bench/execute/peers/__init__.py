@@ -1,1 +1,0 @@
-"""The same training in other libraries: their models, typical settings and timing."""

@@ -1,0 +1,5 @@
+"""The job of a race; see `tools.race.job`."""
+
+from tools.race.job import JOB
+
+__all__ = ["JOB"]
