@@ -1,7 +1,5 @@
 """Grids for a budget: what is chosen fits, answers better than shorter trainings, and can be run."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
