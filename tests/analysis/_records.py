@@ -1,11 +1,9 @@
 """Synthetic records with a known truth: accuracy grows with compute along a power law per family, plus noise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -64,7 +62,7 @@ class World:
         self.commit = "0" * 40
 
     @classmethod
-    def small(cls, *, seeds: tuple[int, ...] = (0, 1), models: Sequence[str] = ("ViT-nano/7",)) -> World:
+    def small(cls, *, seeds: tuple[int, ...] = (0, 1), models: Sequence[str] = ("ViT-nano/7",)) -> Self:
         """Of one size, one draw and one shot number: a few records where any will do."""
         world = cls(seed=1)
         world.models = {name: MODELS[name] for name in models}

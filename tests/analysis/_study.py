@@ -1,7 +1,5 @@
 """Synthetic records as evidence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A study with a known truth, read once."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.analysis.evidence import Evidence

@@ -1,7 +1,5 @@
 """Designs that vary one thing: ablations, pretraining, branches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Budgets within 2 % are one, wherever families are compared or a frontier is drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

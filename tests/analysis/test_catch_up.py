@@ -1,7 +1,5 @@
 """Families at equal compute over the number of images: the gap, its slope, where the laws meet, and when not to ask."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

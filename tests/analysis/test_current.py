@@ -1,7 +1,5 @@
 """Only what the study now asks for is reported, and nothing is pooled that was not made alike."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Learning rates: which is chosen of a sweep, and whether a rule holds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 """Two models at equal compute: the verdict of `bench.compare` is that of the report; nothing is extrapolated; test
 images are paired; and the intervals hold the truth where curves bend between horizons."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import combinations

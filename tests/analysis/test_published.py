@@ -1,7 +1,5 @@
 """The paper's Table 6 as evidence: as printed, and countable on the models themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from baselines.published import CONTRADICTED, model_name, table

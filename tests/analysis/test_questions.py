@@ -1,7 +1,5 @@
 """Answers are YES where the truth is, and CANNOT_TELL where noise hides it; Table 6 gives the paper's conclusions."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import replace

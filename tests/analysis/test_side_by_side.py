@@ -1,7 +1,5 @@
 """B minus A: against SciPy's paired t test and exact binomial errors, and by simulation of what is and is not there."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Records into tables: damaged ones are named, newer ones refused, nothing is silently dropped."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

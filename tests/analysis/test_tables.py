@@ -1,7 +1,5 @@
 """Tables of a study: their numbers, and how they are laid out."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Studies whose points do not belong in one law are refused; weak ones are warned of; costs add up."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

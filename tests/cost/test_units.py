@@ -56,7 +56,6 @@ def test_counting_padded_taps_would_overshoot_every_resnet() -> None:
 def test_command_prints_the_table(rows: list[paper_table.PaperRow], capsys: pytest.CaptureFixture[str]) -> None:
     assert flops.main(["--paper-table"]) == 0
     text = capsys.readouterr().out
-    assert "18 of 18 rows within tolerance" in text
     assert all(row.printed in text for row in rows)
     assert flops.main(["--paper-table", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -81,15 +81,15 @@ def test_a_commit_a_branch_and_what_is_neither(hub, parquet, tmp_path, capsys):
         load(f"hf:{NAME}:{NEW}", "train", root=tmp_path)
     wrong = {"main": "holds no .*README", "abcdef1": "no commits that begin", "v9": "does not give"}
     for revision, match in wrong.items():
-        assert verb.main([f"hf:{NAME}:{revision}", "--download", "--data-root", str(tmp_path)]) == 2
-        assert_said(capsys, match)
-    assert verb.main(["hf:nobody/nothing", "--download", "--data-root", str(tmp_path)]) == 2
-    assert_said(capsys, "does not give nobody/nothing")
+        refused(f"hf:{NAME}:{revision}", tmp_path, capsys, match)
+    refused("hf:nobody/nothing", tmp_path, capsys, "does not give nobody/nothing")
 
 
-def assert_said(capsys: pytest.CaptureFixture[str], match: str) -> None:
-    said = capsys.readouterr().err
-    assert re.search(match, said), said
+def refused(name: str, root: Path, capsys: pytest.CaptureFixture[str], match: str) -> None:
+    """It cannot be downloaded, and one message says why."""
+    capsys.readouterr()
+    assert verb.main([name, "--download", "--data-root", str(root)]) == 2
+    assert re.search(match, said := capsys.readouterr().err), said
 
 
 def test_what_is_half_there_is_not_there_and_is_continued(hub, parquet, tmp_path, capsys):
@@ -104,8 +104,7 @@ def test_what_is_half_there_is_not_there_and_is_continued(hub, parquet, tmp_path
     part.write_bytes(part.read_bytes()[:-1])  # a copy that was cut short
     with pytest.raises(UserError, match="not wholly"):
         load(f"hf:{NAME}:{NEW}", "train", root=tmp_path)
-    assert verb.main([f"hf:{NAME}:{NEW}", "--download", "--data-root", str(tmp_path)]) == 2
-    assert_said(capsys, "its checksum differs")
+    refused(f"hf:{NAME}:{NEW}", tmp_path, capsys, "its checksum differs")
 
 
 @pytest.mark.parametrize("large", [True, False])
@@ -114,8 +113,7 @@ def test_what_the_hub_states_is_checked(hub, parquet, tmp_path, capsys, large):
     hub.commits = {(NAME, NEW): parquet | {"classes.txt": b"zero\none\ntwo\n"}}
     wrong = next(name for name in parquet if name.endswith(".parquet")) if large else "classes.txt"
     hub.lies = {wrong: b"x" * len(hub.commits[NAME, NEW][wrong])}
-    assert verb.main([f"hf:{NAME}", "--download", "--data-root", str(tmp_path)]) == 2
-    assert_said(capsys, "is not the published file: its checksum differs")
+    refused(f"hf:{NAME}", tmp_path, capsys, "is not the published file: its checksum differs")
     assert not list((tmp_path / "hf").rglob(Path(wrong).name)), "nothing wrong lies under its name"
     hub.lies = {}
     assert verb.main([f"hf:{NAME}", "--download", "--data-root", str(tmp_path)]) == 0
@@ -123,8 +121,7 @@ def test_what_the_hub_states_is_checked(hub, parquet, tmp_path, capsys, large):
 
 def test_a_set_that_asks_for_a_token(hub, parquet, tmp_path, capsys, monkeypatch):
     hub.commits, hub.token = {(NAME, NEW): parquet}, "hf_secret"
-    assert verb.main([f"hf:{NAME}", "--download", "--data-root", str(tmp_path)]) == 2
-    assert_said(capsys, r"(?s)does not give.*hf auth login")
+    refused(f"hf:{NAME}", tmp_path, capsys, r"(?s)does not give.*hf auth login")
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     hub.sent.clear()
     assert "hf_secret" not in download(NAME, tmp_path, capsys)
@@ -134,8 +131,7 @@ def test_a_set_that_asks_for_a_token(hub, parquet, tmp_path, capsys, monkeypatch
 @pytest.mark.parametrize("name", ["../escape.parquet", "/etc/escape.parquet", "a\\..\\b.parquet", "\x1b[2J.parquet"])
 def test_hostile_names_are_refused(hub, tmp_path, capsys, name):
     hub.commits = {(NAME, NEW): {name: b"x", "train.parquet": b"x"}}
-    assert verb.main([f"hf:{NAME}", "--download", "--data-root", str(tmp_path)]) == 2
-    assert_said(capsys, "points out of its folder")
+    refused(f"hf:{NAME}", tmp_path, capsys, "points out of its folder")
     assert not list(tmp_path.rglob("*escape*"))
 
 
@@ -153,8 +149,7 @@ def test_configurations_and_splits(hub, tmp_path, capsys):
         for name in ("small", "large")
     }
     hub.cards = {NAME: {"configs": [{"config_name": name, "data_files": some} for name, some in paths.items()]}}
-    assert verb.main([f"hf:{NAME}", "--download", "--data-root", str(tmp_path)]) == 2
-    assert_said(capsys, "config=small, config=large")
+    refused(f"hf:{NAME}", tmp_path, capsys, "config=small, config=large")
     said = download(f"{NAME}:config=small:test=validation", tmp_path, capsys)
     assert f"hf:{NAME}:{NEW}:config=small:test=validation" in said and Path(test).name not in said
     chosen = f"hf:{NAME}:{NEW}:config=small:test=validation:8px"
@@ -246,8 +241,7 @@ def test_another_set_than_the_task_s_is_refused(hub, tmp_path, capsys):
     hub.commits = {(task.repo, commit): {}}
     for split, part in writers.make(9, side=16, channels=3).items():
         hub.commits[task.repo, commit] |= wds(split, *part)
-    assert verb.main(["vtab-eurosat:16px", "--download", "--data-root", str(tmp_path)]) == 2
-    assert_said(capsys, "has 3 classes; vtab-eurosat has 10")
+    refused("vtab-eurosat:16px", tmp_path, capsys, "has 3 classes; vtab-eurosat has 10")
 
 
 def test_vtab_1k_takes_the_official_lists(tmp_path):

@@ -314,15 +314,6 @@ def _random_set(count: int) -> ImageSet:
     )
 
 
-def test_content_decides_not_the_order_in_the_file() -> None:
-    images = _random_set(200)
-    shuffled = images.take(np.random.default_rng(1).permutation(200))
-    for size in (10, 57, 200):
-        one = images.take(nested(images.labels_N, size, keys_N=images.content_keys_N))
-        other = shuffled.take(nested(shuffled.labels_N, size, keys_N=shuffled.content_keys_N))
-        assert one.content_hash == other.content_hash
-
-
 def test_a_part_drawn_by_the_rule_has_the_same_subsets_as_the_whole() -> None:
     """What lets the embedded part of Fashion-MNIST stand in for the full set."""
     images = _random_set(200)

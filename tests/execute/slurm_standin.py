@@ -4,8 +4,6 @@ As the programs are described: a task's directives are comments of the batch scr
 again once it has ended. What was asked is written down: `sbatch.txt`, the scripts; `calls.txt`, the command lines.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Workers on this machine: which share it, stop, fail, and what they never overwrite."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

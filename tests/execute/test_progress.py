@@ -1,7 +1,5 @@
 """What is shown while a study runs: evaluation is work too, and is counted as such."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

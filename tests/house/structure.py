@@ -6,8 +6,6 @@ imports that go upwards, circles, class names with two meanings, and files that 
 Size is counted in statements: nodes of `ast.stmt` without docstrings. No formatting changes them.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import graphlib

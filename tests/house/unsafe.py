@@ -1,7 +1,5 @@
 """Finds what could run code out of a file, or a shell, by what names mean, whatever they are called in a file."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A store in which cells are done, without training any: for tests of what looks at results only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

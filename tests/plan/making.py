@@ -1,7 +1,5 @@
 """Grids and plans as the commands make them, for tests that need no store and no calibration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The committed main study as a plan whose times are the recorded ones, and its evidence."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results of a model whose code has changed since are refused, kept or redone; never taken for done in silence."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from dataclasses import replace

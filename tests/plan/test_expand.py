@@ -1,7 +1,5 @@
 """Cells of a study: sizes cut to what a set has, or to what the user says; tasks; patterns; each training once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

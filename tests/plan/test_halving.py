@@ -1,7 +1,5 @@
 """A halved sweep keeps the rate that the whole one chooses, and goes on from records."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

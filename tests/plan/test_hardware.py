@@ -1,7 +1,5 @@
 """Plans for devices that are not here: what they are, what they cost, and that ranks help as far as they can."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

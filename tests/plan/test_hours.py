@@ -1,7 +1,5 @@
 """Scale `gpu`: what it trains on, and budgets that fit the hours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

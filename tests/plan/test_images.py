@@ -1,7 +1,5 @@
 """The size and the channels of a study's images follow its data; models and downstream sets follow them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What flags and study files change of a suite."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import shlex

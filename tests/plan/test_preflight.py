@@ -1,7 +1,5 @@
 """What could never run is refused before anything is measured, with what would."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

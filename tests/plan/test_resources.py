@@ -1,7 +1,5 @@
 """Bytes on device, host and disk, where images are read from, and what does not fit."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import replace

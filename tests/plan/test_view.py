@@ -1,7 +1,5 @@
 """Plans as they are shown, in part, and with models that cannot be trained."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Ratios of windows of one round, against SciPy and by simulation; a verdict is about the fastest other library."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

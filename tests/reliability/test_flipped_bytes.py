@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,37 +21,13 @@ TENSORS = {"a": torch.arange(40.0).reshape(5, 8), "b": torch.tensor(3), "c": tor
 RECORD = World().records()[0]
 
 
-def checkpoint(folder: Path) -> Path:
-    return checkpoints.save(folder, Checkpoint(step=1, tensors=TENSORS, state={"work": 1, "total_work": 2}))
+CELL = Cell(model="pixels", data="digits")
+STEP = "checkpoints/step-000000001"
+WANTED = grid.WantedCells(suite="scaling", scale="cpu", names=("a", "b"))
 
 
-def write_record(folder: Path) -> Path:
-    records.write_record(folder / "record.json", RECORD)
-    return folder / "record.json"
-
-
-def write_weights(folder: Path) -> Path:
-    weights.write(folder / "w.safetensors", TENSORS, {"model": "ViT-B/16", "image_size": 28})
-    return folder / "w.safetensors"
-
-
-def write_spec(folder: Path) -> Path:
-    CellDirectory(folder).prepare(Cell(model="pixels", data="digits"))
-    return folder / "spec.json"
-
-
-def write_status(folder: Path) -> Path:
-    files.write_sealed(folder / "status.json", {"started": "2026-01-01", "outcome": "complete"})
-    return folder / "status.json"
-
-
-def write_lease(folder: Path) -> Path:
-    assert lease._acquire(folder / "lease.json")
-    return folder / "lease.json"
-
-
-def write_progress(folder: Path) -> Path:
-    return checkpoint(folder / "checkpoints") / checkpoints.STATE
+def save_checkpoint(path: Path) -> None:
+    checkpoints.save(path.parents[1], Checkpoint(step=1, tensors=TENSORS, state={"work": 1, "total_work": 2}))
 
 
 def read_progress(path: Path) -> None:
@@ -59,52 +36,47 @@ def read_progress(path: Path) -> None:
         raise ValueError("nothing to go on from")
 
 
-def write_cache(folder: Path) -> Path:
-    entry = folder / "cache" / "entry"
-    _cache._store(entry, {"x": TENSORS["a"].numpy()})
-    return entry / "x.npy"
-
-
 def read_cache(path: Path) -> None:
     _cache._verified.clear()
     if _cache._open(path.parent) is None:
         raise ValueError("built again")
 
 
-def write_plan(folder: Path) -> Path:
-    grid.write(folder, grid.WantedCells(suite="scaling", scale="cpu", names=("a", "b")))
-    return folder / grid.PLAN_FILE
-
-
-def write_marker(folder: Path) -> Path:
-    Study(folder).create()
-    return folder / STORE_FILE
-
-
-KINDS = {
-    "plan": (write_plan, lambda path: grid.read(path.parent)),
-    "store": (write_marker, lambda path: Study(path.parent).check()),
-    "record": (write_record, records.read_record),
-    "weights": (write_weights, weights.about),
-    "spec": (write_spec, lambda path: files.read_sealed(path, legacy_fields=SPEC_FIELDS)),
-    "status": (write_status, lambda path: files.read_sealed(path, legacy_fields=STATUS_FIELDS)),
-    "lease": (write_lease, files.read_sealed),
-    "progress": (write_progress, read_progress),
-    "cache": (write_cache, read_cache),
+Kind = tuple[str, Callable[[Path], object], Callable[[Path], object]]
+KINDS: dict[str, Kind] = {  # its place in a folder, what writes it, what reads it
+    "plan": (grid.PLAN_FILE, lambda path: grid.write(path.parent, WANTED), lambda path: grid.read(path.parent)),
+    "store": (STORE_FILE, lambda path: Study(path.parent).create(), lambda path: Study(path.parent).check()),
+    "record": ("record.json", lambda path: records.write_record(path, RECORD), records.read_record),
+    "weights": ("w.safetensors", lambda path: weights.write(path, TENSORS, {"model": "ViT-B/16"}), weights.about),
+    "spec": (
+        "spec.json",
+        lambda path: CellDirectory(path.parent).prepare(CELL),
+        lambda path: files.read_sealed(path, legacy_fields=SPEC_FIELDS),
+    ),
+    "status": (
+        "status.json",
+        lambda path: files.write_sealed(path, {"started": "2026-01-01", "outcome": "complete"}),
+        lambda path: files.read_sealed(path, legacy_fields=STATUS_FIELDS),
+    ),
+    "lease": ("lease.json", lease._acquire, files.read_sealed),
+    "progress": (f"{STEP}/{checkpoints.STATE}", save_checkpoint, read_progress),
+    "cache": ("entry/x.npy", lambda path: _cache._store(path.parent, {"x": TENSORS["a"].numpy()}), read_cache),
     **{
-        f"checkpoint {name}": (
-            lambda folder, name=name: checkpoint(folder) / name,
-            lambda path: checkpoints.verify(path.parent),
-        )
+        f"checkpoint {name}": (f"{STEP}/{name}", save_checkpoint, lambda path: checkpoints.verify(path.parent))
         for name in (checkpoints.MANIFEST, *checkpoints.FILES)
     },
 }
 
 
+def written(kind: str, folder: Path) -> Path:
+    name, write, _ = KINDS[kind]
+    write(folder / name)
+    return folder / name
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_flip_is_noticed(tmp_path, kind):
-    write, read = KINDS[kind]
-    path = write(tmp_path)
+    path, read = written(kind, tmp_path), KINDS[kind][2]
     read(path)
     whole = path.read_bytes()
     chooser = random.Random(kind)
@@ -127,7 +99,7 @@ def test_an_altered_lease_expires_as_one_of_another_machine_does(tmp_path, monke
     """Neither is its holder robbed, whatever process the lease names now, nor is the cell locked for ever."""
     clock = [0.0]
     monkeypatch.setattr(lease, "running", lambda: clock[0])
-    path = write_lease(tmp_path)
+    path = written("lease", tmp_path)
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -138,12 +110,11 @@ def test_an_altered_lease_expires_as_one_of_another_machine_does(tmp_path, monke
 
 
 def test_a_damaged_spec_is_kept_beside_a_new_one(tmp_path):
-    cell = Cell(model="pixels", data="digits")
-    path = write_spec(tmp_path)
+    path = written("spec", tmp_path)
     torn = path.read_bytes()[:50]
     path.write_bytes(torn)
-    CellDirectory(tmp_path).prepare(cell)
-    assert files.read_sealed(path, legacy_fields=SPEC_FIELDS)["cell"] == json.loads(json.dumps(to_json(cell)))
+    CellDirectory(tmp_path).prepare(CELL)
+    assert files.read_sealed(path, legacy_fields=SPEC_FIELDS)["cell"] == json.loads(json.dumps(to_json(CELL)))
     assert [p.read_bytes() for p in tmp_path.glob("spec.damaged-*")] == [torn]
 
 
@@ -161,7 +132,7 @@ def test_files_from_before_they_were_sealed_are_read(tmp_path):
 def test_a_damaged_status_does_not_hide_the_other_attempts(tmp_path):
     directory = CellDirectory(tmp_path)
     for _ in range(2):
-        write_status(directory.new_attempt())
+        written("status", directory.new_attempt())
     first = directory.attempts()[0] / "status.json"
     first.write_bytes(first.read_bytes().replace(b"complete", b"complfte"))
     assert [attempt.outcome for attempt in directory.attempt_log()] == ["unknown", "complete"]

@@ -1,7 +1,5 @@
 """Drives a headless Chromium through its DevTools pipe: nothing but the standard library and the browser itself."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

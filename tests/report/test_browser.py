@@ -1,7 +1,5 @@
 """The report in a real browser: draws, sorts, answers to pointer, keyboard and theme; fetches and complains nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

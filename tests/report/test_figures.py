@@ -1,7 +1,5 @@
 """Figures: what is drawn is in the CSV and follows from the evidence, stays legible, and is the same bytes again."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import math

@@ -4,8 +4,6 @@
 binomial bounds.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import dataclass
@@ -150,7 +148,7 @@ class Draws:
     freedom: float
 
     @property
-    def fit(self) -> fit.Fit:
+    def fit(self) -> fit.FormFit:
         return FLAT.fit
 
     def predictions(self, x: np.ndarray) -> np.ndarray:

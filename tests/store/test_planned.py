@@ -83,8 +83,7 @@ def test_the_report_and_status_compare_by_kind_of_cell(tmp_path, capsys):
     planned.note(study, [("never-begun", "missing", cost(600.0))])
     (study / "plan.json").unlink(missing_ok=True)
     assert status.main(["--suite", "scaling", "--results", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert f"{len(others)} cells planned" in said and f"{total / (10 * len(others)) - 1:+.0%}" in said
+    assert f"{total / (10 * len(others)) - 1:+.0%}" in capsys.readouterr().out
 
 
 def test_the_rounds_of_a_search_are_one_run(tmp_path, monkeypatch):

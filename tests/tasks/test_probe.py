@@ -18,27 +18,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, captured.out, captured.err
 
 
-@pytest.fixture
-def features(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(4, 16))
-    arrays: dict[str, np.ndarray] = {}
-    for split, count in (("train", 200), ("test", 120)):
-        y = rng.integers(0, 4, count)
-        arrays |= {f"{split}_x": (centres[y] + 0.5 * rng.normal(size=(count, 16))), f"{split}_y": y}
-    path = tmp_path / "mine.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]
-    return path
-
-
 def test_features_from_a_file(capsys: pytest.CaptureFixture[str], features: Path) -> None:
     code, out, _ = run(capsys, "--features", str(features), "--shots", "5,10", "--draws", "2", "--json")
     scores = json.loads(out)
     assert code == 0 and len(scores) == 8
-    assert {s["data"] for s in scores} == {"mine"} and {s["num_test"] for s in scores} == {120}
+    assert {s["data"] for s in scores} == {"mine"} and {s["num_test"] for s in scores} == {30}
     assert all(s["value"] > 0.8 for s in scores if s["metric"] == "accuracy")
     code, out, _ = run(capsys, "--features", str(features), "--shots", "5")
-    assert code == 0 and "mine" in out and "chance 25.0%" in out
+    assert code == 0 and "mine" in out and "chance 33.3%" in out
 
 
 def test_pixels_and_an_untrained_network(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,13 +60,13 @@ def test_progress_changes_no_score(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_more_shots_than_there_are_images_are_said(capsys: pytest.CaptureFixture[str], features: Path) -> None:
-    """200 images of four classes: some class has fewer than 60."""
+    """60 images of three classes."""
     given = ["--features", str(features), "--draws", "1"]
     _, out, err = run(capsys, *given, "--shots", "5,5000")
-    assert "5,000 shots: not every class" in out and "200 labelled images were used, 50 per class" in out
+    assert "5,000 shots: not every class" in out and "60 labelled images were used, 20 per class" in out
     assert "5 shots" not in out and not err
     _, out, err = run(capsys, *given, "--shots", "5000", "--json")
-    assert json.loads(out)[0]["detail"]["num_support"] == 200 and "200 labelled images were used" in err
+    assert json.loads(out)[0]["detail"]["num_support"] == 60 and "60 labelled images were used" in err
     assert not run(capsys, *given, "--shots", "5", "--json")[2]
 
 

@@ -26,6 +26,7 @@ from bench.store.prediction_bits import from_detail
 from bench.tasks import knn, linear
 from bench.tasks._options import checked_options
 from bench.tasks.task import TaskContext, Unsuited, balanced_part, judged
+from tests.tasks.conftest import arrays
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 from tests.tasks.test_tuning import skewed
 from tests.train.driving import job_context
@@ -198,23 +199,6 @@ def test_a_probe_is_costed_as_it_is_done(task: Any, limits: tuple[int | None, in
 
 
 # -- whatever a user writes after --option, or puts into a features file, ends in one message and exit code 2 ----------
-
-
-def arrays() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(3, 8))
-    found = {}
-    for split, count in (("train", 60), ("test", 30)):
-        labels = np.arange(count) % 3
-        found |= {f"{split}_x": centres[labels] + 0.3 * rng.normal(size=(count, 8)), f"{split}_y": labels}
-    return found
-
-
-@pytest.fixture(scope="module")
-def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("features") / "mine.npz"
-    np.savez(path, **arrays())  # type: ignore[arg-type]
-    return path
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -76,12 +76,6 @@ def test_warm_up_is_linear_and_the_recipe_s_alone():
     assert rates == pytest.approx([0.01, 0.5, 1.0, 1.0])
 
 
-@pytest.mark.parametrize("change", [{"schedule": "both"}, {"cooldown_shape": "exp"}, {"cooldown": 1.5}])
-def test_an_impossible_recipe_is_refused(change):
-    with pytest.raises(UserError):
-        schedule.segments(Recipe(**change), (100,))
-
-
 # -- the learning curve: its points are the losses of the run, whatever interrupted it ---------------------------------
 
 

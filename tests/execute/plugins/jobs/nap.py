@@ -3,8 +3,6 @@
 Its record holds the worker's process number, as the model's parameters, and the processor time so far, as training's.
 """
 
-from __future__ import annotations
-
 import os
 import time
 
