@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ class Compiled:
         self.model, self.device, self.dtype = model, device, dtype
         self.obstacle = obstacle(device) if mode != "off" and device.startswith("cuda") else None
         self.mode = "off" if self.obstacle else "default" if ranks > 1 and mode in WITH_GRAPHS else mode
-        self._recorded: Recorded | None = None
+        self._recorded: Callable[[], Recorded | None] = lambda: None  # weak: what is recorded calls this object
 
     @property
     def compiles(self) -> bool:
@@ -105,7 +106,8 @@ class Compiled:
 
     @property
     def how(self) -> str:
-        refusal = self._recorded.refusal if self._recorded else None
+        recorded = self._recorded()
+        refusal = recorded.refusal if recorded else None
         if self.obstacle or refusal:
             return f"off ({self.obstacle})" if self.obstacle else f"default ({refusal})"
         return self.mode
@@ -125,8 +127,9 @@ class Compiled:
     def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
         if self.mode not in WITH_GRAPHS or not self.device.startswith("cuda"):
             return both_ways
-        self._recorded = Recorded(both_ways, leaves=leaves)
-        return self._recorded
+        in_graphs = Recorded(both_ways, leaves=leaves)
+        self._recorded = weakref.ref(in_graphs)
+        return in_graphs
 
     def forget(self) -> None:
         """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""

@@ -321,7 +321,7 @@ def watched(window, alive):
     return once
 
 
-def test_a_contender_that_runs_out_of_memory_in_a_window_is_left_out(tmp_path, monkeypatch):
+def test_a_contender_that_runs_out_of_memory_in_a_window_is_left_out(race, tmp_path, monkeypatch):
     answers = iter([{"call_seconds": 0.1, "dtype": "bfloat16", "params": 1}, {"left_out": "out of memory"}])
     process = mock.Mock(**{"stdout.readline": lambda: json.dumps(next(answers)) + "\n", "wait.return_value": 0})
     monkeypatch.setattr(peers.subprocess, "Popen", lambda *_, **__: process)

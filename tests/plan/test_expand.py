@@ -18,7 +18,9 @@ from tests.conftest import PROJECT
 from tests.data import writers
 from tests.plan.making import cells_of, grid_of
 
-REFERENCE = sorted(path.parent for path in PROJECT.glob("results/reference/*/cells"))
+REFERENCE = sorted(
+    path.parent for path in PROJECT.glob("results/reference/*-cpu/cells")
+)  # as their suites are, without options
 
 
 def trained(found: list[Cell]) -> list[tuple[Cell, int]]:
@@ -184,7 +186,7 @@ def test_patterns_choose_from_the_grid_and_leave_it_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("study", REFERENCE, ids=lambda study: study.name)
-def test_committed_studies_are_the_cells_that_their_suites_ask_for(study: Path) -> None:
+def test_committed_studies_are_the_cells_that_their_suites_ask_for(race, study: Path) -> None:
     """But for revisions: those say that a result is to be made again, not that another is wanted."""
 
     def spec(cell: Cell) -> str:

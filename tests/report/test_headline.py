@@ -76,7 +76,7 @@ def test_the_papers_own_table_is_titled_with_its_families() -> None:
     assert made is not None and made.titles_figure and made.text.startswith("ViT leads ResNet by ")
 
 
-def test_a_difference_that_changes_is_an_answer() -> None:
+def test_a_difference_that_changes_is_an_answer(race) -> None:
     for folder in REFERENCES:
         for finding in saved_findings.read(folder):
             if finding.question == "best family at equal compute" and finding.estimate is None and finding.trend:
