@@ -10,17 +10,15 @@ averaged), features are timm's `forward_head(pre_logits=True)` and the model can
 
 from __future__ import annotations
 
-import csv
 import difflib
 import hashlib
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from baselines.published import timm_costs
 from vit.model_family import ModelFamily
 
 PREFIX, PRETRAINED = "timm:", "+pretrained"
-TABLE = Path(__file__).with_name("timm_models.csv")
 
 
 def accepts(name: str) -> bool:
@@ -34,19 +32,6 @@ def _parse(name: str) -> tuple[str, bool]:
     return text.removesuffix(PRETRAINED), text.endswith(PRETRAINED)
 
 
-@cache
-def table() -> dict[str, dict[str, str]]:
-    """Rows of the table of all models, by name; without torch."""
-    with open(TABLE, encoding="utf-8", newline="") as file:
-        return {row["model"]: row for row in csv.DictReader(line for line in file if not line.startswith("#"))}
-
-
-def heading() -> str:
-    """The first line of the table: of what versions its numbers are."""
-    with open(TABLE, encoding="utf-8") as file:
-        return file.readline().removeprefix("#").strip()
-
-
 def check(name: str) -> None:
     """Refuse a name that nothing stands behind. Imports timm only for a name that the table does not have.
 
@@ -58,7 +43,7 @@ def check(name: str) -> None:
         folder = Path(source.removeprefix("local-dir:"))
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder} has no config.json, which timm.models.save_for_hf writes")
-    elif ":" not in source and (base := source.partition(".")[0]) not in table():
+    elif ":" not in source and (base := source.partition(".")[0]) not in timm_costs.table():
         import timm
 
         if not timm.is_model(base):
@@ -85,8 +70,8 @@ def _stored(source: str) -> tuple[dict[str, Any], str]:
 def label_of(name: str) -> str:
     """timm's own family (the module of the architecture), such as "timm:convnext"."""
     base = architecture(name)
-    if base in table():
-        return f"timm:{table()[base]['family']}"
+    if base in timm_costs.table():
+        return f"timm:{timm_costs.table()[base]['family']}"
     from timm.models import model_entrypoint
 
     return f"timm:{model_entrypoint(base).__module__.rpartition('.')[2]}"
@@ -110,8 +95,8 @@ def identity(name: str) -> dict[str, str]:
 def input_size(name: str) -> int:
     """Pixels per side of the images that the model was made for."""
     base = architecture(name)
-    if not _parse(name)[1] and base in table():
-        return int(table()[base]["image_size"])
+    if not _parse(name)[1] and base in timm_costs.table():
+        return int(timm_costs.table()[base]["image_size"])
     return int(_config(name)["input_size"][-1])
 
 

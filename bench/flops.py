@@ -306,11 +306,12 @@ COSTS = {  # column of the table of timm's models -> heading, unit
 def _costs(pattern: str, *, as_json: bool) -> int:
     """Rows of the table of timm's models that a pattern selects."""
     from baselines import timm
+    from baselines.published import timm_costs
 
     wanted = pattern.removeprefix(timm.PREFIX)
-    found = [row for name, row in timm.table().items() if fnmatch(name, wanted) or fnmatch(row["family"], wanted)]
+    found = [row for name, row in timm_costs.table().items() if fnmatch(name, wanted) or fnmatch(row["family"], wanted)]
     if not found:
-        raise unknown("model of timm", pattern, timm.table())
+        raise unknown("model of timm", pattern, timm_costs.table())
     if as_json:
         print(json.dumps(found, indent=2))
         return EXIT_OK
@@ -318,7 +319,7 @@ def _costs(pattern: str, *, as_json: bool) -> int:
     for row in found:
         costs = (f"{int(row[key]) / unit:>17,.2f}" for key, (_, unit) in COSTS.items() if not row["why_not"])
         print(f"{row['model']:40}{row['image_size']:>5}" + ("".join(costs) or f"  not counted: {row['why_not']}"))
-    print(f"{len(found)} of {len(timm.table()):,} models of timm, one image; {timm.heading()}")
+    print(f"{len(found)} of {len(timm_costs.table()):,} models of timm, one image; {timm_costs.heading()}")
     return EXIT_OK
 
 

@@ -21,7 +21,8 @@ from typing import Any
 
 import pandas as pd
 
-from baselines import published, timm
+from baselines import published
+from baselines.published import timm_costs
 from bench.core.errors import UserError, unknown
 from bench.cost import training_stages
 from bench.cost.flops import EXA, FLOPS_PER_MAC, TRAIN_PER_FORWARD
@@ -117,7 +118,7 @@ def images_of_sets() -> Mapping[str, int]:
 @cache
 def _macs() -> dict[tuple[str, int], tuple[int, int]]:
     """(architecture, pixels per side) -> MACs, (dense, paper)."""
-    own = (row for row in timm.table().values() if row["macs_dense"])
+    own = (row for row in timm_costs.table().values() if row["macs_dense"])
     made = {(row["model"], int(row["image_size"])): (int(row["macs_dense"]), int(row["macs_paper"])) for row in own}
     for row in read("timm_macs"):
         made[row["arch"], int(row["image_size"])] = int(row["macs_dense"]), int(row["macs_paper"])
@@ -158,7 +159,7 @@ def check(model: str) -> str:
 
 def family(arch: str) -> str:
     """A label for one of timm's architectures; empty where it has none."""
-    path = f"{timm.table()[arch]['family']}/{arch}"
+    path = f"{timm_costs.table()[arch]['family']}/{arch}"
     return next((row["family"] for row in read("families") if re.fullmatch(row["pattern"], path)), "")
 
 

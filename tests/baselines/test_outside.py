@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from baselines import timm as family
+from baselines.published import timm_costs
 from bench.core import environment, fingerprint, registry
 from bench.core.errors import UserError
 from bench.cost import flops
@@ -295,13 +295,13 @@ def test_a_change_of_the_file_of_what_it_imports_or_of_a_package_is_noticed(own,
 
 
 def test_the_table_is_what_timm_has_and_torch_counts():
-    rows = family.table()
+    rows = timm_costs.table()
     counted = [row for row in rows.values() if not row["why_not"]]
     assert len(rows) > 1_000 and len(counted) > 0.95 * len(rows)
     ours = np.array([2.0 * int(row["macs_dense"]) for row in counted])
     np.testing.assert_allclose(ours, [float(row["torch_flops"]) for row in counted], rtol=1e-3)
     assert all(int(row["macs_paper"]) <= int(row["macs_dense"]) for row in counted)
-    if timm_table.heading().partition(";")[0] == f"# {family.heading()}".partition(";")[0]:
+    if timm_table.heading().partition(";")[0] == f"# {timm_costs.heading()}".partition(";")[0]:
         assert set(rows) == set(timm.list_models())
     name = "test_vit"
     row = {key: str(value) for key, value in timm_table.row(name).items()}

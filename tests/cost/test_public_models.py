@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import bench
-from baselines import timm
+from baselines.published import timm_costs
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from bench.cost import public_models, training_stages
 from bench.cost.training_stages import PublishedRecipe, problems, stages
@@ -61,7 +61,7 @@ def test_every_training_cost_is_recomputed_from_the_files(table):
     """By exact fractions and another parser; all rows that have a recipe, both conventions."""
     images = {row["name"]: int(row["images"]) for row in rows_of("sets")}
     own = {row["model"]: row["own_size"] for row in rows_of("timm_results")}
-    macs = {(n, row["image_size"]): row for n, row in timm.table().items() if row["macs_dense"]}
+    macs = {(n, row["image_size"]): row for n, row in timm_costs.table().items() if row["macs_dense"]}
     macs |= {(row["arch"], row["image_size"]): row for row in rows_of("timm_macs")}
     done = 0
     for line in rows_of("recipes"):
@@ -283,7 +283,7 @@ def test_all_committed_macs_are_counted_again(part):
     recounted(rows_of("timm_macs")[part::PARTS])
     elsewhere = {(row["arch"], int(row["image_size"])) for row in rows_of("timm_macs")}
     for arch, size in sorted(published_models.needed() - elsewhere)[part::PARTS]:
-        row = timm.table()[arch]
+        row = timm_costs.table()[arch]
         assert int(row["image_size"]) == size
         assert published_models.count(arch, size) == (int(row["macs_dense"]), int(row["macs_paper"])), arch
 
