@@ -6,7 +6,7 @@
 The same network trains on both; windows of some steps alternate, and turns of which of the two comes first; intervals
 are of 95 %, by the t distribution, over the turns. Seconds are the clock's, and beside them the processor's, of the
 process that trains alone: on a busy machine only they are steady, but they leave out waiting, which is timed by itself.
-The share of the time that is spent waiting is then compared with what the plan expects (bench/plan/resources.py).
+The share of the time that is spent waiting is then compared with what the plan expects (bench/plan/estimate.py).
 
 Without --data-root, shards of 1,000 images are drawn first (tests/data/photographs.py).
 """
@@ -27,7 +27,7 @@ from torch import Tensor
 from bench.core import environment, registry
 from bench.core.spec import Recipe
 from bench.data.load import load, some_encoded
-from bench.plan import feed
+from bench.plan import estimate
 from bench.train.batches import Batches
 from bench.train.decoding import decoded_per_second
 from bench.train.trainer import Trainer
@@ -85,7 +85,7 @@ def compare(given: argparse.Namespace, root: Path) -> None:
         )
     files = some_encoded(f"{given.data}:{given.size}px:rgb:stream", root=root)
     rate = decoded_per_second(files, size=given.size, channels=3, crop=recipe.crop)
-    expected = feed.waiting(each / np.median(random_T2[:, 1]), environment.cores() * rate, device="cpu")
+    expected = estimate.waiting(each / np.median(random_T2[:, 1]), environment.cores() * rate, device="cpu")
     print(
         f"  waiting for images: {waited / shards_T2[:, 0].sum():.2%} of the time from shards; the "
         f"plan expects {expected:.2%} ({rate:,.0f} images/s decoded per core)"

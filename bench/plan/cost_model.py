@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from bench.core import registry
 from bench.core.device import find_device
 from bench.core.spec import Cell
-from bench.plan import estimate, feed, preflight
+from bench.plan import estimate, preflight
 from bench.plan.estimate import Calibration, Reporter, rate_key
 from bench.plan.options import StudyOptions
 from bench.plan.resources import Needs
@@ -171,7 +171,7 @@ def remaining_cost(
     rates = estimate.rates_of(cell, calibration, sizes) if cell.job == "train" else None
     if needs is not None and rates is not None and ranks > 1:  # each is slower than alone, and waits less
         slower = estimate.gain(cell, rates, ranks=ranks, device=device) / ranks
-        wait = feed.waiting(slower * rates.train_images_per_second, needs.decoded, device=device)
+        wait = estimate.waiting(slower * rates.train_images_per_second, needs.decoded, device=device)
         needs = replace(needs, wait=wait)
     seconds, whole = (each.fed(needs.wait if needs else 0.0) for each in costs)
     return RemainingCost(

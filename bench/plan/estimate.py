@@ -349,3 +349,18 @@ def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0)
 def rates_json(calibration: Calibration) -> list[Json]:
     """Rates as JSON types."""
     return [asdict(rates) for rates in calibration.rates.values()]
+
+
+def waiting(trained: float, decoded: float, *, device: str) -> float:
+    """Share of the training time spent waiting for images.
+
+    Args:
+        trained: images per second of one process that has them.
+        decoded: those that its cores decode meanwhile; 0 where nothing is decoded. A CPU decodes and trains in turns;
+            for a GPU others decode beside it.
+    """
+    if not decoded:
+        return 0.0
+    if device == "cpu":
+        return trained / (trained + decoded)
+    return max(0.0, 1 - decoded / trained)

@@ -51,18 +51,3 @@ def _measured(cell: Cell, sizes: DataSizes) -> float:
     from bench.train.decoding import decoded_per_second  # brings torch
 
     return decoded_per_second(files, size=cell.image_size, channels=cell.channels, crop=cell.recipe.crop)
-
-
-def waiting(trained: float, decoded: float, *, device: str) -> float:
-    """Share of the training time spent waiting for images.
-
-    Args:
-        trained: images per second of one process that has them.
-        decoded: those that its cores decode meanwhile; 0 where nothing is decoded. A CPU decodes and trains in turns;
-            for a GPU others decode beside it.
-    """
-    if not decoded:
-        return 0.0
-    if device == "cpu":
-        return trained / (trained + decoded)
-    return max(0.0, 1 - decoded / trained)

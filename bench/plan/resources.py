@@ -17,8 +17,7 @@ from bench.core.spec import Cell, Recipe
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
 from bench.data.image_set import AHEAD_BYTES, INDEX_BYTES, Tier, tier_of
-from bench.plan import feed
-from bench.plan.estimate import Rates
+from bench.plan.estimate import Rates, waiting
 from bench.plan.sizes import DataSizes
 from bench.store.checkpoints import MAX_KEPT
 
@@ -146,7 +145,7 @@ def needs(
         kept=kept,
         weights=FLOAT_BYTES * rates.params,
         decoded=decoded,
-        wait=feed.waiting(rates.train_images_per_second, decoded, device=device),
+        wait=waiting(rates.train_images_per_second, decoded, device=device),
     )
 
 

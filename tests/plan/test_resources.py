@@ -89,7 +89,7 @@ GIVEN = [(10.0, 22.7, 1 - 10 / 22.7), (22.7, 22.7, 0.0), (50.0, 22.7, 0.0), (0.0
 @pytest.mark.parametrize("decoded, trained, wait", GIVEN)
 def test_the_slower_of_feed_and_device_decides(decoded: float, trained: float, wait: float) -> None:
     """By the clock of a pipeline: images pass both at once, and the slower sets the pace."""
-    assert feed.waiting(trained, decoded, device="cuda") == pytest.approx(wait)
+    assert estimate.waiting(trained, decoded, device="cuda") == pytest.approx(wait)
     cost = estimate.CellCost(seconds=100.0)
     pace = min(trained, decoded or trained)
     assert cost.fed(wait) == pytest.approx(100 * trained / pace)

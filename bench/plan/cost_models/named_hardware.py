@@ -165,7 +165,7 @@ def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: C
         cost = estimate.cell_cost(cell, there, left.sizes, ranks=1, fraction=fraction, device="cuda")
         rates = there.rates[rate_key(cell, left.sizes[cell.data].classes)]
         decoding = one.cores_each * decoded.get(cell, 0.0)
-        seconds = cost.fed(feed.waiting(rates.train_images_per_second, decoding, device="cuda"))
+        seconds = cost.fed(estimate.waiting(rates.train_images_per_second, decoding, device="cuda"))
         costs.append(RemainingCost(device_hours=seconds / HOUR, error=rates.error, basis=rates.basis))
     wall = sum(cost.device_hours or 0.0 for cost in costs) * HOUR
     return price.of(costs, hardware=one, ranks=1, wall=wall, asked=None)
