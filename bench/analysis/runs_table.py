@@ -300,7 +300,7 @@ def _numeric(table: pd.DataFrame) -> list[str]:
 
 
 def scale_of(name: str) -> float:
-    """What a unit in a column's name multiplies by: "N (millions)" -> 1e6, "exaFLOPs" -> 1e18, "loss" -> 1."""
+    """The factor of a unit in a column's name: "N (millions)" -> 1e6, "exaFLOPs" -> 1e18, "loss" -> 1."""
     lowered = name.lower()
     for word, factor in UNITS:
         if word in lowered:

@@ -156,7 +156,7 @@ class Meter:
 
 
 def of_attempts(attempts: Iterable[Path], *, co2: float | None) -> Energy | None:
-    """What a cell's attempts took together; None where nothing was measured."""
+    """Energy of all of a cell's attempts; None where nothing was measured."""
     sums: dict[str, float] = {}
     for attempt in attempts:
         with contextlib.suppress(OSError, ValueError, TypeError):

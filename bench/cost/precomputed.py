@@ -1,4 +1,4 @@
-"""What is computed once for a study and used by each of its workers: peak rates, and the costs of its models.
+"""Values that are computed once for a study and used by each of its workers: peak rates, and the costs of its models.
 
 Measuring a peak takes a second of matrix products, counting a model loads half of torch; a worker that is given the
 results starts with its first cell at once. One that is not computes them itself, and gets the same.

@@ -81,7 +81,7 @@ class PublishedRecipe:
         return re.compile(self.pattern)
 
     def matched(self, model: str) -> Mapping[str, str] | None:
-        """What the groups of the pattern match in a checkpoint's name; None where the recipe is another's."""
+        """Matches of the pattern's groups in a checkpoint's name; None where the recipe is another's."""
         match = self._compiled.fullmatch(model)
         return None if match is None else match.groupdict()
 

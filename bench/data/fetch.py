@@ -1,4 +1,4 @@
-"""What is checked of every download that libraries make: room on the disk, checksums, and what an archive may hold."""
+"""Checks of every download that libraries make: room on the disk, checksums, and what an archive may hold."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class ImageSet:
 
     @property
     def encoded_bytes(self) -> int | None:
-        """What the files of images that are decoded when they are read take on the disk; None for others."""
+        """Bytes on the disk of the files of images that are decoded when they are read; None for others."""
         return self.images_NHWC.encoded_bytes if isinstance(self.images_NHWC, EncodedImages) else None
 
     def tier(self, free_bytes: int) -> Tier:

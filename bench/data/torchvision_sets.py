@@ -391,7 +391,7 @@ def guarded(data_set: DataSet, root: Path, *, done: str) -> Iterator[None]:
 
 @contextmanager
 def tidy_stdout() -> Iterator[None]:
-    """What torchvision prints goes to standard error: standard output is for answers."""
+    """Send what torchvision prints to standard error: standard output is for answers."""
     out, sys.stdout = sys.stdout, sys.stderr
     try:
         yield

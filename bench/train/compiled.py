@@ -39,7 +39,7 @@ def obstacle(device: str) -> str | None:
 
 
 def blocks(network: nn.Module) -> list[nn.Module]:
-    """What a network repeats: members of its module lists that have parts, and no such list in them."""
+    """Parts that a network repeats: members of its module lists that have parts, and no such list in them."""
     lists = [m for m in network.modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
     members = [member for parent in lists for member in parent if any(member.children())]
     outer = {id(m) for m in members if any(id(inner) in {id(x) for x in members} for inner in list(m.modules())[1:])}

@@ -1,4 +1,4 @@
-"""What precedes the first of many steps where a network is compiled: all is allocated, compiled and recorded."""
+"""Preparation of the first of many steps where a network is compiled: all is allocated, compiled and recorded."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def test_what_is_imported_is_declared():
 # -- what a reader has to hold, in statements --------------------------------------------------------------------------
 
 GOALS = {"installed": 24_000, "tests": 17_500, "reached": 14_000, "spine": 5_000, "loaded": 8_000}
-LIMITS = GOALS | {"installed": 30_110, "tests": 19_205, "reached": 16_535, "loaded": 16_900}
-"""Only the spine is within its goal. The others are held at the size that they have; lower them with it."""
+LIMITS = GOALS | {"installed": 29_447, "tests": 19_086, "loaded": 16_900}
+"""What is reached and the spine are within their goals. The others are held at the size that they have; lower them with it."""
 
 
 def test_size_of_the_house():

@@ -16,7 +16,7 @@ NOT_READ = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", 
 
 
 def recognises(names: set[str]) -> bool:
-    """Whatever else a folder holds, this format is tried last."""
+    """This format is tried last, whatever else a folder holds."""
     return True
 
 
