@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from baselines import timm as table
+from baselines.published import timm_costs
 from bench.cost import public_models, training_stages
 
 CLASSES = 1000
@@ -87,10 +87,10 @@ def needed() -> set[tuple[str, int]]:
 
 def counted_as(arch: str, image_size: int) -> str:
     """The architecture that is counted for another at one size: itself, or the sibling that was made for the size."""
-    if arch in SIBLINGS and image_size < int(table.table()[arch]["image_size"]):
+    if arch in SIBLINGS and image_size < int(timm_costs.table()[arch]["image_size"]):
         return SIBLINGS[arch]
     sibling = re.sub(r"_\d{3}$", f"_{image_size}", arch)
-    return sibling if sibling in table.table() else arch
+    return sibling if sibling in timm_costs.table() else arch
 
 
 def count(arch: str, image_size: int) -> tuple[int, int]:
@@ -113,7 +113,7 @@ def _count_missing() -> Iterator[str]:
     rows = {(row["arch"], int(row["image_size"])): row for row in public_models.read("timm_macs")}
     own = {
         (row["model"], int(row["image_size"]))
-        for row in table.table().values()
+        for row in timm_costs.table().values()
         if row["macs_dense"] and row["num_classes"] == str(CLASSES)
     }
     wanted = needed()
