@@ -171,8 +171,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
     template = environment.get_template("report.md.j2")
     lines = template.render(shown, caption=lead.caption if lead else "").splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)
-    rows = re.sub(r"\|\n\n(?=\|)", "|\n", rendered)  # a row a line; a blank line between tables stays
-    return re.sub(r"\n{3,}", "\n\n", rows).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", rendered).strip() + "\n"
 
 
 def _environment(*, autoescape: bool) -> Environment:

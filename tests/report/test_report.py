@@ -266,6 +266,7 @@ def test_markdown_tables_are_rectangular(built: Path) -> None:
         assert blocks
         for block in blocks:
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
+            assert sum(set(line) <= set("|:- ") for line in block.splitlines()) == 1
 
 
 def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) -> None:
