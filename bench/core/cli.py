@@ -81,6 +81,11 @@ def seeds(text: str) -> int:
     return number
 
 
+def sizes_list(text: str) -> tuple[int, ...]:
+    """Comma-separated whole numbers of at least 1, ascending, each once."""
+    return tuple(sorted({positive(part) for part in names_list(text)}))
+
+
 def hours(text: str) -> float:
     """A number above 0."""
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or float(text) <= 0:

@@ -29,7 +29,11 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
             small, or nothing left by `--only`.
     """
     request = _request(suite, options, sizes, device_name)
-    study = apply_all(StudyCells(cells=tuple(suite.cells(request.suite_options))), request)
+    cells = tuple(suite.cells(request.suite_options))
+    if options.sizes and not {cell.num_images for cell in cells} & set(options.sizes):
+        what = f"Suite {suite.name!r} compares no numbers of images, for which --sizes could give others."
+        raise UserError(what, "Use --suite data, or NAME@N to limit a set to N images.")
+    study = apply_all(StudyCells(cells=cells), request)
     for cell in study.cells:
         registry.family_of(cell.model)
         for task in cell.tasks:
@@ -57,6 +61,7 @@ def _request(suite: Suite, options: StudyOptions, sizes: DataSizes, device_name:
         scale=options.scale,
         models=options.models,
         data=data,
+        sizes=options.sizes,
         seeds=options.seeds,
         data_root=options.data_root,
         image_size=images.asked,
@@ -90,5 +95,7 @@ def _split_limits(data: Sequence[str] | None) -> tuple[tuple[str, ...] | None, d
         if size is not None and size < 1:
             raise UserError(f"{text}: a data set needs at least one image.", f"For example {name}@1000.")
         if names.count(name) > 1:
-            raise UserError(f"Data set {name!r} is given {names.count(name)} times.", "Give each data set once.")
+            raise UserError(
+                f"Data set {name!r} is given {names.count(name)} times.", "Give it once, and the numbers with --sizes."
+            )
     return names, {name: size for name, size in pairs if size is not None}

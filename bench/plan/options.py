@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.cli import Parser, folder, grams, hours, names_list, pair, positive, seeds
+from bench.core.cli import Parser, folder, grams, hours, names_list, pair, positive, seeds, sizes_list
 from bench.core.errors import UserError
 from bench.core.options import Kind, Option, Values, add_flags, given, read_file, read_mapping, resolve, to_toml
 from bench.plan import overrides
@@ -36,6 +36,13 @@ STUDY = (
         kind=Kind.LIST,
         read=names_list,
         help="comma-separated upstream data sets (default: those of the suite); NAME@N limits a set to N images",
+    ),
+    Option(
+        name="sizes",
+        kind=Kind.LIST,
+        read=sizes_list,
+        metavar="N,N",
+        help="comma-separated numbers of images that an axis over images compares (default: those of the suite)",
     ),
     Option(
         name="downstream",
@@ -190,6 +197,7 @@ class StudyOptions:
         scale: "auto" or one of `bench.suites.suite.SCALES`.
         models: their names.
         data: names of upstream sets, or NAME@N.
+        sizes: numbers of images of the axis over images, ascending.
         downstream: sets that replace those of the suite's tasks.
         image_size: pixels per side that models take.
         hours: on one accelerator, that the budgets of scale `gpu` are for.
@@ -228,6 +236,7 @@ class StudyOptions:
     scale: str
     models: tuple[str, ...] | None
     data: tuple[str, ...] | None
+    sizes: tuple[int, ...] | None
     downstream: tuple[str, ...] | None
     image_size: int | None
     hours: float | None
@@ -307,7 +316,8 @@ def _absolute(value: Any) -> Any:
 
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "image_size", "hours", "plugins"),
+    "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "hours", "plugins"),
+    "its images": ("sizes", "image_size"),
     "changes to its recipes and grid": ("horizons", "recipe", "set", "sweep", "grid", "halving"),
     "where": (
         "results",

@@ -84,7 +84,7 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
     Args:
         untrained: also read the untrained network, once: it does not depend on the number of images.
     """
-    usual = sorted(grid.size_models.values())[len(grid.size_models) // 2]
+    usual, sizes = sorted(grid.size_models.values())[len(grid.size_models) // 2], options.sizes or grid.sizes
     return [
         _cell(
             grid,
@@ -93,12 +93,12 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
             data=data,
             num_images=size,
             axes=("data_size",),
-            horizons=(*((0,) if untrained and size == grid.sizes[-1] else ()), grid.size_models.get(model, usual)),
+            horizons=(*((0,) if untrained and size == sizes[-1] else ()), grid.size_models.get(model, usual)),
         )
         for seed in range(options.seeds or grid.seeds)
         for data in options.data or (grid.size_data,)
         for model in options.models or grid.size_models
-        for size in grid.sizes
+        for size in sizes
     ]
 
 

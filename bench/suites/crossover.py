@@ -70,7 +70,10 @@ def cells(options: SuiteOptions) -> list[Cell]:
                 axes = ("compute", "data_size") if sizes else ("compute",)
                 made.append(replace(base, horizons=whole, axes=axes))
                 parts = tuple(images(model, share) for share in SIZE_SHARES)
-                made += [replace(base, num_images=size, horizons=parts, axes=("data_size",)) for size in sizes]
+                made += [
+                    replace(base, num_images=size, horizons=parts, axes=("data_size",))
+                    for size in sizes and (options.sizes or sizes)
+                ]
     return merge(made)
 
 

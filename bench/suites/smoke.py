@@ -18,7 +18,7 @@ TASKS = tuple(task("fewshot", data, shots=(1, 10), draws=2, test_limit=500) for 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Three models of three families × two budgets × two data sizes, and raw pixels."""
-    data = options.data or (UPSTREAM,)
+    data, sizes = options.data or (UPSTREAM,), options.sizes or SIZES
     made = []
     for seed in range(options.seeds or 1):
         for upstream in data:
@@ -31,9 +31,9 @@ def cells(options: SuiteOptions) -> list[Cell]:
                     seed=seed,
                     tasks=TASKS,
                 )
-                made += [replace(base, num_images=size, axes=("data_size",)) for size in SIZES]
-                made.append(replace(base, num_images=max(SIZES), axes=("compute",)))
-    made.append(Cell(model="pixels", data=data[0], num_images=max(SIZES), tasks=TASKS, axes=("compute", "data_size")))
+                made += [replace(base, num_images=size, axes=("data_size",)) for size in sizes]
+                made.append(replace(base, num_images=max(sizes), axes=("compute",)))
+    made.append(Cell(model="pixels", data=data[0], num_images=max(sizes), tasks=TASKS, axes=("compute", "data_size")))
     return merge(made)
 
 

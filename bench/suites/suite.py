@@ -25,6 +25,7 @@ class SuiteOptions:
         scale: one of SCALES.
         models: names of models.
         data: names of upstream sets.
+        sizes: numbers of images that an axis over images compares, ascending.
         seeds: number of seeds.
         image_size: pixels per side.
         hours: on one data-centre GPU, at scale `gpu`; they also choose the size of images.
@@ -35,6 +36,7 @@ class SuiteOptions:
     scale: str = "cpu"
     models: tuple[str, ...] | None = None
     data: tuple[str, ...] | None = None
+    sizes: tuple[int, ...] | None = None
     seeds: int | None = None
     image_size: int | None = None
     hours: float = 1.0

@@ -88,9 +88,18 @@ def test_sizes_beyond_a_folder_are_the_whole_folder_once(own: Path, suite: str, 
     preflight.check_data([replace(cell, tasks=()) for cell in found], DataSizes(root=own))
 
 
-@pytest.mark.parametrize("suite, sizes", [("smoke", {100, 150}), ("transfer", {150}), ("branching", {150})])
-def test_a_number_of_images_cuts_every_suite(own: Path, suite: str, sizes: set[int]) -> None:
-    grid = grid_of(suite, data=("folder:few@150",), data_root=own)
+@pytest.mark.parametrize(
+    "suite, asked, sizes",
+    [
+        ("smoke", None, {100, 150}),
+        ("smoke", (50, 1_000), {50, 150}),
+        ("data", (50, 120), {50, 120, 150}),  # raw pixels are of all
+        ("transfer", None, {150}),
+        ("branching", None, {150}),
+    ],
+)
+def test_a_number_of_images_cuts_every_suite(own: Path, suite: str, asked: tuple[int, ...], sizes: set[int]) -> None:
+    grid = grid_of(suite, data=("folder:few@150",), data_root=own, sizes=asked)
     found = list(grid.cells)
     assert {cell.num_images for cell in found} == sizes and {cell.data for cell in found} == {"folder:few"}
     assert [("150" in note, "1,000" in note) for note in grid.notes] == ([(True, True)] if suite == "smoke" else [])
@@ -123,14 +132,15 @@ def test_no_two_cells_differ_in_budgets_and_axes_alone(own: Path, suite: str, da
     [
         (("folder:few@0",), "at least one image"),
         (("folder:few@201",), r"only 200 training images.\n.*at most folder:few@200"),
-        (("folder:few@10", "folder:few@20"), "2 times"),
+        (("folder:few@10", "folder:few@20"), "2 times.\n.*--sizes"),
         (("folder:few@many",), "name@N"),
         (("glyfs@100",), "'glyphs'"),
+        (None, "'transfer' compares no numbers of images"),
     ],
 )
-def test_numbers_that_mean_nothing(own: Path, data: tuple[str, ...], words: str) -> None:
+def test_numbers_that_mean_nothing(own: Path, data: tuple[str, ...] | None, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        grid_of("smoke", data=data, data_root=own)
+        grid_of("smoke" if data else "transfer", data=data, data_root=own, sizes=(300, 2_000))
 
 
 def test_each_data_set_is_opened_once_for_a_plan(own: Path, monkeypatch) -> None:
