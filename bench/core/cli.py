@@ -32,9 +32,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         if "unrecognized arguments" in message:
             wrong = message.split(":", 1)[1].split()[0]
+            said = wrong.partition("=")[0].removeprefix("--").lower()
             known = [o.removeprefix("--") for a in self._actions for o in a.option_strings if o.startswith("--")]
-            close = nearest(wrong.partition("=")[0].removeprefix("--"), known, cutoff=0.6)
-            hint = f"Did you mean --{close[0]}? " if close else ""
+            close = [name for name in known if name.startswith(said)] or nearest(said, known, cutoff=0.6)[:1]
+            hint = f"Did you mean --{' or --'.join(close)}? " if close else ""
             raise UserError(f"Unknown option {wrong!r}.", f"{hint}See `{self.prog} --help`.")
         if match := re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message):
             raise unknown(f"value of {match[1]}", match[2], match[3].replace("'", "").split(", "))
@@ -44,7 +45,11 @@ class Parser(argparse.ArgumentParser):
 def parser(prog: str, description: str, examples: str, *, plugins: bool = False) -> Parser:
     """A parser with the examples at its end; with --plugins for verbs that take it from no table of options."""
     made = Parser(
-        prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=prog,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # what a script abbreviates would change its meaning with the next option
     )
     if plugins:
         made.add_argument(

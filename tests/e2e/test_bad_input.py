@@ -36,6 +36,8 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--only", "nothing-like-this"), ("No cell matches", "vit-pico")),
         (("--suite", "smoke", "--seeds", "0"), ("whole number of at least 1",)),
         (("--suite", "smoke", "--wrokers", "2"), ("--wrokers", "--workers")),
+        (("--suit", "smoke"), ("Unknown option '--suit'", "mean --suite?")),
+        (("--max=3",), ("--max-unreadable or --max-cells?",)),
         (("--suite", "smoke", "--executor", "slrum"), ("--executor 'slrum'", "mean 'slurm'", "ray")),
         (("--suite", "smoke", "--data-root", "no/such/folder"), ("no/such/folder", "not a folder")),
         (("--suite", "smoke", "--models", "ViT-pico/5"), ("28", "5", "4, 7, 14")),
