@@ -112,6 +112,8 @@ def request(arguments: argparse.Namespace) -> Request:
     from bench.analysis.runs_fit import ISOFLOP, Request
 
     x = tuple(name.strip() for name in arguments.x.split(","))
+    if arguments.y in x:
+        raise UserError(f"--x and --y are the same column, {arguments.y!r}.", "Name what was reached with --y.")
     if arguments.backtest is not None and arguments.form == ISOFLOP:
         raise UserError("--backtest does not go with --form isoflop.", "--predict says what its record is.")
     return Request(
@@ -157,13 +159,12 @@ def parse_claimed(text: str) -> dict[str, float]:
 
 def number(text: str, *, option: str = "--predict") -> float:
     """A positive, finite number."""
+    from bench.core.cli import above_zero
+
     try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise UserError(f"{text!r} in {option} is not a positive number.")
-    return value
+        return above_zero(text)
+    except argparse.ArgumentTypeError as error:
+        raise UserError(f"{option}: {error}.", "Write it as 1e9; several are separated by commas.") from error
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import math
 import sys
@@ -62,11 +61,18 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--image-size", type=int, help="pixels per side (default: the model's own, else 224)")
     result.add_argument("--channels", type=int, help="of the image (default 3, or the model's own)")
     result.add_argument("--classes", type=int, help="of the head (default 1000, or the model's own)")
-    result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the model, repeatable")
+    result.add_argument(
+        "--option",
+        type=cli.setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the model, repeatable",
+    )
     result.add_argument("--convention", choices=CONVENTIONS, help="show only this one (default: both)")
     result.add_argument("--check", action="store_true", help="count by torch's flop counter and by fvcore too")
     result.add_argument("--modules", action="store_true", help="parameters and MACs forward of every module")
-    result.add_argument("--depth", type=int, default=2, help="of --modules (default 2)")
+    result.add_argument("--depth", type=cli.positive, default=2, help="of --modules (default 2)")
     result.add_argument("--images", type=float, help="also estimate the cost of training on this many images seen")
     result.add_argument("--accelerator", default="A100", help="for --images (default A100)")
     result.add_argument("--utilisation", type=float, default=0.4, help="assumed of its peak (default 0.4)")
@@ -107,7 +113,7 @@ def _crosscheck(cost: ModelCost, args: argparse.Namespace) -> Crosscheck:
     from bench.cost.crosscheck import crosscheck
 
     sizes = {"image_size": cost.image_size, "channels": cost.channels, "num_classes": cost.num_classes}
-    return crosscheck(cost.model, **sizes, model_options=tuple(_option(text) for text in args.option))
+    return crosscheck(cost.model, **sizes, model_options=tuple(args.option))
 
 
 def _count(args: argparse.Namespace) -> ModelCost:
@@ -131,19 +137,9 @@ def _count(args: argparse.Namespace) -> ModelCost:
     if sizes["image_size"] < 1 or sizes["channels"] < 1 or sizes["num_classes"] < 0:
         raise UserError(f"Sizes {sizes} are out of range.", "Image and channels at least 1, classes at least 0.")
     try:
-        return count(args.model, model_options=tuple(_option(text) for text in args.option), **sizes)
+        return count(args.model, model_options=tuple(args.option), **sizes)
     except TypeError as error:  # an option that the model's family does not have
-        raise UserError(f"Model {args.model!r} refuses the options {args.option}: {error}") from error
-
-
-def _option(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UserError(f"--option {text!r} is not NAME=VALUE.", "For example --option pooling=mean.")
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value
+        raise UserError(f"Model {args.model!r} refuses the options {dict(args.option)}: {error}") from error
 
 
 def describe(cost: ModelCost, *, conventions: tuple[str, ...] = CONVENTIONS) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import dataclasses
 import json
 import statistics
@@ -66,7 +65,14 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--shots", type=_numbers, help="labelled images per class, such as 1,5,10,25")
     result.add_argument("--draws", type=int, help="independent support sets")
-    result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task, repeatable")
+    result.add_argument(
+        "--option",
+        type=cli.setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the task, repeatable",
+    )
     stored = "what a run's weights say, else"
     result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} the model's own)")
     result.add_argument("--channels", type=int, choices=(1, 3), help=f"1 grey, 3 RGB (default: {stored} 3)")
@@ -125,7 +131,7 @@ def main(argv: list[str] | None = None) -> int:
 def _fill_in(args: argparse.Namespace) -> None:
     """Name, options and sizes that were not given: as the weights of a run here say."""
     if args.checkpoint is not None and not args.checkpoint.is_file():
-        raise UserError(f"There is no checkpoint {args.checkpoint}.")
+        raise UserError(f"There is no checkpoint {args.checkpoint}.", "Name an .npz, .safetensors or .pth file.")
     known: dict[str, Any] = {}
     if args.checkpoint is not None and args.checkpoint.suffix == ".safetensors":
         known = weights.about(args.checkpoint) or _cell_of(args.checkpoint)
@@ -249,15 +255,7 @@ def announced(context: TaskContext, *, name: str) -> TaskContext:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     options = {name: value for name in ("shots", "draws") if (value := getattr(args, name)) is not None}
-    for text in args.option:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UserError(f"--option {text!r} is not NAME=VALUE.", "For example --option test_limit=None.")
-        try:
-            options[name.replace("-", "_")] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            options[name.replace("-", "_")] = value
-    return options
+    return options | dict(args.option)
 
 
 def _seed(text: str) -> int:

@@ -124,7 +124,7 @@ def read(path: Path) -> pd.DataFrame:
     except (ValueError, OSError, csv.Error) as error:
         raise UserError(f"{path} cannot be read as CSV: {error}", "Name a CSV file with one run per row.") from error
     if not rows:
-        raise UserError(f"{path} has no rows.")
+        raise UserError(f"{path} has no rows.", "Give a header, and below it one run per row.")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"{path} has several columns named {repeated[0]!r}.", "Give each a name of its own.")
     unclear = _read_decimal_commas(names, rows) if separator == ";" else ()

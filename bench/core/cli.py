@@ -36,7 +36,8 @@ class Parser(argparse.ArgumentParser):
             known = [o.removeprefix("--") for a in self._actions for o in a.option_strings if o.startswith("--")]
             close = [name for name in known if name.startswith(said)] or nearest(said, known, cutoff=0.6)[:1]
             hint = f"Did you mean --{' or --'.join(close)}? " if close else ""
-            raise UserError(f"Unknown option {wrong!r}.", f"{hint}See `{self.prog} --help`.")
+            what = "Unknown option" if wrong.startswith("-") else "One word too many:"
+            raise UserError(f"{what} {wrong!r}.", f"{hint}See `{self.prog} --help`.")
         if match := re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message):
             raise unknown(f"value of {match[1]}", match[2], match[3].replace("'", "").split(", "))
         raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
@@ -121,6 +122,14 @@ def grams(text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of grams")
     return float(text)
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """NAME=VALUE; a value is a number, a truth value or a tuple where it is one."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as depth=3")
+    return name.replace("-", "_"), registry.literal(value)
 
 
 def pair(text: str) -> tuple[str, int | float | str]:

@@ -281,10 +281,10 @@ def model_names() -> tuple[str, ...]:
 def split_options(name: str) -> tuple[str, dict[str, Any]]:
     """A model's name without its options, and these: "ViT-pico/7:depth=6" -> "ViT-pico/7", {"depth": 6}."""
     base, *parts = re.split(r":(?=[a-z_]+=)", name)
-    return base, {key: _value(text) for key, _, text in (part.partition("=") for part in parts)}
+    return base, {key: literal(text) for key, _, text in (part.partition("=") for part in parts)}
 
 
-def _value(text: str) -> Any:
+def literal(text: str) -> Any:
     """A number, a truth value or a tuple where it is one; else the text."""
     try:
         return ast.literal_eval(text)

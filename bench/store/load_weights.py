@@ -45,4 +45,4 @@ def _run_weights(path: Path) -> dict[str, Any]:
             names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict: no iteration)
             return {key.removeprefix(prefix): file.get_tensor(key) for key in names}
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a readable safetensors file: {error}") from error
+        raise UserError(f"{path} is not a readable safetensors file: {error}", "Get it again.") from error

@@ -60,7 +60,7 @@ def about(path: Path) -> dict[str, Any] | None:
             if sealed and (list(sealed) != [ENTRY] or digest != _digest(text, _tensors(file))):
                 raise _altered(path)
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a readable safetensors file: {error}") from error
+        raise UserError(f"{path} is not a readable safetensors file: {error}", "Get it again.") from error
     try:
         return json.loads(text or entries[ENTRY])  # the latter in files from before there was a digest
     except KeyError:

@@ -157,7 +157,7 @@ def read_features(path: Path) -> tuple[Features, Load, str]:
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
-        raise UserError(f"There is no features file {path}.")
+        raise UserError(f"There is no features file {path}.", "Write one with numpy.savez: see --help.")
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not a readable .npz of arrays.", "Write it with numpy.savez.")
     try:

@@ -49,8 +49,11 @@ def test_the_whole_of_jft_is_one_cell(suite: str) -> None:
     assert len(trained(found)) == len(set(trained(found))) and not grid.notes
     assert not [cell for cell in found if cell.num_images == 303_000_000]
     on_size_axis = {(cell.model, cell.num_images or 303_000_000) for cell in found if "data_size" in cell.axes}
-    models = ("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2")
-    assert on_size_axis == {(m, size) for m in models for size in (9_000_000, 30_000_000, 90_000_000, 303_000_000)}
+    assert on_size_axis == {
+        (model, size)
+        for model in ("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2")
+        for size in (9_000_000, 30_000_000, 90_000_000, 303_000_000)
+    }
 
 
 def test_the_paper_s_grid_follows_another_set() -> None:

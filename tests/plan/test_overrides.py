@@ -86,9 +86,8 @@ def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
 def test_a_study_file_repeats_which_cells_and_whose_images(tmp_path):
     asked = StudyOptions.called(None, {"only": "vit*", "max_unreadable": "5%", "data_root": "photos", "sizes": "9,3"})
     (tmp_path / "study.toml").write_text(asked.to_toml())
-    again = StudyOptions.called(tmp_path / "study.toml", {})
-    assert (again.only, again.max_unreadable, again.sizes) == (("vit*",), "5%", (3, 9))
-    assert again.data_root == Path("photos").absolute()
+    kept = {"only": ("vit*",), "max_unreadable": "5%", "sizes": (3, 9), "data_root": Path("photos").absolute()}
+    assert vars(StudyOptions.called(tmp_path / "study.toml", {})).items() >= kept.items()
 
 
 @pytest.mark.parametrize("text", ["[0.1]", "{}", "{[]:1}", "-" * 9999 + "1", "1" + "+1" * 5000])

@@ -79,11 +79,14 @@ def test_an_accuracy_held_out_is_read_as_that_of_the_fit(tmp_path: Path, capsys:
     [
         (["--x", "computee"], "Did you mean 'compute'"),
         (["--form", "pwer"], "Unknown form"),
-        (["--predict", "minus"], "not a positive number"),
+        (["--predict", "minus"], "not a number above 0"),
         (["--form", "chinchilla"], "takes 2 x columns"),
         (["--form", "isoflop"], "--budget"),
         (["--delta", "-1"], "not a number above 0"),
         (["--delta", "nan"], "not a number above 0"),
+        (["--y", "compute"], "the same column"),
+        (["--claimed", "b=x"], "several are separated by commas"),
+        (["more.csv"], "One word too many: 'more.csv'"),
     ],
 )
 def test_bad_input_is_one_message(runs: Path, change: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
