@@ -218,7 +218,8 @@ def find(name: str, studies: Studies) -> Side:
     raise UserError(
         f"{name!r} is no folder with results, and no model, family or commit of "
         f"{' or '.join(path.name for path in studies)}.",
-        hint + " ".join(f"{kind}: {', '.join(names)}." for kind, names in known.items() if names),
+        hint + " ".join(f"{kind}: {', '.join(names)}." for kind, names in known.items() if names)
+        or "Name two folders of studies, or the folder above them with --results.",
     )
 
 

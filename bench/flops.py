@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--convention", choices=CONVENTIONS, help="show only this one (default: both)")
     result.add_argument("--check", action="store_true", help="count by torch's flop counter and by fvcore too")
     result.add_argument("--modules", action="store_true", help="parameters and MACs forward of every module")
-    result.add_argument("--depth", type=cli.positive, default=2, help="of --modules (default 2)")
+    result.add_argument("--depth", type=cli.positive, help="of --modules, which it implies (default 2)")
     result.add_argument("--images", type=float, help="also estimate the cost of training on this many images seen")
     result.add_argument("--accelerator", default="A100", help="for --images (default A100)")
     result.add_argument("--utilisation", type=float, default=0.4, help="assumed of its peak (default 0.4)")
@@ -95,11 +95,11 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError(f"--images {args.images} is not a valid number of images.", "For example 4.2e9.")
     with prints_aside():
         cost = _count(args)
-        theirs = _crosscheck(cost, args) if args.check or args.modules else None
+        theirs = _crosscheck(cost, args) if args.check or args.modules or args.depth else None
     shown = (args.convention,) if args.convention else CONVENTIONS
     report = describe(cost, conventions=shown)
-    if args.modules and theirs:
-        report["by_module"] = {c: by_module(cost.by_module[c], depth=args.depth) for c in shown}
+    if (args.modules or args.depth) and theirs:
+        report["by_module"] = {c: by_module(cost.by_module[c], depth=args.depth or 2) for c in shown}
         report["by_module"] |= {"fvcore": theirs.by_module, "params": theirs.params}
     if args.check and theirs:
         report["check"] = checked(theirs)

@@ -194,7 +194,7 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         model.to(args.device)
         torch.zeros(1, device=args.device).item()  # "meta" is a device, and computes nothing
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"Device {args.device!r} cannot be used: {error}") from error
+        raise UserError(f"Device {args.device!r} cannot be used: {error}.", "Use --device cpu.") from error
     options = tuple(args.model_options.items())
     args.dtype, batches = inference.resolve(args.dtype, args.device, model), InBatches(device=args.device)
     network = inference.in_precision(model, dtype=args.dtype, device=args.device, batches=batches)

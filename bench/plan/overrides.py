@@ -26,7 +26,7 @@ from bench.plan.sizes import DataSizes
 from bench.suites import _paper
 from bench.suites.suite import merge
 
-LENGTH_PATTERN = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
+LENGTH_PATTERN = re.compile(r"(\d{1,15}(?:\.\d+)?(?:e(?:1[0-4]|\d))?)\s*(images?|steps?|epochs?|%)?")
 MODEL_PREFIX = "model."  # before the name of an option of the model
 CHOSEN_BY_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
 YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

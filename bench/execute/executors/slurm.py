@@ -85,7 +85,8 @@ class Slurm:
             )
         except (RuntimeError, ValueError, NameError, TypeError) as error:
             raise UserError(
-                f"--executor slurm: {str(error).splitlines()[0]}", "--job takes the names of submitit's parameters."
+                f"--executor slurm: {str(error).splitlines()[0]}",
+                "SLURM's commands (sbatch, srun) must be here; --job takes submitit's names.",
             ) from error
         self._jobs: list[Any] = []
         self._names: tuple[str, ...] = ()
