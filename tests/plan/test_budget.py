@@ -42,10 +42,9 @@ def test_a_budget_is_the_time_of_one_worker():
     assert budget.within(replace(plan, ranks=2), budget.parse("1gpuh")) == 1800
     with pytest.raises(UserError, match="price"):
         budget.within(plan, budget.parse("5eur"))
-    with pytest.raises(UserError):
-        budget.parse("a lot")
-    with pytest.raises(UserError, match="Did you mean 20000gpuh"):  # no currency of that name
-        budget.parse("20000gph")
+    for text, words in (("a lot", "is no budget"), ("0h", "is no budget"), ("20000gph", "Did you mean 20000gpuh")):
+        with pytest.raises(UserError, match=words):  # there is no currency gph
+            budget.parse(text)
 
 
 def test_a_grid_leaves_budgets_and_seeds_and_names_what_it_does_not_know():
