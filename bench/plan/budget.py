@@ -68,7 +68,7 @@ def parse(text: str) -> Budget:
     """
     match = BUDGET_PATTERN.fullmatch(text.strip().lower())
     if match is None or match[2] not in (*UNITS, *CURRENCIES.split()) or not float(match[1]):
-        close = nearest(match[2], UNITS) if match else []
+        close = nearest(match[2], UNITS) if match and match[2] not in UNITS else []
         hint = f"Did you mean {match[1]}{close[0]}? " if match and close else ""
         forms = "Give 200gpuh, 12h or 30min of wall time, or money as 500eur with --price"
         raise UserError(f"{text!r} is no budget.", f"{hint}{forms} ({CURRENCIES}).")

@@ -42,7 +42,11 @@ def test_a_budget_is_the_time_of_one_worker():
     assert budget.within(replace(plan, ranks=2), budget.parse("1gpuh")) == 1800
     with pytest.raises(UserError, match="price"):
         budget.within(plan, budget.parse("5eur"))
-    for text, words in (("a lot", "is no budget"), ("0h", "is no budget"), ("20000gph", "Did you mean 20000gpuh")):
+    for text, words in (
+        ("a lot", "is no budget"),
+        ("0h", r"is no budget.\n  Give"),
+        ("20000gph", "Did you mean 20000gpuh"),
+    ):
         with pytest.raises(UserError, match=words):  # there is no currency gph
             budget.parse(text)
 
