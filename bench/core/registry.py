@@ -179,9 +179,8 @@ def load(kind: str, name: str) -> Any:
     if kind == "data set":
         name = name.partition(":")[0]  # the words after a colon are for the file itself: "folder:flowers"
     if name not in names(kind):
-        above, _, last = name.rpartition("/")
-        own = kind == "data set" and "/" in name and last and os.path.isdir(name)
-        raise unknown(kind, name, names(kind), meant=f"folder:{last} --data-root {above or '/'}" if own else "")
+        path = Path(name) if kind == "data set" and os.path.isdir(name) else Path()
+        raise unknown(kind, name, names(kind), meant=path.name and f"folder:{path.name} --data-root {path.parent}")
     if name in _row_names(kind):
         return importlib.import_module(KINDS[kind].package).row(name)
     return exported(kind, name, _module(kind, name))
