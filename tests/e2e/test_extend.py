@@ -94,7 +94,7 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         "wider is better",
         "beats untrained",
     }
-    assert "Two widths show no trend." in (tmp_path / "results/perceptrons/report.md").read_text()
+    assert "Two widths show no trend." in (tmp_path / "results/perceptrons/report.html").read_text()
     assert len((tmp_path / "results/perceptrons/tables/widths.csv").read_text().splitlines()) == 3
     plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
     calls = [

@@ -403,7 +403,7 @@ def test_any_mix_of_executors_works_on_one_folder(ray_cluster, tmp_path):
     """At once; each cell is done by one of them."""
     pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
     store = tmp_path / "test"
-    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--cells", "40", "--seconds", "1"]
+    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--cells", "40", "--seconds", "2"]
     runs = [subprocess.Popen([*command, "--executor", name], cwd=PROJECT) for name in ("local", "submitit", "ray")]
     runners = set()
     stop = threading.Event()

@@ -290,7 +290,7 @@ CELL = Cell(
 
 
 @pytest.mark.slow
-def test_peers_one_at_a_time(gpu, tmp_path, monkeypatch):
+def test_peers_one_at_a_time(gpu, race, tmp_path, monkeypatch):
     """Their processes are never there together, each start begins them anew, and what runs out of memory later than in
     its first steps is left out and not an error."""
     entrants = (

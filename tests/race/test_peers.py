@@ -144,7 +144,7 @@ def test_figure_and_table_name_who_was_left_out_and_why():
 
 
 @pytest.mark.slow
-def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypatch):
+def test_a_race_of_real_processes_does_the_same_work_in_each(race, tmp_path, monkeypatch):
     entrants = (
         Competitor(name=contenders.OWN, package=None, tuned=True),
         Competitor(name=contenders.BASE, package="timm"),
