@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -35,6 +36,7 @@ MAX_NARROW_INCHES = 7.5  # inches up to which a figure stands beside the answers
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
 SVG_NAME = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
+SVG_TOGGLE = re.compile(r'<g id="toggle\.(\w+)\.([^"]*)">')  # see `_style.name_toggles`
 SVG_GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
 SVG_VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
 SVG_CELL_LINK = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
@@ -188,9 +190,9 @@ def _environment(*, autoescape: bool) -> Environment:
 def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
     """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
     drawn = figure.svg[figure.svg.index("<svg") :]
-    drawn = SVG_NAME.sub(f"{figure.name}-", SVG_GROUP.sub("<g>", drawn))
+    drawn = SVG_NAME.sub(f"{figure.name}-", SVG_GROUP.sub("<g>", SVG_TOGGLE.sub(_toggle, drawn)))
     drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
-    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
+    label = f'<svg role="group" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
     drawn = label + drawn.partition(">")[2].replace("xlink:href", "href")
     return {
         "name": figure.name,
@@ -199,11 +201,20 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
         "limit": f"{figure.pointed:,} of {figure.points:,} points can be pointed at."
         if figure.pointed < figure.points
         else "",
+        "files": tuple(
+            (kind.upper(), f"{figure.folder}/{figure.name}.{kind}") for kind in ("csv", "png") if getattr(figure, kind)
+        ),
         "narrow": figure.width <= MAX_NARROW_INCHES,
         "folded": not figure.csv,  # a second picture of the same data
         "width": figure.width,
         "inline": Markup(clean(drawn)),
     }
+
+
+def _toggle(match: re.Match[str]) -> str:
+    """A name in a picture that hides what is drawn in its colour; report.js makes it a button."""
+    name = " ".join(clean(unquote(match[2])).split())
+    return f'<g class="toggle" data-colour="#{match[1]}" data-name="{escape(name)}">'
 
 
 def _table(table: Table) -> dict[str, Any]:

@@ -4,14 +4,17 @@ labels beside what they name."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import matplotlib
 import numpy as np
 import seaborn as sns
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -148,6 +151,28 @@ def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
             columnspacing=1.4,
             borderpad=0.1,
         )
+
+
+def name_toggles(figure: Figure) -> None:
+    """Give the legend's entries, or, where none has a colour, the labels beside what they name, an id in the SVG:
+    "toggle.", the colour, and the quoted name. By these the page hides and shows what is drawn in that colour; a bitmap,
+    or a colour that means two things, has none."""
+    if any(artist.get_rasterized() for artist in figure.findobj()):
+        return
+    entries = [pair for legend in figure.legends for pair in zip(legend.legend_handles, legend.texts, strict=True)]
+    named = [(text, hue) for handle, text in entries if handle is not None and (hue := _hue(handle))]
+    labels = [text for axes in figure.axes for text in axes.texts if text.get_text()]
+    named = named or [(text, hue) for text in labels if (hue := _hue(text))]
+    often = Counter(hue for _, hue in named)
+    for text, hue in named:
+        if often[hue] == 1:
+            text.set_gid(f"toggle.{hue}.{quote(text.get_text())}")
+
+
+def _hue(artist: Any) -> str:
+    """Six hexadecimal digits; "" for black and grey, which are no family's."""
+    colour = artist.get_facecolor() if hasattr(artist, "get_facecolor") else artist.get_color()
+    return to_hex(colour)[1:] if len({*to_rgb(colour)}) > 1 else ""
 
 
 def name_points(

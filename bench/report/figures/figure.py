@@ -153,6 +153,7 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
         png, svg = io.BytesIO(), io.StringIO()
         figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
+        _style.name_toggles(figure)
         cells, areas = _hover_areas(pointed)
         figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
         for area in areas:
