@@ -202,7 +202,9 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
         if figure.pointed < figure.points
         else "",
         "files": tuple(
-            (kind.upper(), f"{figure.folder}/{figure.name}.{kind}") for kind in ("csv", "png") if getattr(figure, kind)
+            (kind.upper(), f"{figure.folder}/{figure.name}.{kind}")
+            for kind in ("csv", "png", "pdf")
+            if getattr(figure, kind)
         ),
         "narrow": figure.width <= MAX_NARROW_INCHES,
         "folded": not figure.csv,  # a second picture of the same data
