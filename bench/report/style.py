@@ -52,7 +52,7 @@ def _paper(width: float) -> Style:
     return Style(
         name=f"paper:{width:g}",
         width=width,
-        single=(width, 0.74 * width),
+        single=(width, 0.85 * width),
         panel_height=2.1,
         columns=int(width / 2),
         legend=int(width / 1.3),

@@ -4,6 +4,7 @@ labels beside what they name."""
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -183,6 +184,18 @@ def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
             columnspacing=1.4,
             borderpad=0.1,
         )
+
+
+def wrap_labels(figure: Figure) -> None:
+    """Break labels of y axes that are longer than their panel; on the page they all fit."""
+    if current() is PAGE:
+        return
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        label = axes.yaxis.label
+        room = axes.get_window_extent().height / label.get_window_extent().height if label.get_text() else 1.0
+        if room < 1:
+            label.set_text(textwrap.fill(label.get_text(), int(room * len(label.get_text()))))
 
 
 def name_toggles(figure: Figure) -> None:

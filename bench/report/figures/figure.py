@@ -154,6 +154,7 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
     pointed = mine[::step]
     with _style.context():
         png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
+        _style.wrap_labels(figure)
         figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
         if _style.current().pdf:
