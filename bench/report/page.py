@@ -170,12 +170,49 @@ def html(shown: Mapping[str, Any]) -> str:
 def report_md(shown: Mapping[str, Any]) -> str:
     """report.md: figures and tables are linked, not embedded; reasons and captions are in the page."""
     environment = _environment(autoescape=False)
+    environment.filters["once"] = _once
     environment.filters["md"] = lambda value: markdown(str(value))
     lead = shown["lead"]
     template = environment.get_template("report.md.j2")
-    lines = template.render(shown, caption=lead.caption if lead else "").splitlines()
+    said = _without_n(lead.caption, shown["note"]) if lead else ""
+    answered = _merged([*shown["overview"].shown, *shown["overview"].more])
+    lines = template.render(shown, caption=said, answered=answered, provenance=_alike(shown["provenance"])).splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)
     return re.sub(r"\n{3,}", "\n\n", rendered).strip() + "\n"
+
+
+def _merged(tables: Iterable[text.Glance]) -> list[text.Glance]:
+    """One table of those that have the same columns."""
+    found: dict[tuple[str, ...], text.Glance] = {}
+    for table in tables:
+        key = (table.heading, *table.columns)
+        found[key] = replace(found[key], rows=found[key].rows + table.rows) if key in found else table
+    return list(found.values())
+
+
+def _alike(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Facts that are equal in one line."""
+    names: dict[str, list[str]] = {}
+    for name, value in facts:
+        names.setdefault(value, []).append(name)
+    return [(", ".join(same), value) for value, same in names.items()]
+
+
+def _without_n(caption: str, note: str) -> str:
+    """A caption without the sentence "n: …" where the note below the answers says it."""
+    return re.sub(r" ?\bn: ([^.]*)\.", lambda n: "" if n[1] in note else n[0], caption).strip()
+
+
+def _once(sentences: Iterable[str]) -> list[str]:
+    """A rule in brackets, "(rule: …)", is said where it is met first."""
+    known: set[str] = set()
+
+    def rule(match: re.Match[str]) -> str:
+        again = match[0] in known
+        known.add(match[0])
+        return "" if again else match[0]
+
+    return [re.sub(r" \(rule: [^)]*\)", rule, sentence) for sentence in sentences]
 
 
 def _environment(*, autoescape: bool) -> Environment:
