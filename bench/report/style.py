@@ -66,7 +66,7 @@ PAGE = Style(  # `single`: legible on a phone, beside a table and in a README
     name="page", width=9.0, single=(5.8, 4.3), panel_height=2.9, fixed=False
 )
 SLIDE = Style(
-    name="slide", width=40 / 3, single=(40 / 3, 7.5), panel_height=3.5, columns=4, scale=1.6, least=12.0, ratio=16 / 9
+    name="slide", width=40 / 3, single=(40 / 3, 7.5), panel_height=3.5, columns=4, scale=1.45, least=12.0, ratio=16 / 9
 )
 STYLES = {style.name: style for style in (PAGE, *map(_paper, PAPER_WIDTHS), SLIDE)}
 
