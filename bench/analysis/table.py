@@ -128,26 +128,25 @@ class Table:
 
     def latex(self) -> str:
         """A booktabs table to \\input; wants \\usepackage{booktabs}."""
-        head = " & ".join(tex(c.heading) for c in self.displayed) + r" \\"
-        lines = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{tex(self.title)}}}",
-            rf"\label{{tab:{self.name}}}",
-            r"\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in self.displayed) + "}",
-            r"\toprule",
-            head,
-            r"\midrule",
-        ]
-        for number, texts in enumerate(self.cells()):
-            cells = [
+        import pandas as pd
+
+        rows = [
+            [
                 rf"\textbf{{{tex(text)}}}" if (number, c.key) in self.bold else tex(text)
                 for c, text in zip(self.displayed, texts, strict=True)
             ]
-            lines.append(" & ".join(cells) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}"]
-        lines += [rf"\par\smallskip\footnotesize {tex(self.note)}"] if self.note else []
-        return "\n".join([*lines, r"\end{table}", ""])
+            for number, texts in enumerate(self.cells())
+        ]
+        made = pd.DataFrame(rows, columns=[tex(c.heading) for c in self.displayed]).style.hide(axis="index")
+        text = made.to_latex(
+            column_format="".join("r" if c.numeric else "l" for c in self.displayed),
+            hrules=True,
+            caption=tex(self.title),
+            label=f"tab:{self.name}",
+            position_float="centering",
+        )
+        note = rf"\par\smallskip\footnotesize {tex(self.note)}" + "\n" if self.note else ""
+        return text.replace(r"\end{table}", note + r"\end{table}")
 
     def csv(self) -> str:
         """Raw numbers, one row per row; missing values are empty."""

@@ -16,6 +16,7 @@ from bench.core.errors import EXIT_OK, UserError, command, unknown
 from bench.core.formatting import plural, printable
 from bench.plan.options import results_of
 from bench.report.build import QUOTED, build, say, to_json
+from bench.report.style import PAGE, style_named
 from bench.store import index
 
 EXAMPLES = """\
@@ -29,6 +30,7 @@ examples:
   python -m bench.report --suite published            1,556 published results: what they reach, and at which cost
   python -m bench.report --suite data --into kept     copy the records of the grid to a new folder and report there
   python -m bench.report --suite scaling --json       paths and findings as JSON
+  python -m bench.report --style paper --into paper   figures for a column of a paper, as PDF too
 
   python -m bench.report --to csv            horizons.csv, scores.csv, curves.csv in results/scaling/csv
   python -m bench.report --to tensorboard    then: tensorboard --logdir results/scaling/tensorboard
@@ -50,6 +52,13 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--suite", help="which study: its folder's name (default: scaling)")
     p.add_argument("--results", type=folder, help="where results are (default: results)")
     p.add_argument("--reference", choices=QUOTED, help="add results of the paper, or of published networks, to figures")
+    p.add_argument(
+        "--style",
+        type=style_named,
+        default=PAGE,
+        metavar="STYLE",
+        help="sizes of figures: page, paper (8 pt, 3.25 inches wide, with PDF), paper:5.5, paper:6.75 or slide",
+    )
     p.add_argument("--into", type=folder, help="another folder: records of the grid, and the report; files of --to")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
@@ -87,7 +96,7 @@ def _report(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
             if left_out := collect(directory, arguments.into).left_out:
                 some = ", ".join(left_out[:3]) + (", …" if len(left_out) > 3 else "")
                 print(f"{len(left_out)} record(s) outside the current grid were not copied: {some}", file=sys.stderr)
-    paths = build(arguments.into or directory, suite=suite, reference=arguments.reference)
+    paths = build(arguments.into or directory, suite=suite, reference=arguments.reference, style=arguments.style)
     if arguments.json:
         print(json.dumps(to_json(paths)))
     else:

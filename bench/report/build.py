@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.report.style import PAGE, Style
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +53,7 @@ class ReportPaths:
     broken: tuple[tuple[str, str], ...] = ()
 
 
-def build(suite_directory: Path, *, suite: str, reference: str | None = None) -> ReportPaths:
+def build(suite_directory: Path, *, suite: str, reference: str | None = None, style: Style = PAGE) -> ReportPaths:
     """Write `suite_directory`/{report.html, report.md, findings.json, fits.json, tables/, figures/}, report.html last.
     Tables and figures of an earlier report that are not made any more go; what no report wrote stays.
 
@@ -62,6 +63,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
             to which a sweep of learning rates adds its own; without one, all tasks are headlines and every figure is
             tried. "paper": the paper's own tables; "published": the tables of published networks.
         reference: of `QUOTED`: lays its published points under the measured ones.
+        style: sizes of figures and of their text.
 
     Raises:
         UserError: no results there, a record from a newer version, a disk that cannot be written.
@@ -79,7 +81,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     answered = {finding.question for finding in findings.findings}
     own = (name for question in asked if question.name in answered for name in question.figures)
     by_figure |= {name: evidence for name in own if name not in by_figure}
-    figures, not_drawn, broken = _draw(by_figure)
+    figures, not_drawn, broken = _draw(by_figure, style)
     if reference and evidence.reference is None:
         not_drawn.append(("Published points", "none is of a whole set and an image size that this study trained with"))
     looked_into = inspections.read(suite_directory)
@@ -267,9 +269,12 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
-def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
+def _draw(
+    wanted: Mapping[str, Evidence], style: Style
+) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
     """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
+    from bench.report.figures import _style
     from bench.report.figures.figure import NothingToDraw, render
 
     drawn: list[RenderedFigure] = []
@@ -279,7 +284,8 @@ def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[RenderedFigure], list[tu
         try:
             figure = registry.load("figure", name)
             title = figure.title
-            drawn += render(name, title, figure.draw(evidence))
+            with _style.drawn_as(style):
+                drawn += render(name, title, figure.draw(evidence))
         except NothingToDraw as reason:
             missing.append((title, str(reason)))
         except UserError as error:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -35,6 +36,7 @@ MAX_NARROW_INCHES = 7.5  # inches up to which a figure stands beside the answers
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
 SVG_NAME = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
+SVG_TOGGLE = re.compile(r'<g id="toggle\.(\w+)\.([^"]*)">')  # see `_style.name_toggles`
 SVG_GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
 SVG_VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
 SVG_CELL_LINK = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
@@ -168,12 +170,49 @@ def html(shown: Mapping[str, Any]) -> str:
 def report_md(shown: Mapping[str, Any]) -> str:
     """report.md: figures and tables are linked, not embedded; reasons and captions are in the page."""
     environment = _environment(autoescape=False)
+    environment.filters["once"] = _once
     environment.filters["md"] = lambda value: markdown(str(value))
     lead = shown["lead"]
     template = environment.get_template("report.md.j2")
-    lines = template.render(shown, caption=lead.caption if lead else "").splitlines()
+    said = _without_n(lead.caption, shown["note"]) if lead else ""
+    answered = _merged([*shown["overview"].shown, *shown["overview"].more])
+    lines = template.render(shown, caption=said, answered=answered, provenance=_alike(shown["provenance"])).splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)
     return re.sub(r"\n{3,}", "\n\n", rendered).strip() + "\n"
+
+
+def _merged(tables: Iterable[text.Glance]) -> list[text.Glance]:
+    """One table of those that have the same columns."""
+    found: dict[tuple[str, ...], text.Glance] = {}
+    for table in tables:
+        key = (table.heading, *table.columns)
+        found[key] = replace(found[key], rows=found[key].rows + table.rows) if key in found else table
+    return list(found.values())
+
+
+def _alike(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Facts that are equal in one line."""
+    names: dict[str, list[str]] = {}
+    for name, value in facts:
+        names.setdefault(value, []).append(name)
+    return [(", ".join(same), value) for value, same in names.items()]
+
+
+def _without_n(caption: str, note: str) -> str:
+    """A caption without the sentence "n: …" where the note below the answers says it."""
+    return re.sub(r" ?\bn: ([^.]*)\.", lambda n: "" if n[1] in note else n[0], caption).strip()
+
+
+def _once(sentences: Iterable[str]) -> list[str]:
+    """A rule in brackets, "(rule: …)", is said where it is met first."""
+    known: set[str] = set()
+
+    def rule(match: re.Match[str]) -> str:
+        again = match[0] in known
+        known.add(match[0])
+        return "" if again else match[0]
+
+    return [re.sub(r" \(rule: [^)]*\)", rule, sentence) for sentence in sentences]
 
 
 def _environment(*, autoescape: bool) -> Environment:
@@ -190,9 +229,9 @@ def _environment(*, autoescape: bool) -> Environment:
 def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
     """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
     drawn = figure.svg[figure.svg.index("<svg") :]
-    drawn = SVG_NAME.sub(f"{figure.name}-", SVG_GROUP.sub("<g>", drawn))
+    drawn = SVG_NAME.sub(f"{figure.name}-", SVG_GROUP.sub("<g>", SVG_TOGGLE.sub(_toggle, drawn)))
     drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
-    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
+    label = f'<svg role="group" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
     drawn = label + drawn.partition(">")[2].replace("xlink:href", "href")
     return {
         "name": figure.name,
@@ -201,11 +240,22 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
         "limit": f"{figure.pointed:,} of {figure.points:,} points can be pointed at."
         if figure.pointed < figure.points
         else "",
+        "files": tuple(
+            (kind.upper(), f"{figure.folder}/{figure.name}.{kind}")
+            for kind in ("csv", "png", "pdf")
+            if getattr(figure, kind)
+        ),
         "narrow": figure.width <= MAX_NARROW_INCHES,
         "folded": not figure.csv,  # a second picture of the same data
         "width": figure.width,
         "inline": Markup(clean(drawn)),
     }
+
+
+def _toggle(match: re.Match[str]) -> str:
+    """A name in a picture that hides what is drawn in its colour; report.js makes it a button."""
+    name = " ".join(clean(unquote(match[2])).split())
+    return f'<g class="toggle" data-colour="#{match[1]}" data-name="{escape(name)}">'
 
 
 def _table(table: Table) -> dict[str, Any]:

@@ -84,14 +84,14 @@ class Browser:
 
     def key(self, name: str) -> None:
         """Press a named key."""
-        text = {"Enter": "\r"}.get(name, "")
+        text = {"Enter": "\r", " ": " "}.get(name, "")
         self.call(
             "Input.dispatchKeyEvent",
             type="keyDown",
             key=name,
             code=name,
             text=text,
-            windowsVirtualKeyCode={"Enter": 13, "ArrowRight": 39, "Escape": 27}[name],
+            windowsVirtualKeyCode={"Enter": 13, " ": 32, "ArrowRight": 39, "Escape": 27}[name],
         )
         self.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=name)
 

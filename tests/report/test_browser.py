@@ -116,6 +116,61 @@ def test_the_keyboard_reaches_points_and_records(opened: Browser) -> None:
     assert "ViT-nano/7" in text
 
 
+DRAWN = """(() => { const svg = document.querySelector("#figure-%s svg");
+    const shown = mark => getComputedStyle(mark).visibility === "visible" && mark.getBoundingClientRect().width > 0;
+    return [...svg.querySelectorAll('[style*="%s"]'), ...svg.querySelectorAll("a use")].filter(shown).length; })()"""
+
+
+@pytest.mark.parametrize("figure", ["frontier", "compute"])  # named beside its lines; named in a legend
+def test_a_name_in_a_figure_hides_what_it_names(opened: Browser, figure: str) -> None:
+    """By click, Enter and Space; points that are hidden do not answer to the pointer; nothing else goes."""
+    toggle = f"document.querySelector('#figure-{figure} .toggle[data-name=ViT]')"
+    blue, red = (
+        opened.run(f"document.querySelector('#figure-{figure} .toggle[data-name={name}]').dataset.colour")
+        for name in ("ViT", "ResNet")
+    )
+    before = {colour: opened.run(DRAWN % (figure, colour)) for colour in (blue, red)}
+    links = opened.run(DRAWN % (figure, "no colour"))
+    assert opened.run(f"{toggle}.getAttribute('role')") == "button"
+    for act in ("click", "Enter", " "):
+        for shown in ("false", "true"):
+            if act == "click":
+                opened.run(f"{toggle}.scrollIntoView()")
+                box = opened.run(
+                    f"(b => [(b.left + b.right) / 2, (b.top + b.bottom) / 2])({toggle}.getBoundingClientRect())"
+                )
+                opened.mouse("click", *box)
+            else:
+                opened.run(f"{toggle}.focus()")
+                opened.key(act)
+            assert opened.run(f"{toggle}.getAttribute('aria-pressed')") == shown
+            left = {colour: opened.run(DRAWN % (figure, colour)) for colour in (blue, red)}
+            areas = opened.run(DRAWN % (figure, "no colour"))
+            if shown == "true":
+                assert left == before and areas == links
+            else:
+                assert 0 < areas < links and left[blue] - areas <= 1  # the name itself may be blue
+                assert left[red] - areas == before[red] - links
+
+
+def test_files_and_a_link_are_under_every_figure(opened: Browser, page: Path) -> None:
+    figures = opened.run("""[...document.querySelectorAll("figure")].map(figure =>
+        [figure.id, [...figure.querySelectorAll(".files a")].map(link => link.getAttribute("href"))])""")
+    assert len(figures) >= 3
+    for name, links in figures:
+        *files, permalink = links
+        assert permalink == f"#{name}" and all((page.parent / file).is_file() for file in files)
+        assert files[-1].endswith(".png")
+    assert sum(".csv" in "".join(links) for _, links in figures) >= 2
+    permalink = "document.querySelector('#figure-compute .permalink')"
+    opened.mouse("move", 1, 1)
+    touch = opened.run("matchMedia('(hover: none)').matches")
+    assert opened.run(f"getComputedStyle({permalink}).opacity") == ("1" if touch else "0")
+    opened.run(f"{permalink}.focus({{focusVisible: true}})")
+    assert opened.run(f"getComputedStyle({permalink}).opacity") == "1"
+    assert opened.run(f"{permalink}.ariaLabel").startswith("Link to this figure: ")
+
+
 def test_tables_sort_by_click_and_key(opened: Browser) -> None:
     column = """(() => {
         const table = document.querySelector("#tables table");

@@ -1,5 +1,6 @@
 """Figures: what is drawn is in the CSV and follows from the evidence, stays legible, and is the same bytes again."""
 
+import argparse
 import dataclasses
 import io
 import math
@@ -16,6 +17,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from baselines.published import model_name, number, table
 from bench.analysis import published
@@ -38,6 +40,7 @@ from bench.report.figures import (
     pretraining_data,
 )
 from bench.report.figures.figure import Drawing, NothingToDraw, render
+from bench.report.style import PAGE, style_named
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read, study, swept
 
@@ -141,6 +144,32 @@ def test_points_link_to_the_first_record_behind_them(drawn: Drawing) -> None:
         assert {link.partition("#")[0] for link in links} == {
             f"../cells/{names[0]}/record.json" for names in saved.cells
         }
+
+
+SIZES = {"paper:3.25": (3.25, 8.0), "paper:5.5": (5.5, 8.0), "paper:6.75": (6.75, 8.0), "slide": (40 / 3, 12.0)}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_style_gives_figures_their_width_and_least_text(evidence: Evidence, name: str) -> None:
+    style, (width, least) = style_named(name), SIZES[name]
+    for module in (frontier, laws):
+        with _style.drawn_as(style):
+            drawing = module.draw(evidence)
+            one, two = (render("f", "title", again)[0] for again in (drawing, module.draw(evidence)))
+        for figure in filter(None, (drawing.figure, drawing.by_task)):
+            assert figure.get_figwidth() == pytest.approx(width)
+            assert name != "slide" or figure.get_figheight() == pytest.approx(7.5)
+            sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
+            assert len(sizes) > 8 and min(sizes) >= least
+            assert name == "slide" or max(sizes) == least
+        assert (b"/FontFile2" in one.pdf) == name.startswith("paper") and one.pdf == two.pdf
+    assert _style.current() is PAGE and style_named("paper").width == 3.25
+
+
+@pytest.mark.parametrize("name", ["poster", "paper:4", ""])
+def test_a_style_that_does_not_exist_is_said_to_be_none(name: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"no style: there are paper, page, paper:3\.25, .*, slide"):
+        style_named(name)
 
 
 # -- panels ----------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from bench.analysis.findings import CheckKind, CostSummary, Findings, ValidityCh
 from bench.analysis.question import question_of
 from bench.core import formatting, registry
 from bench.report import build as report
-from bench.report import caveats, fits, text
+from bench.report import caveats, fits, page, text
 from bench.report.__main__ import main as report_main
 from bench.report.figures.figure import RenderedFigure
 from bench.store import built as written
@@ -186,7 +186,8 @@ def test_no_path_of_this_machine(built: Path) -> None:
 def test_the_page_is_well_formed_and_self_contained(built: Path) -> None:
     markup = (built / "synthetic" / "report.html").read_text()
     page = Page(markup)
-    assert all(link.startswith("#") for link in page.links), [x for x in page.links if not x.startswith("#")][:3]
+    apart = [link for link in page.links if not link.startswith("#")]
+    assert apart and all((built / "synthetic" / link).is_file() for link in apart)  # files of figures, beside the page
     assert not re.search(r"https?://|@import|url\((?!#)", markup)
     assert len(page.ids) == len(set(page.ids))
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', markup)) <= set(page.ids)
@@ -267,6 +268,23 @@ def test_markdown_tables_are_rectangular(built: Path) -> None:
         for block in blocks:
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
             assert sum(set(line) <= set("|:- ") for line in block.splitlines()) == 1
+
+
+def test_nothing_is_said_twice_in_markdown(built: Path) -> None:
+    """Answers to the same columns are one table, equal facts one line, a rule stands once, tasks are links."""
+    markdown = (built / "synthetic" / "report.md").read_text()
+    heads = re.findall(r"^(\|.*)\n\|:--", markdown, flags=re.MULTILINE)
+    assert heads and len(heads) == len(set(heads))
+    facts = re.findall(r"^- [^:\n]*: (.*)$", markdown.split("## Provenance")[1], flags=re.MULTILINE)
+    assert len(facts) > 5 and len(facts) == len(set(facts))
+    pictures = re.findall(r"(!?)\[[^\]]*\]\(figures/([^)]*)\.png\)", markdown)
+    assert {name for _, name in pictures} == {path.stem for path in (built / "synthetic" / "figures").glob("*.png")}
+    assert all((mark == "") == name.endswith("-by-task") for mark, name in pictures)
+    assert page._alike([("A", "1"), ("B", "2"), ("C", "1")]) == [("A, C", "1"), ("B", "2")]
+    caption = "Lines: laws. n: 2 seeds, 2,000 test images. More."
+    assert page._without_n(caption, "n, unless stated: 2 seeds, 2,000 test images.") == "Lines: laws. More."
+    assert page._without_n(caption, "n: 3 seeds.") == caption
+    assert page._once(["A (rule: b).", "C (rule: b), d (rule: e)."]) == ["A (rule: b).", "C, d (rule: e)."]
 
 
 def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) -> None:

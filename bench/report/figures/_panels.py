@@ -209,9 +209,11 @@ def _picture(
 ) -> tuple[Figure, dict[str, Axes]]:
     """A figure of one panel, or of several beside each other; its panels by measure."""
     single = len(measures) == 1
-    columns = 2 if sum(map(len, axis.ticks)) > LETTERS_BELOW else COLUMNS
+    columns = min(2 if sum(map(len, axis.ticks)) > LETTERS_BELOW else COLUMNS, _style.current().columns)
     rows = -(-len(measures) // columns)
-    width, height = _style.SINGLE if single else (_style.WIDTH, _style.PANEL_HEIGHT * rows + 0.4)
+    width, height = (
+        _style.current().single if single else (_style.current().width, _style.current().panel_height * rows + 0.4)
+    )
     figure = _style.figure(width=width, height=height)
     table = table[table["measure"].isin(measures)]
     looks = {family: _style.look(family, families) for family in families}
@@ -273,7 +275,7 @@ def seaborn_panels(
             color=so.Nominal({key: colour for key, (colour, _) in looks.items()}),
             marker=so.Nominal({key: marker for key, (_, marker) in looks.items()}),
         )
-        .theme(_style.THEME)
+        .theme(_style.theme())
         .on(figure)
     )
     if axis.trend:
@@ -340,7 +342,15 @@ def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]
     if below:
         axes.set_ylim(bottom=low - 0.2 * (high - low))
         text = f"untrained, below:\n{', '.join(below)}"
-        said = axes.text(0.02, 0.025, text, transform=axes.transAxes, fontsize=8, zorder=5, bbox=_style.BEHIND_TEXT)
+        said = axes.text(
+            0.02,
+            0.025,
+            text,
+            transform=axes.transAxes,
+            fontsize=_style.current().text(8),
+            zorder=5,
+            bbox=_style.BEHIND_TEXT,
+        )
         said.set_in_layout(False)
 
 

@@ -4,28 +4,31 @@ labels beside what they name."""
 from __future__ import annotations
 
 import math
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import matplotlib
 import numpy as np
 import seaborn as sns
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from bench.core.formatting import significant
+from bench.report.style import PAGE, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.transforms import Bbox
 
 DPI = 144
-WIDTH = 9.0  # inches, of panels beside each other
-SINGLE = 5.8, 4.3  # inches, of one panel: legible on a phone, beside a table and in a README
-PANEL_HEIGHT = 2.9  # inches, of each row of panels
 COLOURS: tuple[str, ...] = tuple(sns.color_palette("colorblind").as_hex())
 FAMILIES = {"ViT": (COLOURS[0], "o"), "Hybrid": (COLOURS[2], "^"), "ResNet": (COLOURS[3], "s")}
 OTHER_FAMILIES = (
@@ -52,6 +55,7 @@ THEME = {
     **sns.plotting_context("notebook"),
     "svg.hashsalt": "vit-scaling-bench",
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,  # TrueType: whole letters, which journals ask for
     "font.sans-serif": ["DejaVu Sans"],
     "axes.titlesize": 11,
     "axes.labelsize": 10.5,
@@ -72,7 +76,16 @@ THEME = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
-LABEL_SIZE = 8.5
+TEXT_SIZES = (
+    "font.size",
+    "axes.titlesize",
+    "axes.labelsize",
+    "xtick.labelsize",
+    "ytick.labelsize",
+    "legend.fontsize",
+    "legend.title_fontsize",
+)
+LABEL_SIZE = 8.5  # points on the page, of a name beside a point
 BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
 NEAR, FAR, FARTHER = 6, 26, 46  # points between a plotted point and its name; beyond NEAR a line joins them
 DIRECTIONS = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1), (-1, -1))  # in which a name may stand
@@ -80,19 +93,42 @@ ALIGNED = {1: ("left", "bottom"), 0: ("center", "center"), -1: ("right", "top")}
 COVERS_POINT, COVERS_LINE, STANDS_FAR = 30, 3, 0.5  # faults of a place for a name; STANDS_FAR per point
 
 
+_current = ContextVar("style", default=PAGE)
+
+
+def current() -> Style:
+    """The sizes that figures have now."""
+    return _current.get()
+
+
+@contextmanager
+def drawn_as(style: Style) -> Iterator[None]:
+    """Figures have these sizes in the block."""
+    before = _current.set(style)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def theme() -> dict[str, Any]:
+    """matplotlib's settings, with text of the current style."""
+    return THEME | {name: current().text(float(THEME[name])) for name in TEXT_SIZES}
+
+
 @contextmanager
 def context() -> Iterator[None]:
     """The project's settings on top of matplotlib's defaults, regardless of the user's own configuration."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        for name, value in THEME.items():
+        for name, value in theme().items():
             matplotlib.rcParams[name] = value  # type: ignore[index]
         yield
 
 
-def figure(*, height: float, width: float = WIDTH) -> Figure:
-    """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches."""
-    made = Figure(figsize=(width, height), layout="constrained")
+def figure(*, height: float, width: float | None = None) -> Figure:
+    """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches, as the style allows them."""
+    made = Figure(figsize=current().size(width or current().width, height), layout="constrained")
     made.get_layout_engine().set(h_pad=0.08, w_pad=0.08)  # type: ignore[union-attr,call-arg]
     return made
 
@@ -143,11 +179,45 @@ def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
         figure.legend(
             handles=list(handles),
             loc="outside upper left",
-            ncols=min(columns, len(handles)),
+            ncols=min(columns, len(handles), current().legend),
             handletextpad=0.4,
             columnspacing=1.4,
             borderpad=0.1,
         )
+
+
+def wrap_labels(figure: Figure) -> None:
+    """Break labels of y axes that are longer than their panel; on the page they all fit."""
+    if current() is PAGE:
+        return
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        label = axes.yaxis.label
+        room = axes.get_window_extent().height / label.get_window_extent().height if label.get_text() else 1.0
+        if room < 1:
+            label.set_text(textwrap.fill(label.get_text(), int(room * len(label.get_text()))))
+
+
+def name_toggles(figure: Figure) -> None:
+    """Give the legend's entries, or, where none has a colour, the labels beside what they name, an id in the SVG:
+    "toggle.", the colour, and the quoted name. By these the page hides and shows what is drawn in that colour; a
+    bitmap, or a colour that means two things, has none."""
+    if any(artist.get_rasterized() for artist in figure.findobj()):
+        return
+    entries = [pair for legend in figure.legends for pair in zip(legend.legend_handles, legend.texts, strict=True)]
+    named = [(text, hue) for handle, text in entries if handle is not None and (hue := _hue(handle))]
+    labels = [text for axes in figure.axes for text in axes.texts if text.get_text()]
+    named = named or [(text, hue) for text in labels if (hue := _hue(text))]
+    often = Counter(hue for _, hue in named)
+    for text, hue in named:
+        if often[hue] == 1:
+            text.set_gid(f"toggle.{hue}.{quote(text.get_text())}")
+
+
+def _hue(artist: Any) -> str:
+    """Six hexadecimal digits; "" for black and grey, which are no family's."""
+    colour = artist.get_facecolor() if hasattr(artist, "get_facecolor") else artist.get_color()
+    return to_hex(colour)[1:] if len({*to_rgb(colour)}) > 1 else ""
 
 
 def name_points(
@@ -163,7 +233,7 @@ def name_points(
     Args:
         named: (x, y, text, colour) in data coordinates.
         curves: what else is drawn: points (x, y) in order, joined by lines.
-        size: of the letters, in points.
+        size: of the letters, in points on the page.
     """
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
     frame, taken = axes.get_window_extent(), [text.get_window_extent() for text in axes.texts]
@@ -178,7 +248,7 @@ def name_points(
             xytext=(0, 0),
             textcoords="offset points",
             color=colour,
-            fontsize=size,
+            fontsize=current().text(size),
             zorder=6,
             bbox=BEHIND_TEXT,
         )

@@ -66,11 +66,11 @@ def draw(
     looks = {c.label: look for c, look in zip(curves, itertools.cycle(_style.LOOKS), strict=False)}
     with _style.context():
         letters = sum(max(map(len, tick.split("\n"))) for tick in axis.ticks)
-        columns = min(3, len(shown), max(1, LETTERS_BELOW // letters if letters else 3))
+        columns = min(_style.current().columns, len(shown), max(1, LETTERS_BELOW // letters if letters else 3))
         lines = -(-len(shown) // columns)
         tall = 0.16 * max((tick.count("\n") for tick in axis.ticks), default=0)
-        width = _style.WIDTH if columns > 1 or len(ticks) > 4 else _style.SINGLE[0]
-        figure = _style.figure(width=width, height=(_style.PANEL_HEIGHT + tall) * lines + 0.3)
+        width = _style.current().width if columns > 1 or len(ticks) > 4 else _style.current().single[0]
+        figure = _style.figure(width=width, height=(_style.current().panel_height + tall) * lines + 0.3)
         drawn = _panels.in_percent(table)
         panels = _panels.seaborn_panels(figure, drawn, shown, axis, looks, by="curve", line="curve", columns=columns)
         for measure, axes in panels.items():

@@ -106,7 +106,7 @@ def _differences(axes: Axes, found: list[PairedDifference], looks: dict[str, tup
         )
         .add(so.Range(linewidth=1.2), legend=False)
         .add(so.Dot(pointsize=7, edgecolor="w"), marker="model", legend=False)
-        .theme(_style.THEME)
+        .theme(_style.theme())
         .on(axes)
         .plot()
     )

@@ -108,6 +108,7 @@ class RenderedFigure:
         png: the picture.
         svg: the picture; points carry their text, and link to the first record behind them.
         csv: what is plotted; "" for a second picture of the same data.
+        pdf: the picture with its fonts; b"" in a style without.
         width: in inches.
         cells: the groups of cells behind its points; a link's fragment is the number of one.
         points: annotations of the drawing.
@@ -126,16 +127,18 @@ class RenderedFigure:
     cells: tuple[tuple[str, ...], ...] = ()
     points: int = 0
     pointed: int = 0
+    pdf: bytes = b""
     folder: str = "figures"
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
         pictures = {folder / f"{self.name}.png": self.png, folder / f"{self.name}.svg": self.svg.encode()}
-        return pictures | ({folder / f"{self.name}.csv": self.csv.encode()} if self.csv else {})
+        more = {"csv": self.csv.encode(), "pdf": self.pdf}
+        return pictures | {folder / f"{self.name}.{kind}": data for kind, data in more.items() if data}
 
 
 def render(name: str, title: str, drawing: Drawing) -> tuple[RenderedFigure, ...]:
-    """PNG, SVG and CSV of a drawing; then its second picture, where it has one."""
+    """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one."""
     csv = drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g")
     saved = [_render(name, title, drawing.figure, drawing, csv)]
     if drawing.by_task is not None:
@@ -150,9 +153,13 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
     step = -(-len(mine) // MAX_HOVER_POINTS) or 1
     pointed = mine[::step]
     with _style.context():
-        png, svg = io.BytesIO(), io.StringIO()
+        png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
+        _style.wrap_labels(figure)
         figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
+        if _style.current().pdf:
+            figure.savefig(pdf, format="pdf", metadata=dict.fromkeys(("Creator", "Producer", "CreationDate")))
+        _style.name_toggles(figure)
         cells, areas = _hover_areas(pointed)
         figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
         for area in areas:
@@ -170,6 +177,7 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
         cells=cells,
         points=len(mine),
         pointed=len(pointed),
+        pdf=pdf.getvalue(),
     )
 
 

@@ -60,7 +60,7 @@ def draw(evidence: Evidence) -> Drawing:
         explained += [(p, label, e, p.train_flops / scale) for p, label, e in points]
     table = pd.DataFrame(rows)
     with _style.context():
-        figure = _style.figure(width=_style.SINGLE[0], height=_style.SINGLE[1])
+        figure = _style.figure(width=_style.current().single[0], height=_style.current().single[1])
         axes = figure.subplots()
         x = f"compute_{unit}s"
         _draw_points(axes, _panels.in_percent(table), x, families, hollow=evidence.published)
@@ -109,7 +109,7 @@ def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
         xytext=(4 if left > right else -4, 2),
         textcoords="offset points",
         ha="left" if left > right else "right",
-        fontsize=_style.LABEL_SIZE,
+        fontsize=_style.current().text(_style.LABEL_SIZE),
         color=_style.INK,
     )
 

@@ -36,13 +36,13 @@ def draw(evidence: Evidence) -> Drawing:
     drawn["name"] = [_name(line, alone=_one_rival(shown)) for line in shown for _ in line.places]
     colours = dict(zip(dict.fromkeys(drawn["name"]), _colours(shown, evidence), strict=True))
     with _style.context():
-        figure = _style.figure(width=_style.SINGLE[0], height=_style.SINGLE[1])
+        figure = _style.figure(width=_style.current().single[0], height=_style.current().single[1])
         (
             so.Plot(drawn, x="distinct_images", y="gap_points", ymin="low_points", ymax="high_points", color="name")
             .scale(color=so.Nominal(colours))
             .add(so.Band(alpha=0.12, edgewidth=0), legend=False)
             .add(so.Line(linewidth=2.2, marker="o", pointsize=7, edgecolor="w"), legend=False)
-            .theme(_style.THEME)
+            .theme(_style.theme())
             .on(figure)
             .plot()
         )
@@ -100,7 +100,7 @@ def _shade_behind(axes: Axes, families: set[tuple[str, str]]) -> None:
             ha=side,
             va="top" if y > 0.5 else "bottom",
             fontweight="bold",
-            fontsize=9.5,
+            fontsize=_style.current().text(9.5),
         )
 
 

@@ -69,7 +69,7 @@ def draw(evidence: Evidence) -> Drawing:
             .add(so.Range(linewidth=1.4), orient="y", legend=False)
             .add(so.Dot(pointsize=7.5, fill=not evidence.published, stroke=1.3), marker="family", legend=False)
             .label(x="Accuracy [%]", y="")
-            .theme(_style.THEME)
+            .theme(_style.theme())
             .on(figure)
             .plot()
         )

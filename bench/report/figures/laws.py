@@ -36,9 +36,11 @@ def draw(evidence: Evidence) -> Drawing:
     rows = [row for card in cards for row in _rows(card)]
     annotations: list[Annotation] = []
     with _style.context():
-        width = _style.WIDTH if len(axes_names) > 1 else _style.SINGLE[0]
-        figure = _style.figure(width=width, height=_style.SINGLE[1])
-        for axes, name in zip(figure.subplots(1, len(axes_names), squeeze=False)[0], axes_names, strict=True):
+        width = _style.current().width if len(axes_names) > 1 else _style.current().single[0]
+        columns = min(_style.current().columns, len(axes_names))
+        lines = -(-len(axes_names) // columns)
+        figure = _style.figure(width=width, height=lines * _style.current().single[1])
+        for axes, name in zip(figure.subplots(lines, columns, squeeze=False).flat, axes_names, strict=False):
             mine = [card for card in cards if card["axis"] == name]
             xs = [x for card in mine for x in card["curve"]["x"]]
             scale, unit = flop_unit((min(xs) * max(xs)) ** 0.5) if name == "compute" else (1.0, "")

@@ -45,7 +45,7 @@ def draw(evidence: Evidence) -> Drawing:
         shades = _style.shades(_style.look(family, chosen)[0], len(mine))
         colours |= {series.label: shade for (series, _), shade in zip(mine, shades, strict=True)}
     with _style.context():
-        columns = min(3, len(chosen))
+        columns = min(_style.current().columns, len(chosen))
         figure = _style.figure(height=3.4 * -(-len(chosen) // columns) + 0.3)
         (
             so.Plot(
@@ -59,7 +59,7 @@ def draw(evidence: Evidence) -> Drawing:
             )
             .add(so.Lines(), legend=False)
             .label(x="Images seen", y="Training loss [nats]")
-            .theme(_style.THEME)
+            .theme(_style.theme())
             .on(figure)
             .plot()
         )
@@ -75,7 +75,7 @@ def draw(evidence: Evidence) -> Drawing:
                     for series, _ in chosen[family]
                 ],
                 loc="lower left",
-                fontsize=_style.LABEL_SIZE,
+                fontsize=_style.current().text(_style.LABEL_SIZE),
                 labelspacing=0.25,
                 handlelength=0.9,
                 borderpad=0.0,

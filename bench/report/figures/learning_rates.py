@@ -48,9 +48,11 @@ def draw(evidence: Evidence) -> Drawing:
     axis = _panels.XAxis(label="Learning rate", column="learning_rate")
     annotations: list[Annotation] = []
     with _style.context():
-        columns = min(3, len(families))
+        columns = min(_style.current().columns, len(families))
         height = 3.6 * -(-len(families) // columns) + 0.3
-        figure = _style.figure(height=height, width=_style.WIDTH if columns > 1 else _style.SINGLE[0])
+        figure = _style.figure(
+            height=height, width=_style.current().width if columns > 1 else _style.current().single[0]
+        )
         panels = _panels.seaborn_panels(
             figure, drawn.dropna(subset=["accuracy"]), families, axis, looks, by="series", columns=columns
         )

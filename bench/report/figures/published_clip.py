@@ -19,7 +19,7 @@ def draw(evidence: Evidence) -> Drawing:
     table = networks()
     annotations = []
     with _style.context():
-        figure = _style.figure(height=_style.SINGLE[1] + 0.4, width=_style.SINGLE[0] + 1)
+        figure = _style.figure(height=_style.current().single[1] + 0.4, width=_style.current().single[0] + 1)
         axes = figure.subplots()
         for name, colour in zip(SETS, _style.COLOURS, strict=False):
             rows = table[table["upstream"] == name]
@@ -41,7 +41,7 @@ def draw(evidence: Evidence) -> Drawing:
         _published.error_axis(axes, label="zero-shot error on ImageNet, %")
         _style.plain_log_x(axes, list(table["compute"]))
         axes.set_xlabel("training compute of both towers, exaFLOPs")
-        axes.legend(loc="lower left", fontsize=8.5)
+        axes.legend(loc="lower left", fontsize=_style.current().text(8.5))
     return Drawing(
         figure=figure,
         data=table[["model", "upstream", "compute", "error", "images_seen", "source"]],

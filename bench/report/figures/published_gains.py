@@ -19,7 +19,7 @@ def draw(evidence: Evidence) -> Drawing:
     found, colour = gains(), _style.COLOURS[1]
     annotations = []
     with _style.context():
-        figure = _style.figure(height=0.38 * len(found) + 1.4, width=_style.SINGLE[0] + 1.2)
+        figure = _style.figure(height=0.38 * len(found) + 1.4, width=_style.current().single[0] + 1.2)
         axes = figure.subplots()
         for place, gain in enumerate(found):
             look = _published.look(colour, controlled=not gain.differs)
@@ -30,7 +30,12 @@ def draw(evidence: Evidence) -> Drawing:
             )
             axes.plot(ends[1], place, marker="D", zorder=3, **look)
             axes.annotate(
-                signed(gain.gain), (ends[1], place), (9, 0), textcoords="offset points", va="center", fontsize=9
+                signed(gain.gain),
+                (ends[1], place),
+                (9, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=_style.current().text(9),
             )
             said = f"{gain.network}\n{ends[0]:.1f} to {ends[1]:.1f} %\n{gain.differs}"
             annotations.append(Annotation(axes=axes, x=ends[1], y=place, text=said.strip()))

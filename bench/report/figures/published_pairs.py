@@ -46,11 +46,13 @@ def draw(evidence: Evidence) -> Drawing:
                 about = {"experiment": name.strip(), "controlled": controlled, "family": label}
                 parts.append(networks[["model", "compute", "error", "source"]].assign(**about))
             name = name.strip()[0].upper() + name.strip()[1:]
-            axes.set_title(name if controlled else f"Not controlled:\n{name}", loc="left", fontsize=9.5)
+            axes.set_title(
+                name if controlled else f"Not controlled:\n{name}", loc="left", fontsize=_style.current().text(9.5)
+            )
             _published.error_axis(axes, label="error, %")
             _style.plain_log_x(axes, [x for networks in sides.values() for x in networks["compute"]])
             axes.set_xlabel("exaFLOPs")
-            axes.legend(fontsize=8)
+            axes.legend(fontsize=_style.current().text(8))
         _style.legend(figure, _published.signs())
     return Drawing(
         figure=figure,

@@ -31,7 +31,7 @@ def draw(evidence: Evidence) -> Drawing:
     ]
     annotations = []
     with _style.context():
-        figure = _style.figure(height=0.5 * len(asked) + 1.3, width=_style.SINGLE[0] + 1.2)
+        figure = _style.figure(height=0.5 * len(asked) + 1.3, width=_style.current().single[0] + 1.2)
         axes = figure.subplots()
         for place, (comparison, (*networks, mean)) in enumerate(asked):
             single = [r.ratio for r in networks if r.ratio]
@@ -48,7 +48,7 @@ def draw(evidence: Evidence) -> Drawing:
                 (0, 8),
                 textcoords="offset points",
                 ha="center",
-                fontsize=8.5,
+                fontsize=_style.current().text(8.5),
                 bbox=_style.BEHIND_TEXT,
             )
             said = "\n".join(filter(None, (comparison.name, number, comparison.differs)))
@@ -57,7 +57,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.set_yticks(
             range(len(asked)),
             [f"{c.second} over {c.first}\n{c.name.partition(', ')[2]}" for c, _ in asked],
-            fontsize=8.5,
+            fontsize=_style.current().text(8.5),
         )
         axes.set_ylim(len(asked) - 0.4, -0.8)
         axes.grid(axis="y", visible=False)

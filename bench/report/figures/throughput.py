@@ -34,8 +34,9 @@ def draw(evidence: Evidence) -> Drawing:
     unit = "core" if all(row["device_kind"] == "cpu" for row in done) else "device"
     table = pd.DataFrame(done)
     with _style.context():
-        figure = _style.figure(height=4.2)
-        left, right = figure.subplots(1, 2)
+        lines = 1 if _style.current().columns > 1 else 2
+        figure = _style.figure(height=4.2 * lines)
+        left, right = figure.subplots(lines, 2 // lines)
         _panel(left, table.assign(low=table["min"], high=table["max"], measured=True), names, "images_per_second")
         _panel(right, table.assign(measured=table["largest_batch_is_found"]), names, "largest_batch")
         left.set_ylabel(f"Peak inference speed [images/s per {unit}]")

@@ -46,6 +46,37 @@
     if (runs) { runs.focus(); }
   });
 
+  // Names in figures: a click, Enter or Space hides what is drawn in the colour of a name, and shows it again.
+  function middle(mark) {
+    var box = mark.getBoundingClientRect();
+    return [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+  }
+  document.querySelectorAll("figure svg .toggle").forEach(function (name) {
+    var svg = name.closest("svg"), colour = '[style*="' + name.dataset.colour + '"]';
+    function turn() {
+      var hidden = name.getAttribute("aria-pressed") === "true", points = [];
+      name.setAttribute("aria-pressed", String(!hidden));
+      svg.querySelectorAll(colour).forEach(function (part) {
+        if (name.contains(part)) { return; }
+        part.classList.toggle("off", hidden);
+        points.push(middle(part));
+      });
+      svg.querySelectorAll("a").forEach(function (area) {  // what answers to the pointer has no colour, but the place
+        var here = middle(area.querySelector("use, path"));
+        var covers = points.some(function (point) { return Math.hypot(point[0] - here[0], point[1] - here[1]) < 1; });
+        if (covers) { area.classList.toggle("off", hidden); }
+      });
+    }
+    name.setAttribute("role", "button");
+    name.setAttribute("tabindex", "0");
+    name.setAttribute("aria-label", "Show " + name.dataset.name);
+    name.setAttribute("aria-pressed", "true");
+    name.addEventListener("click", turn);
+    name.addEventListener("keydown", function (event) {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); turn(); }
+    });
+  });
+
   // Sections are folded; a link to one, or to what is in it, unfolds it.
   function unfold() {
     var target = location.hash && document.getElementById(location.hash.slice(1));

@@ -1,0 +1,83 @@
+"""How large a report's figures and their text are: for the page, for a paper's columns, for a slide."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+PAPER_WIDTHS = (3.25, 5.5, 6.75)  # inches: a column of two, a page of one column, a page of two
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """Sizes of figures, in inches, and of their text, in points.
+
+    Attributes:
+        name: as --style takes it.
+        width: of panels beside each other.
+        single: width and height of one panel.
+        panel_height: of each row of panels.
+        columns: panels beside each other, at most.
+        legend: entries of a legend beside each other, at most.
+        scale: what sizes of text on the page are multiplied by.
+        least: the smallest size of text.
+        fixed: whether every figure is as wide as `width`.
+        ratio: width / height of every figure; 0: it is as high as its rows.
+        pdf: whether a PDF is made beside PNG and SVG.
+    """
+
+    name: str
+    width: float
+    single: tuple[float, float]
+    panel_height: float
+    columns: int = 3
+    legend: int = 6
+    scale: float = 1.0
+    least: float = 0.0
+    fixed: bool = True
+    ratio: float = 0.0
+    pdf: bool = False
+
+    def text(self, points: float) -> float:
+        """The size of text that has this size on the page."""
+        return max(self.least, self.scale * points)
+
+    def size(self, width: float, height: float) -> tuple[float, float]:
+        """Width and height of a figure that asks for these."""
+        width = self.width if self.fixed else width
+        return width, width / self.ratio if self.ratio else height
+
+
+def _paper(width: float) -> Style:
+    return Style(
+        name=f"paper:{width:g}",
+        width=width,
+        single=(width, 0.85 * width),
+        panel_height=2.1,
+        columns=int(width / 2),
+        legend=int(width / 1.3),
+        scale=0.0,  # one size for all text
+        least=8.0,
+        pdf=True,
+    )
+
+
+PAGE = Style(  # `single`: legible on a phone, beside a table and in a README
+    name="page", width=9.0, single=(5.8, 4.3), panel_height=2.9, fixed=False
+)
+SLIDE = Style(
+    name="slide", width=40 / 3, single=(40 / 3, 7.5), panel_height=3.5, columns=4, scale=1.45, least=12.0, ratio=16 / 9
+)
+STYLES = {style.name: style for style in (PAGE, *map(_paper, PAPER_WIDTHS), SLIDE)}
+
+
+def style_named(name: str) -> Style:
+    """The style that --style names; "paper" is the narrowest column.
+
+    Raises:
+        argparse.ArgumentTypeError: there is none of this name.
+    """
+    found = STYLES.get(f"paper:{PAPER_WIDTHS[0]:g}" if name == "paper" else name)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{name!r} is no style: there are paper, {', '.join(STYLES)}.")
+    return found
