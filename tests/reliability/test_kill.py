@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bench.core.errors import EXIT_FAILED
-from bench.core.spec import Cell, TaskSpec
+from bench.core.spec import Cell, TaskSpec, to_json
 from bench.store.records import read_record
 from bench.store.study import Study, attempt_status
 from bench.suites._recipes import recipe_for
@@ -158,6 +158,29 @@ def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path
     statuses = [json.loads(path.read_text()) for path in tmp_path.glob("smoke/cells/*/attempts/*/status.json")]
     assert "interrupted" in {status["outcome"] for status in statuses}
     assert list(tmp_path.glob("smoke/cells/*/checkpoints/step-*/manifest.json"))
+
+
+CALIBRATES = """
+import os, sys, time
+from bench.plan import calibrate
+calibrate.answer = lambda *_, **__: [os.write(2, b"measuring\\n"), time.sleep(600)]
+calibrate.main(["--parent", str(os.getppid())])
+"""
+STARTS = """
+import json, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE)
+child.communicate(sys.argv[2].encode())
+"""
+
+
+def test_what_measures_speeds_does_not_outlive_who_asked():
+    asked = json.dumps({"key": {"cell": to_json(CELL), "classes": 10, "measure": True}})
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTS, CALIBRATES, asked], cwd=PROJECT, stderr=subprocess.PIPE, text=True
+    )
+    assert parent.stderr.readline() == "measuring\n"
+    parent.kill()
+    assert parent.communicate(timeout=10)[1] == ""  # the end of all that hold it
 
 
 def test_two_workers_share_a_store_and_do_each_cell_once(tmp_path, uninterrupted):
