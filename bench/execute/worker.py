@@ -311,6 +311,8 @@ class Worker:
         attempt.log(f"lost: {error}")
         with contextlib.suppress(UserError):
             attempt.finish("lost")
+            if attempt.directory.is_done():
+                attempt.directory.tidy()  # of what this attempt has made since
         emit(CellLost(cell=attempt.name))
         emit(Notice(message=f"{attempt.name}: {error}; its results are kept."))
         return False

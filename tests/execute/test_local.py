@@ -312,9 +312,9 @@ CELL = Cell(
 JOB = registry.load("job", "train")
 
 
-def run_worker(store):
+def run_worker(store, *, stop=lambda: False):
     options = worker.WorkerOptions(device="cpu")
-    return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=lambda: False).run()
+    return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=stop).run()
 
 
 @pytest.fixture
@@ -389,6 +389,18 @@ def test_a_cell_that_another_has_begun_anew_gets_no_checkpoint_from_the_first(st
     assert run_worker(study.path) == EXIT_OK  # the other ended, and this one takes the cell again
     assert saved == [] and outcomes(directory) == ["lost", "unknown", "complete"]
     assert [attempt.outcome for attempt in directory.read_record().attempts] == ["lost", "unknown", "complete"]
+
+
+def test_one_that_was_late_and_then_told_to_stop_leaves_no_folder_for_checkpoints(study, meanwhile):
+    directory, stops = study.cell(CELL), []
+
+    def another_finishes():
+        directory.lease.unlink()
+        stops.append(run_worker(study.path))
+
+    meanwhile(another_finishes, at="begin")
+    run_worker(study.path, stop=lambda: bool(stops))
+    assert stops == [EXIT_OK] and outcomes(directory) == ["lost", "complete"] and not directory.checkpoints.exists()
 
 
 @pytest.mark.parametrize("torn", [False, True])
