@@ -185,8 +185,11 @@ class Worker:
         except (Interrupted, SharedError):
             raise
         except Exception as error:
+            if str(error).startswith("DataLoader worker"):  # torch's handler of signals raises it, wherever this one is
+                what = "A process that reads images was killed; is memory short?"
+                error = UserError(what, "Run the same command to continue; nothing saved is lost.")
             if self.ranks.size == 1:
-                raise
+                raise error
             raise self.ranks.failure(error) from error
 
     def _choose(self) -> int:
