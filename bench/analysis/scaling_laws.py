@@ -132,6 +132,10 @@ class Law:
         largest budget, -inf where it did below a tenth of the smallest, NaN where the refit is no number."""
         return _invert(np.log(self.grid), self._on_grid, np.log(errors))
 
+    def inverse_of_form(self, errors: np.ndarray) -> np.ndarray:
+        """The same for refits of the form that is shown."""
+        return _invert(np.log(self.grid), np.log(self.within.predictions(self.grid)), np.log(errors))
+
     def inverse_of_fit(self, errors: np.ndarray) -> np.ndarray:
         """The same for the fit itself, (errors,)."""
         line = np.log(self.within.fit.predict(self.grid))[None]

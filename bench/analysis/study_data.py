@@ -26,7 +26,8 @@ from bench.train.schedule import warmup_steps
 PIXELS = "Pixels"
 MAX_NAMED = 5  # damaged records named one by one
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
-"""Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
+"""Fields of a cell in which repeats may differ. Unlike a cell's identity (`bench.core.spec.cell_id`), a variant counts
+images by their content."""
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

@@ -71,8 +71,10 @@ def reached_by_all(found: dict[str, Law]) -> float | None:
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     """Compute, or images, that `law` needs for `accuracy` (0..1)."""
     error = np.array([1 - accuracy])
-    main, every = law.inverse_of_fit(error)[0], law.inverse(error)[:, 0]
-    every = every[~np.isnan(every)]  # failed refits
+    main = law.inverse_of_fit(error)[0]
+    every, own = (
+        x[~np.isnan(x)] for x in (law.inverse(error)[:, 0], law.inverse_of_form(error)[:, 0])
+    )  # failed refits
     reached = float((every < np.inf).mean()) if len(every) else 0.0
     target = _target(law, accuracy)
     finding = partial(
@@ -91,7 +93,9 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
         return cannot(reasons=(NO_RECORD,), evidence=(target,))
     if not np.isfinite(main) or reached < REFITS_NEEDED:
         return cannot(reasons=(EXTRAPOLATION_REFUSED,), evidence=(target,))
-    ends = np.quantile(every, [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2], method="nearest")
+    tails = [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2]
+    of_all, of_own = (np.quantile(refits, tails, method="nearest") for refits in (every, own if len(own) else every))
+    ends = min(of_all[0], of_own[0]), max(of_all[1], of_own[1])  # they contain the interval of the form that is shown
     low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
     if high is None or high > most:  # beyond the data the interval comes from the law's record
         first, last = law.reached(float(error[0]))

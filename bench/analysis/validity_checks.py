@@ -30,7 +30,7 @@ MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and 
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
 MAX_WARMUP = 0.1  # of the shortest run
 HASH_DIGITS = 8
-ENVIRONMENT: tuple[tuple[str, Callable[[Record], object]], ...] = (
+NOT_TO_BE_MIXED: tuple[tuple[str, Callable[[Record], object]], ...] = (
     ("commit", lambda record: record.environment.commit and record.environment.commit[:10]),
     ("cpu", lambda record: record.environment.cpu),
     ("accelerator", lambda record: record.environment.accelerator),
@@ -69,9 +69,10 @@ def incomplete_cells(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def environment(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Records of several commits, machines, precisions or dirty trees in one table."""
+    """Records of several commits, processors, accelerators, threads or precisions, or of dirty trees, in one table.
+    Versions of packages, ranks and modes of compilation are not looked at: the page lists them under Provenance."""
     records = evidence.records.records
-    for name, read in ENVIRONMENT:
+    for name, read in NOT_TO_BE_MIXED:
         values = tuple(sorted({str(value) for record in records if (value := read(record)) is not None}))
         if len(values) > 1:
             yield ValidityCheck(kind=CheckKind.MIXED, names=(name,), groups=(("", values),))

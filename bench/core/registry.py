@@ -397,6 +397,7 @@ def transferred_model(
 
 def revisions_of(cell: Cell) -> dict[str, int]:
     """The integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
+    Images count by the name and the revision of their set, not by content.
 
     That of the recipe is the training's. Another job's first revision is left out, as fields at their defaults are.
     """

@@ -70,7 +70,8 @@ class DataSet:
         load: ("train" or "test", root=data root or None) -> images. With `options`, the words after the name's colon
             come as option="…" where there are any. UserError says how to get missing data.
         available: whether both splits are on this machine, by the data root. Opens nothing.
-        revision: raised when a change gives other images or labels. It is part of a result's identity.
+        revision: raised by hand when a change gives other images or labels. It is part of a result's identity;
+            what lies on the disk is not.
         options: what may follow the name after a colon, for people; "" where nothing may.
         split: how training and test images are told apart.
         pinned: what says that a copy is the one that is meant.

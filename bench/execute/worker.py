@@ -234,7 +234,7 @@ class Worker:
                     return False
                 directory.prepare(cell, self.code[cell.model])
                 if directory.is_done():
-                    directory.settle()  # a kill came between the record and this
+                    directory.settle()  # finished since the plan was made; `begin` tidies what was finished before
                 elif not self._refused(directory):
                     return self._attempt(number, directory, lease)
         except UserError as error:  # outside the cell's own work: its folder cannot be written, …

@@ -17,7 +17,8 @@ from bench.suites.suite import Suite, SuiteOptions
 
 
 def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name: str = "H100") -> StudyCells:
-    """The cells of a suite under these options, every name in them checked.
+    """The cells of a suite under these options, every name in them checked. Whether models of the suite's own can be
+    built is found out when their cost is measured.
 
     Args:
         options: with a scale that is resolved.

@@ -254,7 +254,8 @@ def say(f: Finding) -> list[str]:
 def sentence(f: Finding) -> str:
     said = SAYS[Statement(f.subject[0])]
     statement = said if said.startswith("ResNets") else f"{said[0].lower()}{said[1:]}"
-    return f"{'Borne out' if f.verdict == Verdict.YES else 'Not borne out'} here: {statement}; {wording.number(f).text}"
+    holds = "holds" if f.verdict == Verdict.YES else "does not hold"
+    return f"The paper's claim that {statement} {holds} here: {wording.number(f).text}"
 
 
 def measure(f: Finding) -> str:

@@ -84,9 +84,12 @@ def sentence(f: Finding) -> str:
         span = wording.between(f, first.x, last.x, "to")
         return f"{f.leader} leads {wording.other(f)} by {wording.amount(f)} at equal compute, {span}"
     ahead, behind = f.subject if first.estimate >= 0 else f.subject[::-1]
+    begins, ends = (wording.size(p.estimate, p.low, p.high) for p in (first, last))
+    leads, end = f"{ahead} leads {behind} by {begins} at {wording.place(f, first.x)}", wording.place(f, last.x)
+    if last.verdict == Verdict.CANNOT_TELL:
+        return f"{leads}; at {end} it is undecided: {ends}"
     then = "by" if (first.estimate >= 0) == (last.estimate >= 0) else "trails by"
-    begins, ends = (f"{wording.size(p.estimate, p.low, p.high)} at {wording.place(f, p.x)}" for p in (first, last))
-    return f"{ahead} leads {behind} by {begins} and {then} {ends}"
+    return f"{leads} and {then} {ends} at {end}"
 
 
 def along(f: Finding) -> tuple[str, Tone] | None:

@@ -109,5 +109,4 @@ QUESTION = Question(
         f"Fine-tuning on {subject(f)} is {'better' if f.verdict == Verdict.YES else 'worse'} than at the model's size, "
         f"by {wording.amount(f)}"
     ),
-    shown_in=("pretraining-data",),
 )

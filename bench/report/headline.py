@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
@@ -16,49 +17,52 @@ class Headline:
     """The title of a study.
 
     Attributes:
-        text: one sentence.
-        finding: place in `Findings.findings`; None where no question was answered or left open.
-        titles_figure: whether the study's main figure shows it.
+        text: one sentence, and for how many subjects its question has another answer.
+        finding: place in `Findings.findings`.
+        figure: name of the figure that shows it; "" where none does.
     """
 
     text: str
-    finding: int | None = None
-    titles_figure: bool = False
+    finding: int
+    figure: str = ""
 
 
-def headline(findings: Findings, *, figure: str) -> Headline | None:
+def headline(findings: Findings, *, figures: Sequence[str]) -> Headline | None:
     """The finding that a study is titled with; None where nothing was asked.
 
-    Main findings about families, models or settings are ranked by: whether they are answered, whether the study's main
-    figure shows them, the order of questions, and whether they are about ViT and ResNet. The first titles the study.
+    Main findings about families, models or settings are ranked by: whether they are answered, whether a figure shows
+    them, whether they are about ViT and ResNet, the order of figures, and the order of questions. The first titles the
+    study.
 
     Args:
-        figure: name of the main figure; "" without one.
+        figures: names of those that are drawn, in the study's order.
     """
-    ranked: list[tuple[bool, bool, int, bool, int]] = []
+    ranked: list[tuple[bool, bool, bool, int, int, int]] = []
     order = list(dict.fromkeys(f.question for f in findings.findings))
     for place, f in enumerate(findings.findings):
         question = question_of(f)
         if f.main and question.at_a_glance and f.subject != (ALL_MODELS,):
-            is_shown = figure in (*question.figures, *question.shown_in)
+            own = {*question.figures, *question.shown_in}
+            shown = next((n for n, name in enumerate(figures) if name in own), len(figures))
             others = any(family_of_kind(f.subject, kind) is None for kind in ("vit", "resnet"))
-            ranked.append((not is_answered(f), not is_shown, order.index(f.question), others, place))
+            is_elsewhere = shown == len(figures)
+            ranked.append((not is_answered(f), is_elsewhere, others, shown, order.index(f.question), place))
     if not ranked:
         return None
-    _, is_elsewhere, *_, place = min(ranked)
+    *_, shown, _, place = min(ranked)
     chosen = findings.findings[place]
-    text = f"{sentence(chosen)}{_alike(chosen, findings)}"
-    return Headline(text=text, finding=place, titles_figure=not is_elsewhere)
+    figure = figures[shown] if shown < len(figures) else ""
+    return Headline(text=f"{sentence(chosen)}{_others(chosen, findings)}", finding=place, figure=figure)
 
 
-def _alike(chosen: Finding, findings: Findings) -> str:
-    """How many answers to a question about single subjects have the verdict of the chosen one; "" where all have."""
+def _others(chosen: Finding, findings: Findings) -> str:
+    """For how many subjects a question about single ones has another verdict than for the chosen one; "" for none."""
     asked = chosen.question, chosen.measure, chosen.main
     answers = [f.verdict for f in findings.findings if (f.question, f.measure, f.main) == asked]
-    alike = answers.count(chosen.verdict)
-    if question_of(chosen).about_two or alike == len(answers):
+    others = len(answers) - answers.count(chosen.verdict)
+    if question_of(chosen).about_two or not others:
         return ""
-    return f" {alike} of {len(answers)} answers to this question are alike."
+    return f" For {others} of {len(answers)} the answer is another."
 
 
 def is_answered(f: Finding) -> bool:

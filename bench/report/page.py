@@ -38,7 +38,7 @@ SVG_NAME = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every na
 SVG_GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
 SVG_VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
 SVG_CELL_LINK = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
-ENVIRONMENT = (
+PROVENANCE = (
     ("environment.project_version", "Version"),
     ("environment.commit", "Commit"),
     ("environment.python", "Python"),
@@ -79,17 +79,19 @@ def content(
     """
     found = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
-    lead = figures[0] if figures else None
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     quoted = f" --reference {evidence.reference.suite}" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
     works, verdict = pipeline(evidence)
     checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
-    chosen = None if check else headline(findings, figure=lead.name if lead else "")
+    chosen = None if check else headline(findings, figures=[figure.name for figure in figures])
+    lead = next((figure for figure in figures if chosen and figure.name == chosen.figure), None)
+    lead = lead or (figures[0] if figures else None)
+    others = [figure for figure in figures if figure is not lead]
     question = evidence.question[:1].upper() + evidence.question[1:]
     title = chosen.text if chosen else checked or f"{question or study} {caveats.note(findings)}".strip()
-    if lead and chosen and chosen.titles_figure:
+    if lead and chosen and chosen.figure:
         lead = replace(lead, title=title)
     return {
         "title": title,
@@ -101,7 +103,7 @@ def content(
         "check": checked,
         "works": works,
         "lead": lead,
-        "figures": list(figures[1:]),
+        "figures": others,
         "not_drawn": tuple(not_drawn),
         "figures_title": "More figures" if lead else "Figures",
         "overview": text.overview(findings, found),
@@ -275,6 +277,8 @@ def coverage(evidence: Evidence) -> str:
         found += f" {beyond} of them outside the current grid." if beyond else ""
     lost = [f"{r.directory}: {r.reason or r.status}" for r in records.records if r.status != "complete"]
     lost += [f"{d.directory}: damaged record" for d in records.damaged]
+    refused = records.wanted.refused if records.wanted is not None else {}
+    lost += [f"{name}: {refused[name]}" for name in records.never_started if name in refused]
     more = [f"and {len(lost) - MAX_FAILURES} more (tables/coverage.csv)"] if len(lost) > MAX_FAILURES else []
     return found + (f" Without result: {'; '.join(lost[:MAX_FAILURES] + more)}." if lost else "")
 
@@ -295,7 +299,7 @@ def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     records = evidence.records.records
     found = [
         (label, "; ".join(values))
-        for key, label in ENVIRONMENT
+        for key, label in PROVENANCE
         if (values := _distinct(records, key)) and values != ["0"]
     ]
     sets: dict[str, dict[str, None]] = {}

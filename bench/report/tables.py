@@ -346,7 +346,7 @@ SIZE = (
     Column(key="params", heading="Parameters", text=words.short_count),
     Column(key="forward_macs", heading="MACs/image", text=words.short_count),
 )
-BUDGET = (
+BUDGET = (  # of "models" and of "horizons"
     Column(key="data", heading="Upstream", numeric=False),
     Column(key="num_images", heading="Images", text=words.count),
     Column(key="images_seen", heading="Images seen", text=words.count),

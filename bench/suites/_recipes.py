@@ -3,8 +3,8 @@
 Rates are chosen per scale and model on the upstream set's test images, never on a downstream set: of six rates spaced
 x2, the lowest within two points of the best (higher ones vary more between seeds). `python -m bench.run --suite rates`
 is the sweep; results/reference/rates-cpu/ is what it gave at scale `cpu`. A model that was not swept gets its family's:
-the geometric mean of the family's chosen rates, down to a rate of the sweep. A scale that was not swept has none:
-batch, length of training and images are others.
+the geometric mean of the family's chosen rates, down to a rate of the sweep. A scale that was not swept has none.
+The batch is not looked at: a suite that changes it keeps these rates until `rates` is run again.
 
 The warm-up decides which rate is best. The main study, and the sweep behind its rates, warm up for 23 steps, as their
 shortest budgets allow. Suites without such budgets keep the recipe's own warm-up of 62 steps: where it makes another
@@ -34,7 +34,7 @@ DEFAULT_RATE = 1e-3  # for a scale or family without a sweep
 
 
 def rate_of(model: str, *, scale: str, warmup_images: int = 0) -> float | None:
-    """The rate that a sweep at this scale chose for a model, or for its family; None without one.
+    """The rate that a sweep at this scale chose for a model, or for its family, whatever the batch; None without one.
 
     Options in a name change none.
     """

@@ -25,8 +25,8 @@ from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, merge
 
 CPU_WARMUP = 23 * 32
-"""Images, at scale `cpu`: 23 steps, a quarter of the shortest budget of the compute axis. Both axes share it, since the
-cells on all images are on both."""
+"""Images, at scale `cpu`: 23 steps of the batch of 32, a quarter of the shortest budget of the compute axis. Both axes
+share it, since the cells on all images are on both."""
 
 
 def cells(options: SuiteOptions) -> list[Cell]:

@@ -61,11 +61,11 @@ def test_main_answers_are_of_controlled_pairs_alone(found: tuple[Finding, ...]) 
 def test_the_headline_is_a_controlled_pair_of_vit_and_resnet(evidence: Evidence) -> None:
     """Also where an uncontrolled comparison comes first and is surer."""
     made = questions.find(evidence)
-    chosen = headline(made, figure="published-ratios")
+    chosen = headline(made, figures=["published-frontiers", "published-ratios"])
     first = made.findings[chosen.finding]
-    assert first.main and first.subject[:2] == ("ViT", "ResNet (BiT)") and chosen.titles_figure
+    assert first.main and first.subject[:2] == ("ViT", "ResNet (BiT)") and chosen.figure
     assert "took 2.0" in chosen.text and "JFT-300M (Table 6)" in chosen.text
-    again = headline(replace(made, findings=made.findings[::-1]), figure="published-ratios")
+    again = headline(replace(made, findings=made.findings[::-1]), figures=["published-frontiers", "published-ratios"])
     assert made.findings[::-1][again.finding].main
 
 

@@ -91,6 +91,14 @@ def test_logits_of_large_models_equal_timms(name: str, peer: str, image_size: in
     against_timm(name, peer, image_size)
 
 
+@pytest.mark.parametrize("eps", [1e-5, 0.1])
+def test_rows_over_their_deviation_and_its_gradient(eps: float) -> None:
+    x_ON = torch.randn(5, 40, dtype=torch.float64, requires_grad=True)
+    variance, mean = torch.var_mean(x_ON, dim=1, correction=0, keepdim=True)
+    torch.testing.assert_close(_resnet.OverDeviation.apply(x_ON, eps), (x_ON - mean) / (variance.sqrt() + eps))
+    assert torch.autograd.gradcheck(lambda x: _resnet.OverDeviation.apply(x, eps), (x_ON,))
+
+
 # --- the official definition, written out from the key tables ---------------------------------------------------------
 
 

@@ -90,12 +90,12 @@ def test_a_plan_of_what_is_done_needs_no_numerical_library(finished, project):
 
 REFERENCE = PROJECT / "results" / "reference"
 STUDIES = studies.named(REFERENCE)
-SWEPT = {"transfer-rates": "transfer"}  # runs of a suite with options
+WITH_OPTIONS = {"transfer-rates": "transfer", "peers-again": "peers"}
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_kept_study_says_itself_which_suite_it_answers(name):
-    assert studies.suite_of(REFERENCE / name) == SWEPT.get(name, name.removesuffix("-cpu"))
+    assert studies.suite_of(REFERENCE / name) == WITH_OPTIONS.get(name, name.removesuffix("-cpu"))
 
 
 def test_a_report_under_another_name_is_the_same(tmp_path, capsys):

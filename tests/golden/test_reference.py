@@ -126,6 +126,14 @@ def test_committed_figures_plot_nothing_impossible(path: Path) -> None:
     assert outside(path).empty and disordered(path).empty
 
 
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_intervals_hold_their_own_estimates(study: Path) -> None:
+    for finding in json.loads((study / "findings.json").read_text())["findings"]:
+        estimate, low, high = (finding[key] for key in ("estimate", *ENDS))
+        if estimate is not None:
+            assert (low is None or low <= estimate) and (high is None or estimate <= high), finding["question"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("suite, folder", BUILT)
 def test_figures_that_are_built_now_plot_nothing_impossible(suite: str, folder: str, tmp_path: Path) -> None:

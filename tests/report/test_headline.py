@@ -41,15 +41,17 @@ def _named(finding: Finding) -> tuple[str, ...]:
     return () if finding.question in as_words or finding.subject == (ALL_MODELS,) else finding.subject[:1]
 
 
-def test_answers_come_first_then_those_that_the_main_figure_shows_then_the_order_of_questions() -> None:
+def test_answers_come_first_then_those_that_a_figure_shows_then_the_order_of_figures() -> None:
     open_one = gain("more compute helps", "ViT", 0.02, 0.05, Reason.WITHIN_INTERVAL)
     compute, images = gain("more compute helps", "ResNet", 0.05, 0.01), gain("more images help", "ResNet", 0.04, 0.01)
     aside = gain("more images help", "Hybrid", 0.3, 0.01, main=False)
-    made = headline(study(open_one, compute, images, aside), figure="frontier")
-    assert made is not None and (made.finding, made.titles_figure) == (1, False)
+    made = headline(study(open_one, compute, images, aside), figures=["frontier"])
+    assert made is not None and (made.finding, made.figure) == (1, "")
     assert made.text.startswith("Longer training gives ResNet 5.0 points [4.0, 6.0].") and "1 of 2" in made.text
-    made = headline(study(open_one, compute, images, aside), figure="data-size")
-    assert made is not None and (made.finding, made.titles_figure) == (2, True)
+    made = headline(study(open_one, compute, images, aside), figures=["compute", "data-size"])
+    assert made is not None and (made.finding, made.figure) == (1, "compute")
+    made = headline(study(open_one, compute, images, aside), figures=["data-size", "compute"])
+    assert made is not None and (made.finding, made.figure) == (2, "data-size")
     assert made.text == "More images give ResNet 4.0 points [3.0, 5.0]."
 
 
@@ -59,21 +61,21 @@ def test_a_loss_is_a_loss() -> None:
 
 def test_an_open_question_says_what_it_would_take() -> None:
     open_one = gain("more compute helps", "ViT", 0.02, 0.05, Reason.WITHIN_INTERVAL)
-    made = headline(study(open_one), figure="compute")
+    made = headline(study(open_one), figures=["compute"])
     assert made is not None and "Open for ViT" in made.text and "2.5 times narrower" in made.text
     once = gain("more compute helps", "ViT", 0.02, 0.05, Reason.UNREPLICATED)
     assert "--seeds 2" in sentence(once)
 
 
 def test_nothing_asked_is_no_headline() -> None:
-    assert headline(study(), figure="") is None
+    assert headline(study(), figures=[]) is None
     everybody = replace(gain("more compute helps", "ViT", 0.2, 0.05), subject=(ALL_MODELS,))
-    assert headline(study(everybody), figure="") is None
+    assert headline(study(everybody), figures=[]) is None
 
 
 def test_the_papers_own_table_is_titled_with_its_families() -> None:
-    made = headline(questions.find(published.evidence()), figure="compute")
-    assert made is not None and made.titles_figure and made.text.startswith("ViT leads ResNet by ")
+    made = headline(questions.find(published.evidence()), figures=["compute"])
+    assert made is not None and made.figure and made.text.startswith("ViT leads ResNet by ")
 
 
 def test_a_difference_that_changes_is_an_answer(race) -> None:
