@@ -351,7 +351,7 @@ OF_SAMPLE = ["variant", "images_seen", "measure", "shots"]
 
 def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Samples]:
     """Scores of complete cells as seeds × draws, for every variant, budget, measure and number of shots. A second
-    score of the same seed and draw is left out."""
+    score of the same seed and draw is left out. Draws that are all the same images are none."""
     of_cell = ["directory", "images_seen", "variant", "seed", "family", "model"]
     cells = horizons.loc[horizons["status"] == "complete", of_cell]
     known = scores[scores["value"].notna()].astype({"directory": object, "measure": object})
@@ -360,7 +360,7 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
     table = table.sort_values([*OF_SAMPLE, "seed", "draw", "directory"], kind="stable")
     table = table.drop_duplicates([*OF_SAMPLE, "seed", "draw"], ignore_index=True)
     table["error"] = _image_error(table)
-    names = ("value", "correct", "seed", "draw", "num_test", "family", "model", "metric", "error")
+    names = ("value", "correct", "seed", "draw", "num_test", "family", "model", "metric", "error", "same_images")
     columns = {name: table[name].to_numpy() for name in names}
     found = {}
     for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False).indices.items():
@@ -370,6 +370,7 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
             of["correct"],
             seeds=of["seed"],
             draws=of["draw"],
+            alike=bool((of["same_images"] == 1).all()),
             trained=of["family"][0] != PIXELS,
             image_error=float(of["error"].mean()),
             num_test=int(of["num_test"].min()),
@@ -399,6 +400,7 @@ def _rectangle(
     *,
     seeds: np.ndarray,
     draws: np.ndarray,
+    alike: bool,
     trained: bool,
     **about: Any,
 ) -> Samples | None:
@@ -419,6 +421,8 @@ def _rectangle(
         else:
             return None
         values_SD, correct_SD = value[at_SD], correct[at_SD]
+    if alike:
+        values_SD, correct_SD, all_draws = values_SD[:, :1], correct_SD[:, :1], [-1]
     return Samples(
         values_SD=values_SD,
         seeds=tuple(all_seeds) if trained else (),

@@ -1,4 +1,4 @@
-"""Events that a worker reports to its watchers: one line of JSON each, on its standard output."""
+"""Events that a worker reports to its watchers: one line of JSON each, on a channel that a network cannot print to."""
 
 from __future__ import annotations
 
@@ -136,15 +136,18 @@ WorkerEvent = (
 KINDS: dict[str, type[WorkerEvent]] = {kind.__name__: kind for kind in WorkerEvent.__args__}  # type: ignore[attr-defined]
 
 
+START = '{"event": '  # of a line
+
+
 def to_line(event: WorkerEvent) -> str:
     """The event as one line of JSON."""
     return json.dumps({"event": type(event).__name__, **dataclasses.asdict(event)})
 
 
 def from_line(line: str) -> WorkerEvent | None:
-    """The event that a line holds; None for anything else, such as what a user's network prints."""
+    """The event that a line ends with, in a log perhaps after what was printed without a newline; None for others."""
     try:
-        body = json.loads(line)
+        body = json.loads(line[max(0, line.find(START)) :])
         kind = KINDS[body.pop("event")]
         if kind is CellAdvanced:
             body["progress"] = Advanced(**body["progress"])

@@ -1,14 +1,32 @@
-"""Environment variables of worker processes. They must be set before torch starts, hence not in the worker itself."""
+"""Processes that this one starts: their environment variables, and that they do not outlive it.
+
+The variables must be set before torch starts, hence not in the worker itself.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.core.device import VISIBLE
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
+POLL_SECONDS = 0.2  # seconds between looks at the parent
+
+
+def end_with(parent: int) -> None:
+    """Have this process end, as by SIGTERM, once `parent` is not its parent any more."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str, str]:

@@ -12,27 +12,19 @@ import os
 import signal
 import socket
 import sys
-import threading
-import time
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, command
 from bench.core.events import reports_failure
+from bench.core.subprocesses import end_with
 
 SHUTDOWN_SECONDS = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
 EXIT_CRASHED = 1  # Python's own, for an uncaught error
 JOIN_SECONDS = 900  # seconds in which all machines of a job must appear
 PORTS = range(20_000, 32_000)  # below those that systems give out by themselves
-POLL_SECONDS = 0.2  # seconds between looks at the ranks, and at the parent
-
-
-def watch(parent: int) -> None:
-    """Stop the ranks, as a signal would, when the process that started this one is gone."""
-    while os.getppid() == parent:
-        time.sleep(POLL_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
+POLL_SECONDS = 0.2  # seconds between looks at the ranks
 
 
 def port(job: str) -> int:
@@ -87,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     if options.parent is not None:
-        threading.Thread(target=watch, args=(options.parent,), daemon=True).start()
+        end_with(options.parent)
     job, alone = options.job or str(os.getpid()), options.nodes == 1
     config = LaunchConfig(
         min_nodes=options.nodes,

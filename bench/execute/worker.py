@@ -1,8 +1,9 @@
 """A worker: runs cells that are neither done nor leased, one after the other (`python -m bench.worker`).
 
 Started by the executor, once per device or core, on this machine or on any that shares the folder. A worker takes the
-next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. Standard
-output carries one JSON object per line for whoever started it.
+next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. What was its
+standard output carries events, one JSON object per line, for whoever started it; what a network prints goes to standard
+error.
 
 Under torchrun (`torchrun --nproc-per-node=4 -m bench.worker ...`) the processes are one worker: they train each cell
 together. The first takes leases, picks cells and writes; the others only compute.
@@ -23,7 +24,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from bench.core import environment, files, fingerprint, registry
 from bench.core.clock import running
@@ -56,6 +57,7 @@ from bench.core.events import (
 from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
+from bench.core.user_code import answers_only
 from bench.cost import energy, precomputed
 from bench.data import cache
 from bench.execute.jobs.job import Job, JobContext
@@ -89,12 +91,17 @@ class Signals:
         return self.stopping
 
 
+_channels: list[TextIO] = []  # for events, the last of them; standard output without any
+
+
 def emit(event: WorkerEvent) -> None:
     """Send an event to the executor. A closed pipe is ignored."""
+    channel = _channels[-1] if _channels else sys.stdout
     try:
-        print(to_line(event), flush=True)
-    except (BrokenPipeError, ValueError):
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
+        print(to_line(event), file=channel, flush=True)
+    except BrokenPipeError:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), channel.fileno())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +185,11 @@ class Worker:
         except (Interrupted, SharedError):
             raise
         except Exception as error:
+            if str(error).startswith("DataLoader worker"):  # torch's handler of signals raises it, wherever this one is
+                what = "A process that reads images was killed; is memory short?"
+                error = UserError(what, "Run the same command to continue; nothing saved is lost.")
             if self.ranks.size == 1:
-                raise
+                raise error
             raise self.ranks.failure(error) from error
 
     def _choose(self) -> int:
@@ -311,6 +321,8 @@ class Worker:
         attempt.log(f"lost: {error}")
         with contextlib.suppress(UserError):
             attempt.finish("lost")
+            if attempt.directory.is_done():
+                attempt.directory.tidy()  # of what this attempt has made since
         emit(CellLost(cell=attempt.name))
         emit(Notice(message=f"{attempt.name}: {error}; its results are kept."))
         return False
@@ -480,14 +492,18 @@ def main(argv: list[str] | None = None) -> int:
     if options.device != "cpu":  # the next process finds the same kernels
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.kernels()))
     ranks = join(options.device, cells)
-    try:
-        code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
-    except RankFailure as failure:
-        if failure.is_reporter:
-            emit(ProcessFailed(what=str(failure), fix=failure.fix))
-            print(f"error: {failure}\n  {failure.fix}", file=sys.stderr)
-        ranks.hard_exit(EXIT_USAGE)
-    except DeviceLost:
-        ranks.hard_exit(EXIT_RETRY)
+    with answers_only() as channel:
+        _channels.append(channel)
+        try:
+            code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
+        except RankFailure as failure:
+            if failure.is_reporter:
+                emit(ProcessFailed(what=str(failure), fix=failure.fix))
+                print(f"error: {failure}\n  {failure.fix}", file=sys.stderr)
+            ranks.hard_exit(EXIT_USAGE)
+        except DeviceLost:
+            ranks.hard_exit(EXIT_RETRY)
+        finally:
+            _channels.pop()
     ranks.close()
     return code

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from bench.core.device import InBatches, synchronise
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.events import reports_failure
 from bench.core.spec import Cell, cell_from_json
+from bench.core.subprocesses import end_with
 from bench.core.user_code import answers_only
 from bench.cost import flops, peaks, precomputed
 from bench.plan.estimate import MIN_PROCESSOR_SHARE, Rates
@@ -182,15 +182,15 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--parent", type=int, help="stop before the next model when this is no longer the parent")
+    parser.add_argument("--parent", type=int, help="stop when this is no longer the parent")
     options = parser.parse_args(argv)
+    if options.parent is not None:
+        end_with(options.parent)
     from bench.train import precision
 
     precision.set_up(threads=options.threads)
     with answers_only() as answers:
         for key, question in json.load(sys.stdin).items():
-            if options.parent not in (None, os.getppid()):
-                break
             cell = cell_from_json(question.pop("cell"))
             try:
                 said = answer(cell, **question, device=options.device, threads=options.threads)

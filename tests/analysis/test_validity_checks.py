@@ -244,7 +244,9 @@ def test_few_shot_draws_from_too_few_images_are_warned_of(support: dict, few: li
 
 
 def test_draws_that_say_they_are_the_same_images_are_believed() -> None:
-    """One number of shots alone does not show it."""
+    """One number of shots alone does not show it. Captions and intervals do not count them."""
+    for detail, draws in (({}, {3}), ({"same_images": True}, {0})):
+        assert {e.num_draws for e in read(probed({10: 100}, **detail)).estimates("mnist").values()} == draws
     assert found(probed({10: 100}), FEW, SAME) == [] == found(probed({10: 100}, draws=1, same_images=True), FEW, SAME)
     (check,) = found(probed({10: 100}, same_images=True), FEW, SAME)
     assert caveats.check(check) == (

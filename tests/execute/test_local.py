@@ -14,7 +14,17 @@ import pytest
 from bench.core import environment, files, registry
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
-from bench.core.events import CellDone, CellFailed, CellLost, CellStarted, Notice, ProcessFailed, from_line, to_line
+from bench.core.events import (
+    CellDone,
+    CellFailed,
+    CellLost,
+    CellStarted,
+    Notice,
+    ProcessFailed,
+    from_line,
+    last_failure,
+    to_line,
+)
 from bench.core.spec import Cell
 from bench.execute import local, worker
 from bench.execute.jobs import train
@@ -136,6 +146,30 @@ def test_cells_that_were_not_done_are_never_passed_over(tmp_path, monkeypatch, s
     start_instead(monkeypatch, tmp_path, script)
     error, _ = run_cells(tmp_path / "store")
     assert isinstance(error, UserError) and words in error.what
+
+
+PRINTS = """
+import os, sys
+from bench.execute import worker
+from tests.execute.test_local import STARTED
+
+def run(_):
+    print("half a line", end="")
+    os.write(1, b"from C")
+    worker.emit(STARTED)
+    return 0
+
+worker.Worker.run = run
+sys.exit(worker.main(sys.argv[1:]))
+"""
+
+
+def test_what_a_network_prints_hides_no_event(tmp_path):
+    (tmp_path / "cells.json").write_text("[]")
+    options = ["--store", str(tmp_path), "--cells", str(tmp_path / "cells.json"), "--suite", "test"]
+    done = subprocess.run([sys.executable, "-c", PRINTS, *options], cwd=PROJECT, capture_output=True, text=True)
+    assert done.stdout == f"{to_line(STARTED)}\n" and "half a line" in done.stderr and "from C" in done.stderr
+    assert last_failure([f"half a line{to_line(ProcessFailed(what='x'))}"]).what == "x"  # in a log of both
 
 
 def test_a_worker_that_lost_its_device_starts_again_a_few_times(tmp_path, monkeypatch):
@@ -312,9 +346,9 @@ CELL = Cell(
 JOB = registry.load("job", "train")
 
 
-def run_worker(store):
+def run_worker(store, *, stop=lambda: False):
     options = worker.WorkerOptions(device="cpu")
-    return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=lambda: False).run()
+    return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=stop).run()
 
 
 @pytest.fixture
@@ -389,6 +423,18 @@ def test_a_cell_that_another_has_begun_anew_gets_no_checkpoint_from_the_first(st
     assert run_worker(study.path) == EXIT_OK  # the other ended, and this one takes the cell again
     assert saved == [] and outcomes(directory) == ["lost", "unknown", "complete"]
     assert [attempt.outcome for attempt in directory.read_record().attempts] == ["lost", "unknown", "complete"]
+
+
+def test_one_that_was_late_and_then_told_to_stop_leaves_no_folder_for_checkpoints(study, meanwhile):
+    directory, stops = study.cell(CELL), []
+
+    def another_finishes():
+        directory.lease.unlink()
+        stops.append(run_worker(study.path))
+
+    meanwhile(another_finishes, at="begin")
+    run_worker(study.path, stop=lambda: bool(stops))
+    assert stops == [EXIT_OK] and outcomes(directory) == ["lost", "complete"] and not directory.checkpoints.exists()
 
 
 @pytest.mark.parametrize("torn", [False, True])

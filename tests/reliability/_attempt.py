@@ -1,5 +1,6 @@
 """One attempt at a study in a process of its own: cells, then the report. Imported once and forked, to be quick."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -17,25 +18,31 @@ from bench.store import faults
 SUITE = "presets"  # a suite without figures: what is killed is the writing of files, not the drawing
 
 
-def _run(store: str, suite: str, fault: str) -> None:
+def _run(store: str, suite: str, fault: str, locks: bool) -> None:
     if fault:
         os.environ[faults.VARIABLE] = fault
+    if not locks:
+        mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "no locks here")).start()
+    multiprocessing.set_start_method("fork", force=True)  # of readers of images, as in a worker that was not forked
     assumed = peaks.PeakRate(flops_per_second=1e10, source="assumed")
     peaks.peak = lambda *_, **__: assumed  # half a second of products at every start, of no interest here
     with open(os.devnull, "w") as nowhere:
         sys.stdout = nowhere
-        code = worker.main(["--store", store, "--cells", str(Path(store).parent / "cells.json"), "--suite", suite])
+        folder = Path(store).parent
+        named = ["--store", store, "--cells", str(folder / "cells.json"), "--data-root", str(folder), "--suite", suite]
+        code = worker.main(named)
         if code == 0 and suite == SUITE:
             report.build(Path(store), suite=SUITE)
     sys.exit(code)
 
 
-def begin(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE) -> Any:
-    """Start a new process at it, which `fault` kills. Another suite than SUITE ends without a report."""
+def begin(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE, locks: bool = True) -> Any:
+    """Start a new process at it, which `fault` kills. Another suite than SUITE ends without a report. `locks`: whether
+    files can be locked, as on some network file systems they cannot."""
     (store.parent / "cells.json").write_text(json.dumps([to_json(cell) for cell in cells]))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.reliability._preloaded", __name__])
-    process = context.Process(target=_run, args=(str(store), suite, fault))
+    process = context.Process(target=_run, args=(str(store), suite, fault, locks))
     with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the first call starts the server with it
         process.start()
     return process

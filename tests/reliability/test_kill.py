@@ -5,15 +5,19 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bench.core.errors import EXIT_FAILED
-from bench.core.spec import Cell, TaskSpec
+from bench.core.spec import Cell, TaskSpec, to_json
 from bench.store.records import read_record
 from bench.store.study import Study, attempt_status
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
+from tests.data import photographs
+from tests.data.test_stream import as_tar
 from tests.reliability._attempt import attempt, begin, ended
 from tests.reliability.storms import leftovers, outcome, trained_steps, until
 
@@ -47,15 +51,22 @@ def test_sigkill_between_checkpoints(tmp_path, uninterrupted, point):
 
 
 @pytest.mark.slow
-def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninterrupted):
-    """As when its lease expires on another machine."""
+@pytest.mark.parametrize("end", ["training-step:3", "after-evaluation:1", "the first goes on"])
+def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninterrupted, end):
+    """As when its lease expires on another machine. The other is killed there, or still at it and ends it."""
     store = tmp_path / "test"
     first = begin(store, [CELL], suite="test")
     until(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
     os.kill(first.pid, signal.SIGSTOP)
     next(store.glob("cells/*/lease.json")).unlink()
-    assert attempt(store, [CELL], "training-step:3", suite="test") == -signal.SIGKILL
+    at_it = trained_steps(store)
+    second = begin(store, [CELL], end, suite="test")
+    if end == "the first goes on":
+        until(lambda: trained_steps(store) > at_it)
+    else:
+        assert ended(second) == -signal.SIGKILL
     os.kill(first.pid, signal.SIGCONT)
+    ended(second)
     ended(first)
     assert attempt(store, [CELL], suite="test") == 0
     assert outcome(store) == uninterrupted and leftovers(store) == []
@@ -158,6 +169,71 @@ def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path
     statuses = [json.loads(path.read_text()) for path in tmp_path.glob("smoke/cells/*/attempts/*/status.json")]
     assert "interrupted" in {status["outcome"] for status in statuses}
     assert list(tmp_path.glob("smoke/cells/*/checkpoints/step-*/manifest.json"))
+
+
+CALIBRATES = """
+import os, sys, time
+from bench.plan import calibrate
+calibrate.answer = lambda *_, **__: [os.write(2, b"measuring\\n"), time.sleep(600)]
+calibrate.main(["--parent", str(os.getppid())])
+"""
+STARTS = """
+import json, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE)
+child.communicate(sys.argv[2].encode())
+"""
+
+
+def test_what_measures_speeds_does_not_outlive_who_asked():
+    asked = json.dumps({"key": {"cell": to_json(CELL), "classes": 10, "measure": True}})
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTS, CALIBRATES, asked], cwd=PROJECT, stderr=subprocess.PIPE, text=True
+    )
+    assert parent.stderr.readline() == "measuring\n"
+    parent.kill()
+    assert parent.communicate(timeout=10)[1] == ""  # the end of all that hold it
+
+
+THREE = [replace(CELL, seed=seed, horizons=(0, 640)) for seed in range(3)]
+
+
+@pytest.mark.parametrize("fault, code", [("", 0), ("training-step:3", -signal.SIGKILL)])
+def test_two_runs_where_no_lock_works_do_each_cell_once(tmp_path, fault, code):
+    """To the end, which is the report; one of them may be killed on its way."""
+    alone, store = tmp_path / "alone" / "study", tmp_path / "both" / "study"
+    for folder in (alone, store):
+        folder.parent.mkdir()
+    assert attempt(alone, THREE) == 0
+    first = begin(store, THREE, fault, locks=False)
+    until(lambda: any(store.glob("cells/*/attempts/*")))
+    second = begin(store, THREE, locks=False)
+    assert [ended(first), ended(second)] == [code, 0]
+    assert outcome(store) == outcome(alone) and len(outcome(store)) == 3
+    assert (store / "tables/scores.csv").read_bytes() == (alone / "tables/scores.csv").read_bytes()
+    assert sum(len(directory.attempts()) for directory in Study(store).directories()) == 3 + (code != 0)
+    assert leftovers(store) == []
+
+
+def readers(worker):
+    """Processes that a worker has started to read images for it: copies of it."""
+    children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
+    own = Path(f"/proc/{worker}/cmdline").read_bytes()
+    return [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == own]
+
+
+def test_a_killed_reader_of_images_is_told_of_and_the_same_command_goes_on(tmp_path):
+    as_tar(tmp_path / "shards", [(photographs.jpeg(at % 12), at % 4) for at in range(48)])
+    small = recipe_for("ViT-pico/14", warmup_images=128)
+    cell = Cell(model="ViT-pico/14", data="folder:shards:28px:rgb:stream", horizons=(0, 6400), recipe=small)
+    store, alone = tmp_path / "test", tmp_path / "alone"
+    first = begin(store, [cell], suite="test")
+    until(lambda: trained_steps(store) > 10)
+    os.kill(readers(first.pid)[0], signal.SIGKILL)
+    assert ended(first) == EXIT_FAILED
+    said = attempt_status(Study(store).cell(cell).attempts()[-1])
+    assert said["reason"].startswith("A process that reads images was killed; is memory short?"), said
+    assert attempt(store, [cell], suite="test") == attempt(alone, [cell], suite="test") == 0
+    assert outcome(store) == outcome(alone) != {} and leftovers(store) == []
 
 
 def test_two_workers_share_a_store_and_do_each_cell_once(tmp_path, uninterrupted):
