@@ -80,10 +80,20 @@ class Overview:
 
 
 def answers(findings: Findings) -> tuple[Answer, ...]:
-    """Every finding as text, in order."""
+    """Every finding as text, in order. Where a question has several under one name, they say what else they are about:
+    for a sweep on parts of a set, its images."""
     usual = usual_counts(findings)
     tasks = judged_on(findings.headline, findings.shots)
-    return tuple(_answer(f, f"answer-{nth}", usual, tasks) for nth, f in enumerate(findings.findings, start=1))
+    made = [_answer(f, f"answer-{nth}", usual, tasks) for nth, f in enumerate(findings.findings, start=1)]
+    named = Counter((a.label, a.subject) for a in made)
+    more = [
+        ", ".join(word for word in f.subject if word not in a.subject)
+        for f, a in zip(findings.findings, made, strict=True)
+    ]
+    return tuple(
+        replace(a, subject=f"{a.subject}, {also}") if also and named[a.label, a.subject] > 1 else a
+        for a, also in zip(made, more, strict=True)
+    )
 
 
 def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answer:

@@ -531,6 +531,13 @@ def test_a_model_with_a_slash_is_no_pair(question: str, subjects: list[tuple[str
     assert len(shown) == rows
 
 
+def test_sweeps_of_a_model_are_told_apart_by_their_images() -> None:
+    subjects = [("ViT-pico/14", "glyphs@300"), ("ViT-pico/14", "glyphs"), ("R8x0.125-s2", "glyphs")]
+    asked = [Finding(question="best learning rate", subject=subject, verdict=Verdict.YES) for subject in subjects]
+    made = text.answers(Findings(findings=tuple(asked), checks=(), cost=NOTHING_SPENT, scope=None))
+    assert [a.subject for a in made] == ["ViT-pico/14, glyphs@300", "ViT-pico/14, glyphs", "R8x0.125-s2"]
+
+
 @pytest.mark.parametrize(
     ("verdict", "trend", "said"),
     [
