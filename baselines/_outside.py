@@ -1,9 +1,9 @@
 """Networks from outside (timm, torchvision, a user's file) as models of this project.
 
 The classifier is the nn.Linear (or 1x1 convolution) whose output is the network's output. It is found by running the
-network once on the meta device, and taken off: `features` is the network without it, `head` is the classifier. What
-differs from the project's input (images in [-1, 1] at the study's size and number of channels) is adapted in front of
-the network: its own normalisation, colour channels, and the smallest size that it takes where the study's is too small.
+network once on the meta device, and taken off: `features` is the network without it, `head` is the classifier. The
+project's input (images in [-1, 1] at the study's size and number of channels) is adapted in front of the network: its
+own normalisation, colour channels, and the smallest size that it takes where the study's is too small.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ Make = Callable[[int, int], nn.Module]
 """(input size in pixels, input channels) -> the network, on the default device."""
 STEPS = (8, 14, 16, 32, 64)  # a size that a network does not take is rounded up to multiples of these
 COLOURS = 3
+CONTRACT = ("features", "num_features", "head")  # members of a network that needs no adapting
+HALF = (0.5,)  # mean and standard deviation that leave [-1, 1] as it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +205,28 @@ def anatomy_of(
             _check_logits(logits, num_classes)
             return _dissected(network, x_BCHW, last, whole)
     raise ValueError(f"{type(first).__name__}: {first}") from first
+
+
+def adapted(
+    make: Make, *, sizes: Iterable[int], image_size: int, channels: int, num_classes: int | None = None
+) -> nn.Module:
+    """A user's network as a model: itself where it keeps the contract, else as `Outside`.
+
+    Args:
+        make: makes it, or a copy; on the meta device too.
+        sizes: of input, to be tried; see `sizes_from`.
+        image_size, channels: of the images.
+
+    Raises:
+        ValueError: as `anatomy_of`.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        network = make(image_size, channels)
+    if all(hasattr(network, member) for member in CONTRACT):
+        return make(image_size, channels)
+    anatomy = anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes)
+    network = make(anatomy.input_size, anatomy.channels)
+    return Outside(network, anatomy, mean=getattr(network, "mean", HALF), std=getattr(network, "std", HALF))
 
 
 def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:

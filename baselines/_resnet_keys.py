@@ -14,7 +14,7 @@ _CONV = "standardized_conv2d/kernel"
 
 
 def entries(model: Any, layout: str) -> list[Entry]:
-    """Of a layout; timm's names are ours."""
+    """The entries of a layout; timm's names are ours."""
     if layout != "google":
         return formats.own(model.state_dict())
     return bit_entries(model) if model.preact else backbone_entries(model)

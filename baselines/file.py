@@ -29,9 +29,7 @@ from typing import Any
 from vit.model_family import ModelFamily
 
 SEPARATOR = ".py:"
-CONTRACT = ("features", "num_features", "head")
 ALIASES = {"img_size": "image_size", "in_chans": "channels", "in_channels": "channels"}
-HALF = (0.5,)
 
 
 def accepts(name: str) -> bool:
@@ -122,7 +120,6 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     Raises:
         ValueError: no such callable, an unknown option, a size that it does not take, or the contract is not kept.
     """
-    import torch
     from torch import nn
 
     from baselines import _outside
@@ -148,15 +145,10 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
             raise ValueError(f"{target} makes a {type(network).__name__}, not an nn.Module")
         return network
 
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        network = make(image_size, channels)
-    if all(hasattr(network, member) for member in CONTRACT):
-        return make(image_size, channels)
     sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size)
-    anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None)
-    network = make(anatomy.input_size, anatomy.channels)
-    mean, std = getattr(network, "mean", HALF), getattr(network, "std", HALF)
-    return _outside.Outside(network, anatomy, mean=mean, std=std)
+    return _outside.adapted(
+        make, sizes=sizes, image_size=image_size, channels=channels, num_classes=num_classes or None
+    )
 
 
 FAMILY = ModelFamily(

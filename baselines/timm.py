@@ -5,7 +5,7 @@ Also timm:hf-hub:ORG/NAME and timm:local-dir:FOLDER, as timm itself takes them. 
 to the smallest size that the network takes. Where its classifier is not one last layer (two heads whose outputs are
 averaged), features are timm's `forward_head(pre_logits=True)` and the model cannot be fine-tuned.
 
-`timm_models.csv` has the names and costs of all of them: `python -m bench.flops --list 'convnext*'`.
+`timm_models.csv` has the names and costs of all of them: `vit-bench flops --list 'convnext*'`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from baselines.published import timm_costs
 from vit.model_family import ModelFamily
 
 PREFIX, PRETRAINED = "timm:", "+pretrained"
+HUB = "models--timm--"  # begins the folders of timm's weights in the cache of the Hugging Face hub
 
 
 def accepts(name: str) -> bool:
@@ -58,13 +59,19 @@ def architecture(name: str) -> str:
     return (_stored(source)[1] if ":" in source else source).partition(".")[0]
 
 
-def _stored(source: str) -> tuple[dict[str, Any], str]:
-    """(pretrained configuration, architecture) of hf-hub:ORG/NAME or local-dir:FOLDER."""
+def created_by(name: str) -> tuple[str, dict[str, Any]]:
+    """What `timm.create_model` takes to make the network without its weights: a name, and arguments."""
+    source, _ = _parse(name)
+    return _stored(source)[1:] if ":" in source else (source, {})
+
+
+def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """(pretrained configuration, architecture, arguments) of hf-hub:ORG/NAME or local-dir:FOLDER."""
     from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
 
     kind, where = parse_model_name(source)
-    config, base, *_ = (load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path)(where)
-    return dict(config), base
+    config, base, arguments = (load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path)(where)
+    return dict(config), base, dict(arguments or {})
 
 
 def label_of(name: str) -> str:
@@ -98,6 +105,16 @@ def input_size(name: str) -> int:
     if not _parse(name)[1] and base in timm_costs.table():
         return int(timm_costs.table()[base]["image_size"])
     return int(_config(name)["input_size"][-1])
+
+
+def on_disk() -> list[str]:
+    """Models whose trained weights the cache of the Hugging Face hub holds."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    files = (
+        file for kind in ("safetensors", "bin") for file in Path(HF_HUB_CACHE).glob(f"{HUB}*/snapshots/*/*.{kind}")
+    )
+    return sorted({f"{PREFIX}{file.parts[-4].removeprefix(HUB)}{PRETRAINED}" for file in files if file.is_file()})
 
 
 def _config(name: str) -> dict[str, Any]:
@@ -146,7 +163,8 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
 
     sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, (config.get("input_size") or (224,))[-1])
     anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None, whole=whole)
-    network = make(anatomy.input_size, anatomy.channels, pretrained)
+    on_meta = torch.get_default_device().type == "meta"  # which keeps no weights
+    network = make(anatomy.input_size, anatomy.channels, pretrained and not on_meta)
     classifier = getattr(network, "default_cfg", {}).get("classifier") or ()
     module = sys.modules[type(network).__module__]
     return _outside.Outside(
@@ -169,5 +187,6 @@ FAMILY = ModelFamily(
     check=check,
     identity=identity,
     input_size=input_size,
+    on_disk=on_disk,
     label_of=label_of,
 )

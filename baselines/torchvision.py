@@ -6,6 +6,7 @@ Images get the normalisation of ImageNet, which all of them are made for; grey o
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 from typing import Any
 
 from vit.model_family import ModelFamily
@@ -115,6 +116,16 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     return model
 
 
+def on_disk() -> list[str]:
+    """Models whose default weights torch's cache holds."""
+    import torch
+    from torchvision import models
+
+    folder, names = Path(torch.hub.get_dir()) / "checkpoints", models.list_models(module=models)
+    files = {name: models.get_model_weights(name).DEFAULT.url.rpartition("/")[2] for name in names}
+    return [f"{PREFIX}{name}{PRETRAINED}" for name, file in files.items() if (folder / file).is_file()]
+
+
 FAMILY = ModelFamily(
     label="torchvision",
     naming="torchvision:NAME of any of torchvision's classification models; +pretrained: with its default weights",
@@ -123,5 +134,6 @@ FAMILY = ModelFamily(
     check=check,
     identity=identity,
     input_size=input_size,
+    on_disk=on_disk,
     label_of=label_of,
 )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from bench import __version__
+from bench.core import registry
+from bench.core.cli import PARSER_ALONE, ParserMade, folder
 from bench.core.errors import EXIT_OK, UserError, command, unknown
 
 FOLDER = Path(__file__).parent
 INTERNAL = ("worker",)  # started by others
+NAMED = {"suite": "suite", "data": "data set", "tasks": "task"}  # options that are completed with names of a kind
 MERGED = {"export": "report --to", "inspect": "report --cell"}  # commands of the last release, and what they are now
 
 
@@ -33,25 +38,54 @@ def listing() -> str:
     return "\n".join([*lines, "", "examples:", "  vit-bench run --suite smoke", "  vit-bench run --help"])
 
 
+def imported(name: str, path: Path) -> ModuleType:
+    return importlib.import_module(f"bench.{name}.__main__" if path.name == "__main__.py" else f"bench.{name}")
+
+
+def completion(shell: str) -> str:
+    """A script for a shell (bash, zsh, tcsh) that completes verbs, options, their choices and names, and files.
+
+    Raises:
+        UserError: the package that writes it is not installed, or knows no such shell.
+    """
+    try:
+        import shtab
+    except ImportError:
+        raise UserError("Completion needs the package shtab.", "Type: pip install shtab") from None
+    if shell not in shtab.SUPPORTED_SHELLS:
+        raise unknown("shell", shell, shtab.SUPPORTED_SHELLS)
+    whole = argparse.ArgumentParser(prog="vit-bench")
+    by_verb = whole.add_subparsers()
+    for name, path in verbs().items():
+        try:
+            imported(name, path).main.__wrapped__(PARSER_ALONE)
+        except ParserMade as made:
+            (own,) = made.args
+            for action in own._actions:
+                if action.type in (Path, folder):
+                    action.complete = shtab.FILE
+                elif action.dest in NAMED:
+                    action.choices = registry.names(NAMED[action.dest])
+            by_verb.add_parser(name, parents=[own], add_help=False, help=own.description)
+    return shtab.complete(whole, shell)
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
-    name, rest = (words[0], words[1:]) if words else ("", [])
-    if name in ("", "-h", "--help"):
-        print(listing())
-        return EXIT_OK
-    if name == "--version":
-        print(__version__)
+    name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+    answers = dict.fromkeys(("", "-h", "--help"), listing) | {
+        "--version": lambda: __version__,
+        "--print-completion": lambda: completion(*rest[:1] or ("bash",)),
+    }
+    if name in answers:
+        print(answers[name]())
         return EXIT_OK
     known = verbs()
     if name in MERGED:
         raise UserError(f"{name} is part of another command now.", f"Type: vit-bench {MERGED[name]}")
     if name not in known:
         raise unknown("verb", name, known)
-    path = known[name]
-    module = f"bench.{name}.__main__" if path.name == "__main__.py" else f"bench.{name}"
-    found: int = importlib.import_module(module).main(rest)
-    return found
+    return imported(name, known[name]).main(rest)
 
 
 if __name__ == "__main__":

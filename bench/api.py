@@ -6,44 +6,75 @@ Options have the names of the flags, with "_" for "-", and take what a study fil
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
 
+from bench import flops as flops_verb
+from bench import probe as probe_verb
+from bench import status as status_verb
 from bench.analysis import frames, runs_fit, runs_table, saved_findings, study_data
 from bench.analysis.finding import Finding
 from bench.compare import Compared
 from bench.compare import compare as compare_sides
+from bench.core import registry
 from bench.core.console import make_console
 from bench.core.errors import UserError, unknown
-from bench.core.formatting import by_reason
+from bench.core.formatting import by_reason, plural
 from bench.core.record import Record
+from bench.core.shown import Picture, Shown
 from bench.cost import public_models
+from bench.cost.flops import ModelCost, ModuleCost, count_module
+from bench.data.__main__ import about
 from bench.execute.local import Failure
 from bench.plan import view
-from bench.plan.options import StudyOptions
+from bench.plan.keywords import Keywords, spelt_out
+from bench.plan.options import RUN, StudyOptions
 from bench.plan.plan import Plan, make_plan
-from bench.report import fit_text
+from bench.report import fit_figure, fit_text
 from bench.report.build import ReportPaths, build, say
 from bench.run import work_off
 from bench.store import index
+from bench.store.study import Study as Store
+from bench.tasks._options import checked_options
 
-__all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "published", "report", "run"]
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = [
+    "Compared",
+    "Fit",
+    "Picture",
+    "Results",
+    "UserError",
+    "compare",
+    "data",
+    "fit",
+    "flops",
+    "load",
+    "plan",
+    "probe",
+    "published",
+    "report",
+    "run",
+    "status",
+]
 Study = Path | str | None
 """A study file; None: options alone."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Results:
-    """A study's folder, read once when it is first asked for.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Results(Shown):
+    """A study's folder, read once when it is first asked for. As text: how many cells, and the report's answers.
 
     Attributes:
         folder: `results/<suite>`.
@@ -57,22 +88,22 @@ class Results:
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        """One per finished cell, ordered by name."""
+        """One per finished cell, ordered by name; `bench.core.record.Record` describes them."""
         return study_data.load(self.folder).records
 
     @cached_property
     def horizons(self) -> pd.DataFrame:
-        """One row per (cell, horizon): compute, time, recipe."""
+        """One row per (cell, horizon): which cell, compute, time, recipe; columns: docs/api.md."""
         return frames.horizons(self.records)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row per score, with its cell."""
+        """One row per score, with its cell; columns: docs/api.md."""
         return frames.scores(self.records)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """One row per point of a learning curve."""
+        """One row per point of a learning curve: directory, model, seed, images seen, horizon, loss in nats."""
         return frames.curves(self.records)
 
     @cached_property
@@ -89,40 +120,129 @@ class Results:
         """The report's findings, one row each; see `bench.analysis.frames.findings` for the columns."""
         return frames.findings(self.answers)
 
-    def figure(self, name: str) -> Path:
-        """The PNG of a figure of the report, e.g. "compute".
+    @property
+    def table(self) -> pd.DataFrame:
+        """The findings in a few columns."""
+        return self.findings[["question", "subject", "verdict", "estimate", "low", "high", "n_seeds"]]
+
+    def __str__(self) -> str:
+        cells, answers = plural(len(self.records), "cell"), plural(len(self.answers), "answer")
+        lines = [f"{self.folder}: {cells}, {answers}", *(f"failed: {line}" for line in by_reason(self.failures))]
+        return "\n".join([*lines, self.table.to_string(index=False)] if self.answers else lines)
+
+    def plot(self, name: str | None = None) -> Picture:
+        """A figure of the report; None: the one that its page shows first.
+
+        Raises:
+            UserError: it was not drawn, or none was.
+        """
+        return self.figure(name or next(iter(self._drawn()), ""))
+
+    def figure(self, name: str) -> Picture:
+        """A figure of the report, e.g. "compute", which a notebook shows.
 
         Raises:
             UserError: it was not drawn.
         """
-        files = self.paths.figures if self.paths else (self.folder / "figures").glob("*.png")
-        drawn = {path.stem: path for path in files if path.suffix == ".png"}
+        drawn = self._drawn()
         if name not in drawn:
             raise UserError(f"The report has no figure {name!r}.", f"It has: {', '.join(sorted(drawn)) or 'none'}.")
-        return drawn[name]
+        return Picture(path=drawn[name])
+
+    def _drawn(self) -> dict[str, Path]:
+        """Name -> PNG."""
+        files = self.paths.figures if self.paths else (self.folder / "figures").glob("*.png")
+        return {path.stem: path for path in files if path.suffix == ".png"}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Fit:
-    """Fitted laws. `answer` is what `bench.fit --json` prints; as text it reads as `bench.fit` does."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Fit(Shown):
+    """Fitted laws. Its text is that of `bench.fit`.
+
+    Attributes:
+        answer: what `bench.fit --json` prints.
+        ask: changed fields of the request -> the answer of the same runs and draws.
+    """
 
     answer: Mapping[str, Any]
+    ask: Callable[..., Mapping[str, Any]]
 
     @cached_property
     def parameters(self) -> pd.DataFrame:
         """One row per group and parameter, with its interval."""
         rows = [
-            {"group": group, "parameter": name, "value": found["card"]["parameters"].get(name), "low": low, "high": up}
-            for group, found in self.answer["fits"].items()
-            for name, (low, up) in found["intervals"].items()
+            {"group": group, "parameter": name, "value": fitted["card"]["parameters"].get(name), "low": low, "high": up}
+            for group, fitted in self.answer["fits"].items()
+            for name, (low, up) in fitted["intervals"].items()
         ]
         return pd.DataFrame(rows)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """As `parameters`."""
+        return self.parameters
+
+    def predict(self, x: float | Sequence[float] | np.ndarray) -> pd.DataFrame:
+        """One row per group and place: y as the fit reads it (of an accuracy the error), the law's interval (low, high;
+        missing where no record supports one), and `reach`, how many times beyond the runs.
+
+        Args:
+            x: values of the only x, as the fit reads it: FLOPs of a column in exaFLOPs.
+        """
+        fits = self.ask(at=np.atleast_2d(np.asarray(x, dtype=float)))["fits"]
+        rows = [
+            {"group": group, "x": at["x"], "y": at["y"], "low": ends[0], "high": ends[1], "reach": at["reach"]}
+            for group, fitted in fits.items()
+            for at in fitted["predictions"]
+            for ends in (at["total"] or (np.nan, np.nan),)
+        ]
+        return pd.DataFrame(rows)
+
+    def reach(self, y: float) -> pd.DataFrame:
+        """One row per group: the x from which on its law is at or below y, and the interval that y's gives (low, high);
+        missing where it is not reached up to `FARTHEST` times the largest run."""
+        ends = [end for fitted in self.answer["fits"].values() for end in fitted["card"]["x_range"]]
+        curves = self.predict(np.geomspace(min(ends), FARTHEST * max(ends), PLACES)).groupby("group", sort=False)
+        named = {"x": "y", "low": "low", "high": "high"}
+        rows = [
+            {"group": group, "y": goal} | {to: _crossed(curve["x"], curve[of], goal) for to, of in named.items()}
+            for group, curve in curves
+            for goal in np.ravel(y)
+        ]
+        return pd.DataFrame(rows)
+
+    def plot(self, path: Path | str | None = None) -> Picture:
+        """Runs, laws and intervals, as `bench.fit --figure` draws them.
+
+        Args:
+            path: of a PNG; None: in a folder for temporary files.
+        """
+        drawn = Picture.at(path, "fit.png")
+        fit_figure.save(self.ask(curves=True), drawn.path)
+        return drawn
 
     def __str__(self) -> str:
         return "\n".join(fit_text.lines(dict(self.answer)))
 
 
-def plan(study: Study = None, **options: Any) -> Plan:
+FARTHEST, PLACES = 1000.0, 241  # how far, and at how many places, `Fit.reach` looks
+
+
+def _crossed(places: pd.Series, values: pd.Series, goal: float) -> float:
+    """The x from which on y is at or below a goal, between places as a power law; NaN where it is not in the end."""
+    log_x, y = np.log(places[values.notna()].to_numpy()), values.dropna().to_numpy()
+    above = np.flatnonzero(y > goal)
+    if not len(y) or y[-1] > goal:
+        return np.nan
+    if not len(above):
+        return float(np.exp(log_x[0]))
+    last = above[-1]
+    share = np.log(y[last] / goal) / np.log(y[last] / y[last + 1])
+    return float(np.exp(log_x[last] + share * (log_x[last + 1] - log_x[last])))
+
+
+@spelt_out(RUN)
+def plan(study: Study = None, **options: Unpack[Keywords]) -> Plan:
     """Which cells of a study are done, what is left, and what that costs here. Nothing is trained.
 
     Raises:
@@ -131,7 +251,8 @@ def plan(study: Study = None, **options: Any) -> Plan:
     return make_plan(StudyOptions.called(study, options), to_run=False)
 
 
-def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Results:
+@spelt_out(RUN)
+def run(study: Study = None, *, verbose: bool = False, **options: Unpack[Keywords]) -> Results:
     """Plan a study, run its missing cells in processes of their own, and report. To be called from the main thread.
 
     Args:
@@ -143,8 +264,8 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
     """
     asked = StudyOptions.called(study, options)
     if asked.detach:
-        raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: python -m bench.run --detach.")
-    console = make_console() if verbose else Console(file=io.StringIO())
+        raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: vit-bench run --detach.")
+    console = make_console() if verbose else Console(file=io.StringIO(), force_jupyter=False)
     made = make_plan(asked, to_run=True, report=view.ConsoleReporter(console))
     view.show(made, console)
     made, failures = work_off(made, asked, console)
@@ -189,6 +310,114 @@ def _study(folder: Path | str) -> Path:
     return path
 
 
+def status(results: Path | str = "results") -> pd.DataFrame:
+    """How far every study in a folder is: one row per cell, with `bench.status.CellStatus`'s fields as columns.
+
+    Raises:
+        UserError: a study that cannot be read.
+    """
+    rows = [
+        {"study": name, **vars(cell)}
+        for name in index.named(Path(results))
+        for cell in status_verb.cells_of(Store(Path(results) / name), {})
+    ]
+    return pd.DataFrame(rows, columns=["study", *status_verb.CellStatus.__annotations__])
+
+
+def data(*, data_root: Path | str | None = None) -> pd.DataFrame:
+    """The data sets, one row each: name, whether it is here, what it holds, licence, how to get it. Opens none.
+
+    Args:
+        data_root: folder with sets that are not installed.
+    """
+    root = Path(data_root) if data_root else None
+    return pd.DataFrame([about(name, root) for name in registry.names("data set")])
+
+
+def flops(
+    model: str | nn.Module,
+    *inputs: Any,
+    image_size: int | None = None,
+    channels: int | None = None,
+    classes: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> ModuleCost | ModelCost:
+    """Parameters, MACs and FLOPs of a model by its name, or of any module on inputs. Nothing is trained.
+
+    Args:
+        model: a name, for one image; or a module, for `model(*inputs)`.
+        image_size: pixels per side; None: the named model's own.
+        channels: of the image; None: the named model's own.
+        classes: of the head; None: the named model's own.
+        options: of the named model.
+
+    Raises:
+        UserError: an unknown name, or a size that the model does not take.
+        NotImplementedError: a contraction without a formula.
+    """
+    if isinstance(model, str):
+        sizes = {"image_size": image_size, "channels": channels, "classes": classes}
+        return flops_verb.model_cost(model, **sizes, options=tuple((options or {}).items()))
+    return count_module(model, *inputs)
+
+
+def probe(
+    model: str | nn.Module,
+    data: str,
+    *,
+    task: str = "fewshot",
+    checkpoint: Path | str | None = None,
+    image_size: int | None = None,
+    channels: int | None = None,
+    device: str = "cpu",
+    dtype: str = "auto",
+    seed: int = 0,
+    data_root: Path | str | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Evaluate a model on a downstream set; one row per score, with the fields of `bench.core.record.Score`.
+
+    Args:
+        model: a name; or a module with its weights, which is not changed: (x_BCHW in [-1, 1]) -> logits_BK, see
+            "A model of your own" in CONTRIBUTING.md.
+        data: a downstream set.
+        task: "fewshot", "linear", "neighbours", …; a module given as an object cannot be fine-tuned.
+        checkpoint: weights of a named model; None: untrained, or of the name (+pretrained).
+        image_size: pixels per side of its input; a module needs it.
+        channels: 1 or 3; None: of the weights, else 3.
+        device: such as "cpu", "cuda".
+        dtype: of features: "auto", "float32" or "bfloat16".
+        seed: of an untrained network's weights.
+        data_root: folder with sets that are not installed.
+        options: of the task, such as shots=(1, 5, 10) and draws=3.
+
+    Raises:
+        UserError: unknown names or options, a device that cannot be used, a model that the task does not suit.
+    """
+    chosen = registry.load("task", task)
+    asked = argparse.Namespace(
+        model=model,
+        data=data,
+        features=None,
+        checkpoint=Path(checkpoint) if checkpoint else None,
+        image_size=image_size,
+        channels=channels if isinstance(model, str) else channels or 3,
+        device=device,
+        dtype=dtype,
+        seed=seed,
+        data_root=Path(data_root) if data_root else None,
+        model_options={},
+    )
+    if isinstance(model, str):
+        probe_verb.fill_in(asked)
+    elif image_size is None or checkpoint:
+        raise UserError("A module is probed with the weights that it has, at a size.", "Give image_size, and no more.")
+    settings = checked_options(chosen.evaluate, options)
+    context, name = probe_verb.subject(asked)
+    scores = chosen.evaluate(context, data=name, **settings)
+    return pd.DataFrame([dataclasses.asdict(score) for score in scores]).drop(columns="detail")
+
+
 def compare(
     a: str | Path,
     b: str | Path,
@@ -203,7 +432,7 @@ def compare(
         at: of two models, what is equal: training compute (also where None), or images seen.
 
     Returns:
-        What reads as text as the command prints it; `table` is a data frame, `verdict` a word.
+        The comparison: its text is what the command prints; `table` is a data frame, `verdict` a word.
 
     Raises:
         UserError: a side that is nothing known, nothing that both have, or an `at` that is for other sides.
@@ -212,7 +441,7 @@ def compare(
 
 
 def published(table: str = "checkpoints") -> pd.DataFrame:
-    """What others' networks reach and cost; `bench.cost.public_models.COLUMNS` describes the columns.
+    """Accuracies and costs of others' networks; `bench.cost.public_models.COLUMNS` describes the columns.
 
     Args:
         table: "checkpoints" (timm's), "clip" (open_clip's) or "paper" (Tables 5 and 6 of the ViT paper).
@@ -252,7 +481,14 @@ def fit(
     at = np.array([list(predict)], dtype=float) if len(predict) else None
     request = runs_fit.Request(x=columns, y=y, at=at, **options)
     chosen, held = runs_table.split(table, list(where), x=columns)
-    return Fit(answer=runs_fit.answer(chosen, request, held=held))
+    ask = partial(_asked, chosen, request, held)
+    return Fit(answer=runs_fit.answer(chosen, request, held=held), ask=ask)
+
+
+def _asked(runs: pd.DataFrame, request: runs_fit.Request, held: pd.DataFrame, **changes: Any) -> Mapping[str, Any]:
+    if len(request.x) > 1:
+        raise UserError(f"predict, reach and plot are for laws of one x, not of {', '.join(request.x)}.")
+    return runs_fit.answer(runs, dataclasses.replace(request, **changes), held=held)
 
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:

@@ -3,15 +3,14 @@ requirement. The tests of the project's own plug-ins (tests/core/test_contracts.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
 
 EXAMPLES = """examples:
-  python -m bench.check my_model.py:Net                       a network in a file of your own, at 28 px grey
-  python -m bench.check timm:convnext_atto --image-size 64 --channels 3
-  python -m bench.check stripes --plugins my_extensions       whatever is called so: a set, task, suite, figure, job
-  python -m bench.check task:centroid --plugins my_extensions --data fashion-mnist
-  python -m bench.check recipe:convnext_tiny.fb_in1k          a published checkpoint's line of training stages
-  python -m bench.check figure:widths --plugins my_extensions --study results/perceptrons
+  vit-bench check my_model.py:Net                       a network in a file of your own, at 28 px grey
+  vit-bench check timm:convnext_atto --image-size 64 --channels 3
+  vit-bench check stripes --plugins my_extensions       whatever is called so: a set, task, suite, figure, job
+  vit-bench check task:centroid --plugins my_extensions --data fashion-mnist
+  vit-bench check recipe:convnext_tiny.fb_in1k          a published checkpoint's line of training stages
+  vit-bench check figure:widths --plugins my_extensions --study results/perceptrons
 
 Exit code 3: a requirement is not met."""
 KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind != "family"}
@@ -63,9 +62,9 @@ DEFAULTS = CheckOptions()
 MARKS = {True: "ok", False: "NO", None: "--"}
 
 
-def main_parser() -> argparse.ArgumentParser:
+def main_parser() -> cli.Parser:
     """The command line."""
-    p = cli.parser("python -m bench.check", __doc__ or "", EXAMPLES, plugins=True)
+    p = cli.parser("vit-bench check", __doc__ or "", EXAMPLES, plugins=True)
     p.add_argument("name", help="a model, or the name of a data set, task, suite, question, figure or job (KIND:NAME)")
     p.add_argument("--image-size", type=cli.positive, default=28, help="for a model, pixels per side (default 28)")
     p.add_argument("--channels", type=int, choices=(1, 3), default=1, help="for a model: 1 grey, 3 RGB (default 1)")
@@ -73,13 +72,13 @@ def main_parser() -> argparse.ArgumentParser:
     p.add_argument("--data", default="digits", help="for a task: the set to evaluate on (default digits)")
     p.add_argument("--data-root", type=cli.folder, help="folder with data sets that are not installed")
     p.add_argument("--study", type=cli.folder, help="for a figure or question: a study, results/<suite>")
-    p.add_argument("--json", action="store_true", help="machine-readable")
     return p
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    arguments = main_parser().parse_args(argv)
+    p = main_parser()
+    arguments = p.parse_args(argv)
     study: Path | None = arguments.study
     options = CheckOptions(
         image_size=arguments.image_size,
@@ -93,7 +92,10 @@ def main(argv: list[str] | None = None) -> int:
     results: list[dict[str, Any]] = []
     say: Callable[[str], None] = (lambda _: None) if arguments.json else (lambda line: print(line, flush=True))
     registry.load("data set", options.data)  # a misspelt name is no property of what is checked
-    for kind, name in meanings(arguments.name):
+    meant = meanings(arguments.name)
+    mode = f"for a {meant[0][0].replace('family', 'model')}"
+    p.refuse_idle(arguments, used={mode: " ".join(["name", *(USES[kind] for kind, _ in meant)])})
+    for kind, name in meant:
         shown = kind if kind != "family" else "model"
         say(f"{shown} {name}")
         for one in checked(kind, name, options):
@@ -166,15 +168,15 @@ def meanings(name: str) -> list[tuple[str, str]]:
         return [("family", name)]
     kinds = [kind for kind in KINDS.values() if prefix in registry.names(kind)]
     if not kinds:
-        others = (other for kind in KINDS.values() for other in registry.names(kind))
-        raise unknown("extension", name, (*registry.model_names(), *others))
+        known = (*registry.model_names(), *(other for kind in KINDS.values() for other in registry.names(kind)))
+        raise unknown("extension", name, known, meant=f"{name}:CALLABLE" if name.endswith(".py") else "")
     return [(kind, name) for kind in kinds]
 
 
 # -- data sets ---------------------------------------------------------------------------------------------------------
 
 
-def check_data(name: str, options: CheckOptions) -> Iterator[Requirement]:
+def check_data(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A data set: described, loaded twice, and its subsets."""
     import numpy as np
 
@@ -249,17 +251,19 @@ def check_data(name: str, options: CheckOptions) -> Iterator[Requirement]:
             raise Limited(f"{shared} different images are in both splits; scores are also given without copies")
         return ""
 
-    yield Requirement(what="says what it is", check=described)
-    yield Requirement(what="is on this machine", check=is_here, is_gate=True)
-    yield Requirement(what="is loaded", check=splits, is_gate=True)
-    yield Requirement(what="the same every time", check=repeats)
-    yield Requirement(what="no image in both splits", check=apart)
+    return (
+        Requirement(what="says what it is", check=described),
+        Requirement(what="is on this machine", check=is_here, is_gate=True),
+        Requirement(what="is loaded", check=splits, is_gate=True),
+        Requirement(what="the same every time", check=repeats),
+        Requirement(what="no image in both splits", check=apart),
+    )
 
 
 # -- tasks, suites, figures, jobs --------------------------------------------------------------------------------------
 
 
-def check_task(name: str, options: CheckOptions) -> Iterator[Requirement]:
+def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A task: its interface, and its scores of raw pixels."""
     import inspect
 
@@ -292,21 +296,22 @@ def check_task(name: str, options: CheckOptions) -> Iterator[Requirement]:
 
     def scores() -> str:
         try:
-            made["scores"] = found = evaluate()
+            made["scores"] = scored = evaluate()
         except UserError as error:
             raise Limited(f"raw pixels have no score: {error.what}") from error
-        require(bool(found), "no score")
-        for score in found:
+        require(bool(scored), "no score")
+        for score in scored:
             require(score.task.partition("@")[0] == name, f"a score is of task {score.task!r}, not {name!r}")
             require(score.value is None or 0 <= score.value <= 1, f"a value of {score.value} is not in [0, 1]")
             require(score.value is None or score.stderr is not None, "a score without standard error")
-        best = max((score.value for score in found if score.value is not None), default=None)
-        return f"{len(found)} of raw pixels on {data}" + (f", the best {best:.1%}" if best is not None else "")
+        best = max((score.value for score in scored if score.value is not None), default=None)
+        return f"{len(scored)} of raw pixels on {data}" + (f", the best {best:.1%}" if best is not None else "")
 
     def repeats() -> str:
         if "scores" not in made:
             raise Limited("it needs a network")
-        require(evaluate() == made["scores"], "other scores when it is evaluated again")
+        untimed = lambda scores: [replace(s, detail=dict(s.detail, seconds=None)) for s in scores]  # noqa: E731
+        require(untimed(evaluate()) == untimed(made["scores"]), "other scores when it is evaluated again")
         return ""
 
     def planned() -> str:
@@ -315,13 +320,15 @@ def check_task(name: str, options: CheckOptions) -> Iterator[Requirement]:
         sizes = {"num_train": 1000, "num_test": 500, "num_classes": 10, "own_size": 28}
         return f"{task.forward_images(**sizes):,} images through the network, of 1,000 + 500"
 
-    yield Requirement(what="is callable, with options by name", check=is_callable, is_gate=True)
-    yield Requirement(what="gives scores", check=scores)
-    yield Requirement(what="the same every time", check=repeats, needs="gives scores")
-    yield Requirement(what="can be planned", check=planned)
+    return (
+        Requirement(what="is callable, with options by name", check=is_callable, is_gate=True),
+        Requirement(what="gives scores", check=scores),
+        Requirement(what="the same every time", check=repeats, needs="gives scores"),
+        Requirement(what="can be planned", check=planned),
+    )
 
 
-def check_suite(name: str, options: CheckOptions) -> Iterator[Requirement]:
+def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A suite: what it asks, and its cells at scale `cpu`."""
     from bench.suites import suite as suites
 
@@ -337,13 +344,13 @@ def check_suite(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return ", ".join(made["suite"].figures)
 
     def cells() -> str:
-        made["cells"] = found = made["suite"].cells(suites.SuiteOptions(data_root=options.data_root))
-        require(bool(found), "none")
-        require(len(set(found)) == len(found), "two of them are the same: use merge of bench/suites/suite.py")
-        for cell in found:
+        made["cells"] = listed = made["suite"].cells(suites.SuiteOptions(data_root=options.data_root))
+        require(bool(listed), "none")
+        require(len(set(listed)) == len(listed), "two of them are the same: use merge of bench/suites/suite.py")
+        for cell in listed:
             registry.check_model(cell.model)
             registry.directory_name(cell)
-        return f"{len(found)}, {len({cell.model for cell in found})} models"
+        return f"{len(listed)}, {len({cell.model for cell in listed})} models"
 
     def answers() -> str:
         suite = made["suite"]
@@ -367,14 +374,16 @@ def check_suite(name: str, options: CheckOptions) -> Iterator[Requirement]:
             raise Limited(f"asked for ViT-pico/14, it has cells of {', '.join(sorted(models))}: see options.models")
         return "--models, --seeds"
 
-    yield Requirement(what="is loaded", check=is_loaded, is_gate=True)
-    yield Requirement(what="its figures are there", check=figures)
-    yield Requirement(what="has cells", check=cells)
-    yield Requirement(what="evaluates what answers it", check=answers, needs="has cells")
-    yield Requirement(what="follows options", check=follows, needs="has cells")
+    return (
+        Requirement(what="is loaded", check=is_loaded, is_gate=True),
+        Requirement(what="its figures are there", check=figures),
+        Requirement(what="has cells", check=cells),
+        Requirement(what="evaluates what answers it", check=answers, needs="has cells"),
+        Requirement(what="follows options", check=follows, needs="has cells"),
+    )
 
 
-def check_figure(name: str, options: CheckOptions) -> Iterator[Requirement]:
+def check_figure(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A figure: drawn twice from the records of a study."""
     from bench.report.figures.figure import NothingToDraw, render
 
@@ -401,12 +410,14 @@ def check_figure(name: str, options: CheckOptions) -> Iterator[Requirement]:
         require(one == other, "other files for equal records")
         return ""
 
-    yield Requirement(what="has a title", check=titled)
-    yield Requirement(what="draws", check=drawn)
-    yield Requirement(what="the same every time", check=repeats, needs="draws")
+    return (
+        Requirement(what="has a title", check=titled),
+        Requirement(what="draws", check=drawn),
+        Requirement(what="the same every time", check=repeats, needs="draws"),
+    )
 
 
-def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
+def check_question(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A question: asked of the records of a study, and its findings put into words."""
     from bench.analysis import question as questions
 
@@ -433,11 +444,13 @@ def check_question(name: str, options: CheckOptions) -> Iterator[Requirement]:
         text.answers(Findings(findings=findings, checks=(), cost=cost(()), scope=None))
         return plural(len(findings), "finding")
 
-    yield Requirement(what="has words", check=in_words)
-    yield Requirement(what="answers", check=answers)
+    return (
+        Requirement(what="has words", check=in_words),
+        Requirement(what="answers", check=answers),
+    )
 
 
-def check_job(name: str, options: CheckOptions) -> Iterator[Requirement]:
+def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A job: its interface, how long it says that a cell takes, and its result of one, on a CPU."""
     import inspect
 
@@ -481,28 +494,34 @@ def check_job(name: str, options: CheckOptions) -> Iterator[Requirement]:
                 log=lambda _: None,
                 data_root=options.data_root,
             )
-            found = job.run(cell, context)
-        require(isinstance(found, Result), f"a {type(found).__name__}, not a Result of bench/core/record.py")
-        require(found.model.name == cell.model and found.data.name == cell.data, "of another model, or other data")
-        json.dumps(to_json(found), allow_nan=False)
-        return f"{found.status}{f': {found.reason}' if found.reason else ''}"
+            returned = job.run(cell, context)
+        require(isinstance(returned, Result), f"a {type(returned).__name__}, not a Result of bench/core/record.py")
+        require(
+            returned.model.name == cell.model and returned.data.name == cell.data, "of another model, or other data"
+        )
+        json.dumps(to_json(returned), allow_nan=False)
+        return f"{returned.status}{f': {returned.reason}' if returned.reason else ''}"
 
-    yield Requirement(what="is callable", check=is_callable, is_gate=True)
-    yield Requirement(what="can be planned", check=planned)
-    yield Requirement(what="gives a result", check=result, needs="can be planned")
-
-
-def check_recipe(name: str, options: CheckOptions) -> Iterator[Requirement]:
-    """The training recipe of a published checkpoint."""
-    from bench.cost import public_models
-
-    yield Requirement(
-        what="one line of recipes.csv is its own, has a source, and is whole and counted",
-        check=lambda: public_models.check(name),
+    return (
+        Requirement(what="is callable", check=is_callable, is_gate=True),
+        Requirement(what="can be planned", check=planned),
+        Requirement(what="gives a result", check=result, needs="can be planned"),
     )
 
 
-CHECKS: dict[str, Callable[[str, CheckOptions], Iterator[Requirement]]] = {
+def check_recipe(name: str, options: CheckOptions) -> Iterable[Requirement]:
+    """The training recipe of a published checkpoint."""
+    from bench.cost import public_models
+
+    return (
+        Requirement(
+            what="one line of recipes.csv is its own, has a source, and is whole and counted",
+            check=lambda: public_models.check(name),
+        ),
+    )
+
+
+CHECKS: dict[str, Callable[[str, CheckOptions], Iterable[Requirement]]] = {
     "family": check_model,
     "data set": check_data,
     "task": check_task,
@@ -511,6 +530,17 @@ CHECKS: dict[str, Callable[[str, CheckOptions], Iterator[Requirement]]] = {
     "figure": check_figure,
     "job": check_job,
     "recipe": check_recipe,
+}
+
+USES = {  # kind -> options of the command that its check reads
+    "family": "image_size channels compile",
+    "data set": "data_root",
+    "task": "data data_root",
+    "suite": "data_root",
+    "question": "study",
+    "figure": "study",
+    "job": "image_size channels data data_root",
+    "recipe": "",
 }
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
     def outputs(model: Any) -> Any:
         """Logits, and the targets of a network that takes them from the images: by equal draws in every call."""
         torch.manual_seed(0)
-        found = model(x_BCHW)
-        return found if isinstance(found, tuple) else (found, labels_B)
+        output = model(x_BCHW)
+        return output if isinstance(output, tuple) else (output, labels_B)
 
     def is_found() -> str:
         family = registry.family_of(name)
@@ -128,8 +128,10 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return ""
 
     def fine_tuned() -> str:
+        from bench.tasks._finetuner import transferred_model
+
         try:
-            fresh = registry.transferred_model(made["model"], name, **{**sizes, "num_classes": 3}).eval()
+            fresh = transferred_model(made["model"], name, **{**sizes, "num_classes": 3}).eval()
         except UserError as error:
             raise Limited(error.what) from error
         logits, _ = outputs(fresh)

@@ -23,6 +23,7 @@ from bench.core import registry
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
 from bench.core.formatting import count, flops, flops_range, judged_on, percent, plural, points, printable, signed
+from bench.core.shown import Picture, Shown
 from bench.store import index
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  python -m bench.compare ViT-pico/14 R11x0.25-s2 --suite scaling  two models of one study, at equal compute
-  python -m bench.compare ViT ResNet --suite scaling               two families: the best model of each
-  python -m bench.compare ViT-nano/14 R8x0.25-s2 --suite scaling --at images    at equal images seen
-  python -m bench.compare results/scaling other/scaling            two folders: the same cells before and after a change
-  python -m bench.compare v0.1 main --suite scaling                two commits or tags that records name
-  python -m bench.compare results/scaling new/scaling --fail-if worse || echo "do not merge"
+  vit-bench compare ViT-pico/14 R11x0.25-s2 --suite scaling  two models of one study, at equal compute
+  vit-bench compare ViT ResNet --suite scaling               two families: the best model of each
+  vit-bench compare ViT-nano/14 R8x0.25-s2 --suite scaling --at images    at equal images seen
+  vit-bench compare results/scaling other/scaling            two folders: the same cells before and after a change
+  vit-bench compare v0.1 main --suite scaling                two commits or tags that records name
+  vit-bench compare results/scaling new/scaling --fail-if worse || echo "do not merge"
 exit codes: 0; 4 if --fail-if applies; 2 for a mistake
 """
 FAIL_IF = {"worse": ("worse",), "different": ("worse", "better", "order changes")}
@@ -65,8 +66,8 @@ class Side:
     damaged: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Compared(Shown):
     """B minus A. As text it reads as `bench.compare` prints it.
 
     Attributes:
@@ -110,13 +111,37 @@ class Compared:
         ]
         return pd.DataFrame(made)
 
+    def plot(self, path: Path | str | None = None) -> Picture:
+        """Differences with their intervals, by task and by compute.
+
+        Args:
+            path: of a PNG; None: in a folder for temporary files.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        from bench.report import compare_figure
+
+        drawn = Picture.at(path, "compare.png")
+        compare_figure.save(
+            self.found, drawn.path, title=f"{self.b.name} (B) minus {self.a.name} (A)\n{verdict_text(self.found)}"
+        )
+        return drawn
+
     def __str__(self) -> str:
         return "\n".join([*lines(self), *([said] if (said := left_out(self)) else [])])
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.compare", __doc__ or "", EXAMPLES)
+    p = parser(
+        "vit-bench compare",
+        __doc__ or "",
+        EXAMPLES,
+        effects=lambda args: {
+            "idle": {"for two folders": _is_folder(args.a) and _is_folder(args.b) and "suite results"}
+        },
+    )
     p.add_argument("a", metavar="A", help="a study's folder, a model, a family, or a commit")
     p.add_argument("b", metavar="B", help="what is compared with it")
     p.add_argument("--suite", help="the study whose models or commits are meant: its folder's name")
@@ -125,7 +150,6 @@ def main(argv: list[str] | None = None) -> int:
         "--at", choices=AXES_AT, help="what is equal for two models: training compute (default) or images seen"
     )
     p.add_argument("--fail-if", choices=tuple(FAIL_IF), help="exit with code 4 if B is worse (or differs) on average")
-    p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     arguments = p.parse_args(argv)
     made = compare(arguments.a, arguments.b, suite=arguments.suite, results=arguments.results, at=arguments.at)
     print(json.dumps(to_json(made)) if arguments.json else "\n".join(lines(made)))
@@ -168,16 +192,16 @@ def compare(
     every = [record for study in studies.values() for record in study.records]
     others = side_by_side.table(every, side_by_side.same_cell) if named else None
     evidence = _evidence(studies if one.kind != "folder" else {Path(a): study_of(Path(a))})
-    found = side_by_side.compare(
+    sides = side_by_side.compare(
         *tables, others=others, headline=evidence.headline, shots=evidence.shots, at="images" if named else "cells"
     )
-    return Compared(a=one, b=two, found=found)
+    return Compared(a=one, b=two, found=sides)
 
 
 # -- sides -------------------------------------------------------------------------------------------------------------
 
 Studies = Mapping[Path, "Records"]
-"""What each folder of a study holds."""
+"""The records of each folder of a study."""
 
 
 def _is_folder(name: str) -> bool:
@@ -210,7 +234,8 @@ def find(name: str, studies: Studies) -> Side:
     for kind, chosen in kinds.items():
         if chosen:
             return Side(name=name, kind=kind, records=tuple(chosen), damaged=_damaged(studies))
-    models, families = (sorted({pick(record) for record in records}) for pick in (_model, _family))
+    models = sorted({record.cell.model for record in records})
+    families = sorted({record.model.family for record in records})
     commits = sorted({record.environment.commit[:COMMIT] for record in records if record.environment.commit})
     close = nearest(name, [*models, *families, *(path.name for path in studies)])
     hint = f"Did you mean {' or '.join(map(repr, close))}? " if close else ""
@@ -223,19 +248,11 @@ def find(name: str, studies: Studies) -> Side:
     )
 
 
-def _model(record: Record) -> str:
-    return record.cell.model
-
-
-def _family(record: Record) -> str:
-    return record.model.family
-
-
 def _damaged(studies: Studies) -> dict[str, str]:
     from bench.analysis import study_data
 
-    found = [study_data.damaged_paths(path, study) for path, study in studies.items()]
-    return {path: reason for paths in found for path, reason in paths.items()}
+    by_study = [study_data.damaged_paths(path, study) for path, study in studies.items()]
+    return {path: reason for paths in by_study for path, reason in paths.items()}
 
 
 def _studies(suite: str | None, results: Path) -> dict[Path, Records]:
@@ -261,7 +278,7 @@ def _of_both(studies: Studies, a: str, b: str) -> Studies:
     has = [
         path
         for path, study in studies.items()
-        if {a, b} <= {name for record in study.records for name in (_model(record), _family(record))}
+        if {a, b} <= {name for r in study.records for name in (r.cell.model, r.model.family)}
     ]
     if len(has) > 1:
         raise UserError(f"{a} and {b} are in several studies.", f"Choose: --suite {', '.join(p.name for p in has)}.")
@@ -290,11 +307,11 @@ def _commit(name: str) -> str:
             text=True,
             timeout=20,
         )
-        found = done.stdout.strip() if done.returncode == 0 else ""
+        commit = done.stdout.strip() if done.returncode == 0 else ""
     except (OSError, subprocess.SubprocessError, ValueError):
-        found = ""
+        commit = ""
     is_hash = len(name) >= 4 and all(letter in "0123456789abcdef" for letter in name)
-    return found or (name if is_hash else "")
+    return commit or (name if is_hash else "")
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -302,26 +319,26 @@ def _commit(name: str) -> str:
 
 def lines(made: Compared) -> list[str]:
     """The comparison as text."""
-    found, average = made.found, made.average
-    text = [f"A: {_who(made.a)}", f"B: {_who(made.b)}", f"Compared at {_equal(found)}.", ""]
+    sides, average = made.found, made.average
+    text = [f"A: {_who(made.a)}", f"B: {_who(made.b)}", f"Compared at {_equal(sides)}.", ""]
     head = ("task", "A", "B", "B - A", f"{average.level:.0%} interval", "detectable", "")
     rows: list[tuple[str, ...]] = [head]
-    rows += [_row(contrast, contrast.task) for contrast in (*found.tasks, average)]
-    if found.apart:
-        rows += [APART, *(_row(contrast, contrast.task) for contrast in found.apart)]
-    if len(found.budgets) > 1:
+    rows += [_row(contrast, contrast.task) for contrast in (*sides.tasks, average)]
+    if sides.apart:
+        rows += [APART, *(_row(contrast, contrast.task) for contrast in sides.apart)]
+    if len(sides.budgets) > 1:
         rows.append(BY_COMPUTE)
-        rows += [_row(b.contrast, flops(b.train_flops), _stand_ins(made, b.a_model, b.b_model)) for b in found.budgets]
+        rows += [_row(b.contrast, flops(b.train_flops), _stand_ins(made, b.a_model, b.b_model)) for b in sides.budgets]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     text += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    text += ["", *_notes(found), "", verdict_text(found)]
+    text += ["", *_notes(sides), "", verdict_text(sides)]
     return text
 
 
-def _notes(found: SideBySide) -> list[str]:
-    average = found.average
+def _notes(sides: SideBySide) -> list[str]:
+    average = sides.average
     how = "image by image" if average.paired else "as two test sets (records do not say which images were right)"
-    if found.at == "compute":
+    if sides.at == "compute":
         counts = f"{plural(average.runs, 'seed')}, {plural(average.cells, 'level')} of compute"
     else:
         counts = f"{plural(average.runs, 'pair')} of runs, {plural(average.cells, 'point')} (cell and horizon)"
@@ -336,48 +353,48 @@ def _notes(found: SideBySide) -> list[str]:
             "chance was assumed; more --seeds measure it."
         )
     text.append("Detectable: the smallest true difference that a comparison like this finds in three of four cases.")
-    if found.only_a or found.only_b:
-        text.append(f"Without a counterpart: {found.only_a} in A, {found.only_b} in B (cell and horizon).")
-    if found.other_images:
-        text.append(f"Left out, since the test images differ: {', '.join(found.other_images)}.")
+    if sides.only_a or sides.only_b:
+        text.append(f"Without a counterpart: {sides.only_a} in A, {sides.only_b} in B (cell and horizon).")
+    if sides.other_images:
+        text.append(f"Left out, since the test images differ: {', '.join(sides.other_images)}.")
     return text
 
 
-def verdict_text(found: SideBySide) -> str:
+def verdict_text(sides: SideBySide) -> str:
     """The verdict in words: by how much, on which tasks, at what."""
-    average = found.average
-    rests_on = f"{judged_on([task.task for task in found.tasks], found.shots)}, at {_equal(found, short=True)}"
-    if found.verdict == "equal":
+    average = sides.average
+    rests_on = f"{judged_on([task.task for task in sides.tasks], sides.shots)}, at {_equal(sides, short=True)}"
+    if sides.verdict == "equal":
         return f"All scores are equal ({rests_on})."
     number = points(average.estimate, average.low, average.high)
-    if found.verdict == "order changes":
-        return f"The order changes: {_along(found)} ({rests_on})."
+    if sides.verdict == "order changes":
+        return f"The order changes: {_along(sides)} ({rests_on})."
     more = ""
-    if found.changes:
+    if sides.changes:
         ends = [
-            f"{signed(b.contrast.estimate)} at {flops(b.train_flops)}" for b in (found.budgets[0], found.budgets[-1])
+            f"{signed(b.contrast.estimate)} at {flops(b.train_flops)}" for b in (sides.budgets[0], sides.budgets[-1])
         ]
-        several = len({b.contrast.verdict for b in found.budgets}) > 1
-        more = f" It changes with compute, {' to '.join(ends)}{': ' + _along(found) if several else ''}."
+        several = len({b.contrast.verdict for b in sides.budgets}) > 1
+        more = f" It changes with compute, {' to '.join(ends)}{': ' + _along(sides) if several else ''}."
     return f"{VERDICT_WORDS[average.verdict]}: {number} ({rests_on}).{more}"
 
 
-def _along(found: SideBySide) -> str:
+def _along(sides: SideBySide) -> str:
     """The verdicts from the least compute to the most: "worse at 16.5 to 66 GFLOPs, no difference at 132 GFLOPs"."""
     parts = []
-    for verdict, group in groupby(found.budgets, key=lambda budget: budget.contrast.verdict):
+    for verdict, group in groupby(sides.budgets, key=lambda budget: budget.contrast.verdict):
         at = [budget.train_flops for budget in group]
         parts.append(f"{verdict} at {flops_range(at[0], at[-1])}")
     return ", ".join(parts)
 
 
-def _equal(found: SideBySide, *, short: bool = False) -> str:
+def _equal(sides: SideBySide, *, short: bool = False) -> str:
     """All that is equal on both sides."""
-    low, high = found.span
+    low, high = sides.span
     seen = f"{count(low)} to {count(high)} images seen" if low < high else f"{count(high)} images seen"
-    if found.at == "compute":
+    if sides.at == "compute":
         return f"{'' if short else 'equal compute, '}{flops_range(low, high)} of training"
-    if found.at == "images":
+    if sides.at == "images":
         return f"{seen}, not at equal compute" if short else f"equal images seen, {seen}"
     return seen if short else f"the same cells, {seen}"
 
@@ -420,14 +437,14 @@ def to_json(made: Compared) -> dict[str, Any]:
         ends = {"low": contrast.low, "high": contrast.high, "verdict": contrast.verdict}
         return dataclasses.asdict(contrast) | ends
 
-    found = made.found
-    judged = {"tasks": [named(task) for task in found.tasks], "average": named(found.average)}
-    judged["apart"] = [named(task) for task in found.apart]
-    judged["budgets"] = [dataclasses.asdict(b) | {"contrast": named(b.contrast)} for b in found.budgets]
+    sides = made.found
+    judged = {"tasks": [named(task) for task in sides.tasks], "average": named(sides.average)}
+    judged["apart"] = [named(task) for task in sides.apart]
+    judged["budgets"] = [dataclasses.asdict(b) | {"contrast": named(b.contrast)} for b in sides.budgets]
     one, two = ({"name": side.name, "kind": side.kind, "records": len(side.records)} for side in (made.a, made.b))
     damaged = [{"record": path, "reason": why} for path, why in {**made.a.damaged, **made.b.damaged}.items()]
-    verdict = {"verdict": made.verdict, "text": verdict_text(found), "damaged": damaged}
-    return {"a": one, "b": two, **verdict, **dataclasses.asdict(found), **judged}
+    verdict = {"verdict": made.verdict, "text": verdict_text(sides), "damaged": damaged}
+    return {"a": one, "b": two, **verdict, **dataclasses.asdict(sides), **judged}
 
 
 if __name__ == "__main__":

@@ -18,38 +18,55 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  python -m bench.fit runs.csv --x compute --y error --group family      a law per family, and where they cross
-  python -m bench.fit runs.csv --x images --y top1_accuracy --predict 1e9,1e10
-  python -m bench.fit runs.csv --x images --y error --where 'images<1e9' --predict 4e9    beside the runs held out
-  python -m bench.fit runs.csv --x compute --y error --backtest record.png    how far off was it before?
-  python -m bench.fit runs.csv --x flops --y loss --where split=val --form zhai --json
-  python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --predict 1e9:2e10
-  python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --delta 1e-3 \\
+  vit-bench fit runs.csv --x compute --y error --group family      a law per family, and where they cross
+  vit-bench fit runs.csv --x compute --y error --group family --figure laws.pdf --style paper    one column wide
+  vit-bench fit runs.csv --x images --y top1_accuracy --predict 1e9,1e10
+  vit-bench fit runs.csv --x images --y error --where 'images<1e9' --predict 4e9    beside the runs held out
+  vit-bench fit runs.csv --x compute --y error --reach 0.2              how much compute for an error of 0.2?
+  vit-bench fit runs.csv --x compute --y error --backtest record.png    how far off was it before?
+  vit-bench fit runs.csv --x flops --y loss --where split=val --form zhai --json
+  vit-bench fit runs.csv --form chinchilla --x N,D --y loss --predict 1e9:2e10
+  vit-bench fit runs.csv --form chinchilla --x N,D --y loss --delta 1e-3 \\
       --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28             is a published fit an optimum?
-  python -m bench.fit runs.csv --form repeated --x N,D,U --y loss        D samples of which U are distinct
-  python -m bench.fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
+  vit-bench fit runs.csv --form repeated --x N,D,U --y loss        D samples of which U are distinct
+  vit-bench fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
 columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read;
 a column of D (or N) that is not there is compute / (6 N). With --form auto, intervals of slopes, floors, exponents,
 predictions and crossings are over all forms, by weights that are printed; those of a form that is given hold only if y
-follows it. A crossing's interval may be open, [x, ∞), where the points do not show its end. Predictions by --form auto
-are the median of four forms that bend; beyond the data an interval is at least as wide as the same procedure has been
-off from earlier origins (--backtest)
+follows it. A crossing's interval may be open, [x, ∞), where the points do not show its end. The law of --form auto
+is the median of four forms that bend; beyond the data its interval comes from what it missed from earlier origins
+(--backtest), and from what such laws missed on other curves. Runs far off all others are left out of it, and named
 """
 FIGURES = (".png", ".svg", ".pdf")
 
 
 def arguments_parser() -> argparse.ArgumentParser:
     from bench.core.cli import above_zero, parser
+    from bench.report.style import PAGE, style_named
 
-    p = parser("python -m bench.fit", __doc__ or "", EXAMPLES)
+    p = parser(
+        "vit-bench fit",
+        __doc__ or "",
+        forms_table() + EXAMPLES,
+        effects=lambda args: {
+            "idle": {
+                "with --form isoflop": args.form == "isoflop"
+                and "cluster loss delta claimed bootstrap backtest reach schedule",
+                "with several x": "," in (args.x or "") and "reach schedule",
+                "without --form isoflop": args.form != "isoflop" and "budget",
+                "without --loss huber": args.loss != "huber" and "delta",
+            }
+        },
+    )
     p.add_argument("csv", type=Path, help="a CSV file with one run per row")
-    p.add_argument("--x", required=True, help="column of x; N,D for --form chinchilla; N,D,U for --form repeated")
-    p.add_argument("--y", required=True, help="column of y: a loss or an error; an accuracy is turned into an error")
+    p.add_argument("--x", help="column of x; N,D for --form chinchilla; N,D,U for --form repeated")
+    p.add_argument("--y", help="column of y: a loss or an error; an accuracy is turned into an error")
     p.add_argument(
         "--form",
         default="auto",
-        help="auto (intervals over all forms; the one that extrapolates best is shown, one for all groups), power, "
-        "power-floor, zhai, m3, m4, bnsl1, chinchilla, repeated, isoflop",
+        metavar="FORM",
+        help="auto (intervals over all forms of one x; the one that extrapolates best is shown, one for all groups) "
+        "or one of the forms below",
     )
     p.add_argument("--group", help="column of families: one fit each, and where they cross")
     p.add_argument(
@@ -70,7 +87,18 @@ def arguments_parser() -> argparse.ArgumentParser:
     p.add_argument("--budget", help="column of budgets, for --form isoflop")
     p.add_argument("--loss", default="huber", choices=("huber", "squares", "absolute"), help="loss on log residuals")
     p.add_argument("--delta", type=above_zero, help="Huber threshold (default: from the residuals of a pilot fit)")
+    p.add_argument(
+        "--schedule",
+        choices=("runs", "constant", "decay"),
+        help="what the rows are: runs of their own, evaluations of one run at a constant rate, or of one whose rate "
+        "decays, which says nothing beyond its end (default: runs, or one run where x has even steps)",
+    )
     p.add_argument("--predict", help="comma-separated values of x; N:D pairs for chinchilla, N:D:U for repeated")
+    p.add_argument("--reach", help="comma-separated values of y: the x that each takes, with its interval")
+    p.add_argument("--figure", type=Path, metavar="FILE", help="draw runs, laws and intervals: .png, .svg or .pdf")
+    p.add_argument(
+        "--style", type=style_named, default=PAGE, help="its sizes: page, paper, paper:5.5, paper:6.75 or slide"
+    )
     p.add_argument(
         "--backtest",
         nargs="?",
@@ -80,8 +108,17 @@ def arguments_parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--claimed", help="parameters to judge, name=value,...: are they an optimum of this objective?")
     p.add_argument("--bootstrap", type=int, default=400, help="resamples (default: 400)")
-    p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     return p
+
+
+def forms_table() -> str:
+    """Every form: the word for --form, its name, its formula, where it is from."""
+    from bench.analysis.form_names import FORM_NAMES
+    from bench.stats.forms import FORMS
+
+    formulas = {name: form.formula for name, form in FORMS.items()} | {"isoflop": "best size = k budget^a"}
+    rows = [f"  {word:12} {name}: {formulas[word]}\n{'':15}{source}" for word, (name, source) in FORM_NAMES.items()]
+    return "\n".join(["forms:", *rows, "", ""])
 
 
 @command
@@ -89,16 +126,25 @@ def main(argv: list[str] | None = None) -> int:
     arguments = arguments_parser().parse_args(argv)
     if arguments.bootstrap < 20:
         raise UserError(f"--bootstrap {arguments.bootstrap} is too few for an interval.", "At least 20.")
-    if arguments.backtest and Path(arguments.backtest).suffix not in FIGURES:
-        raise UserError(f"--backtest {arguments.backtest!r} is no figure.", f"Name a file: {', '.join(FIGURES)}.")
+    for option, path in {"--backtest": arguments.backtest, "--figure": arguments.figure}.items():
+        if path and Path(path).suffix not in FIGURES:
+            raise UserError(f"{option} {str(path)!r} is no figure.", f"Name a file: {', '.join(FIGURES)}.")
     from bench.analysis import runs_fit, runs_table
     from bench.report import fit_text
 
+    if not (arguments.x and arguments.y):
+        raise UserError(
+            "--x and --y name the columns to fit.",
+            f"{arguments.csv} has: {', '.join(runs_table.read(arguments.csv).columns)}.",
+        )
     asked = request(arguments)
     table, held = runs_table.split(runs_table.read(arguments.csv), arguments.where, x=asked.x)
     result = runs_fit.answer(table, asked, held=held)
-    if arguments.backtest:
-        fit_text.draw_backtest(result, Path(arguments.backtest))
+    for path, record in ((arguments.figure, False), (arguments.backtest, True)):
+        if path:
+            from bench.report import fit_figure
+
+            fit_figure.save(result, Path(path), style=arguments.style, record=record)
     print(json.dumps(result) if arguments.json else printable("\n".join(fit_text.lines(result))))
     return EXIT_OK
 
@@ -109,13 +155,13 @@ def request(arguments: argparse.Namespace) -> Request:
     Raises:
         UserError: a value of --predict or --claimed that is none.
     """
-    from bench.analysis.runs_fit import ISOFLOP, Request
+    from bench.analysis.runs_fit import Request
 
     x = tuple(name.strip() for name in arguments.x.split(","))
     if arguments.y in x:
         raise UserError(f"--x and --y are the same column, {arguments.y!r}.", "Name what was reached with --y.")
-    if arguments.backtest is not None and arguments.form == ISOFLOP:
-        raise UserError("--backtest does not go with --form isoflop.", "--predict says what its record is.")
+    if arguments.figure is not None and (len(x) > 1 or arguments.form == "isoflop"):
+        raise UserError("--figure draws laws of one x.", "Leave it out, or fit a form of one x.")
     return Request(
         x=x,
         y=arguments.y,
@@ -127,9 +173,12 @@ def request(arguments: argparse.Namespace) -> Request:
         loss=arguments.loss,
         delta=arguments.delta,
         at=predict_at(arguments.predict, len(x)) if arguments.predict else None,
+        reach=tuple(number(part, option="--reach") for part in arguments.reach.split(",")) if arguments.reach else (),
+        schedule=arguments.schedule,
         draws=arguments.bootstrap,
         published=parse_claimed(arguments.claimed) if arguments.claimed else None,
         backtest=arguments.backtest is not None,
+        curves=arguments.figure is not None,
     )
 
 
@@ -148,13 +197,13 @@ def predict_at(text: str, inputs: int) -> np.ndarray:
 
 def parse_claimed(text: str) -> dict[str, float]:
     """ "A=406,B=410" -> {"A": 406.0, "B": 410.0}."""
-    found = {}
+    claimed = {}
     for item in text.split(","):
         name, equals, value = item.partition("=")
         if not equals:
             raise UserError(f"--claimed {item!r} is not NAME=VALUE.", "For example --claimed b=2.1,c=0.3.")
-        found[name.strip()] = number(value, option="--claimed")
-    return found
+        claimed[name.strip()] = number(value, option="--claimed")
+    return claimed
 
 
 def number(text: str, *, option: str = "--predict") -> float:

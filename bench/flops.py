@@ -1,4 +1,7 @@
-"""The cost of a model: parameters, MACs, FLOPs, memory, core-days; nothing is trained."""
+"""The cost of a model: parameters, MACs, FLOPs, memory, core-days; nothing is trained.
+
+`bench.flops.count(module, *inputs)` counts any `nn.Module`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from bench.core.formatting import compact
 from bench.core.user_code import prints_aside
 from bench.cost import units
 from bench.cost.flops import CONVENTIONS
+from bench.cost.flops import count_module as count
 
 if TYPE_CHECKING:
     from bench.cost.crosscheck import Crosscheck
@@ -24,30 +28,39 @@ if TYPE_CHECKING:
     from bench.cost.paper_table import PaperRow
 
 EXAMPLES = """examples:
-  python -m bench.flops ViT-B/16
-  python -m bench.flops ViT-B/16 --image-size 384 --convention dense
-  python -m bench.flops R50+ViT-B/16 --modules --depth 3              with fvcore's counts beside ours
-  python -m bench.flops ViT-B/16 --check                              three counters, and why they differ
-  python -m bench.flops ViT-L/16 --classes 18291 --option head=mlp --images 4.2e9
-  python -m bench.flops ViT-H/14 --images 4.2e9 --accelerator H100 --utilisation 0.4
-  python -m bench.flops --paper-table
-  python -m bench.flops timm:convnext_atto                            any of timm's, torchvision:NAME, my_model.py:Net
-  python -m bench.flops --list                                        which models there are, and how they are named
-  python -m bench.flops --list 'convnext*'                            costs of all of timm's models with such names
+  vit-bench flops ViT-B/16
+  vit-bench flops ViT-B/16 --image-size 384 --convention dense
+  vit-bench flops R50+ViT-B/16 --modules --depth 3              with fvcore's counts beside ours
+  vit-bench flops ViT-B/16 --check                              three counters, and why they differ
+  vit-bench flops ViT-L/16 --classes 18291 --option head=mlp --images 4.2e9
+  vit-bench flops ViT-H/14 --images 4.2e9 --accelerator H100 --utilisation 0.4
+  vit-bench flops --paper-table
+  vit-bench flops timm:convnext_atto                            any of timm's, torchvision:NAME, my_model.py:Net
+  vit-bench flops --list                                        which models there are, and how they are named
+  vit-bench flops --list 'convnext*'                            costs of all of timm's models with such names
 
 conventions: FLOP = 2 MACs, training = 3 forwards. "dense" counts every tap of a convolution, "paper" only taps inside
 the image, as the paper's exaFLOPs do. Norms, softmax and activations are not counted."""
 LARGEST = 65_536  # pixels per side
+__all__ = ["count", "main", "model_cost"]
 INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "      "}
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     result = cli.parser(
-        "python -m bench.flops",
+        "vit-bench flops",
         "Count parameters, MACs, FLOPs and training memory of any model, without allocating its weights.",
         EXAMPLES,
         plugins=True,
+        effects=lambda args: {
+            "used": {
+                "with --paper-table": args.paper_table and "paper_table",
+                "with --list": args.list is not None and "list",
+                "without a model": not args.model and "list paper_table",
+            },
+            "idle": {"without --images": args.images is None and "accelerator utilisation"},
+        },
     )
     result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
     result.add_argument(
@@ -76,7 +89,6 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--images", type=float, help="also estimate the cost of training on this many images seen")
     result.add_argument("--accelerator", default="A100", help="for --images (default A100)")
     result.add_argument("--utilisation", type=float, default=0.4, help="assumed of its peak (default 0.4)")
-    result.add_argument("--json", action="store_true", help="machine-readable")
     return result
 
 
@@ -94,7 +106,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.images is not None and not 0 < args.images < math.inf:
         raise UserError(f"--images {args.images} is not a valid number of images.", "For example 4.2e9.")
     with prints_aside():
-        cost = _count(args)
+        sizes = {"image_size": args.image_size, "channels": args.channels, "classes": args.classes}
+        cost = model_cost(args.model, **sizes, options=args.option)
         theirs = _crosscheck(cost, args) if args.check or args.modules or args.depth else None
     shown = (args.convention,) if args.convention else CONVENTIONS
     report = describe(cost, conventions=shown)
@@ -116,20 +129,32 @@ def _crosscheck(cost: ModelCost, args: argparse.Namespace) -> Crosscheck:
     return crosscheck(cost.model, **sizes, model_options=tuple(args.option))
 
 
-def _count(args: argparse.Namespace) -> ModelCost:
+def model_cost(
+    model: str,
+    *,
+    image_size: int | None = None,
+    channels: int | None = None,
+    classes: int | None = None,
+    options: Sequence[tuple[str, Any]] = (),
+) -> ModelCost:
+    """Count a model by its name; sizes are the model's own where none are given, else 224 px, 3 and 1,000.
+
+    Raises:
+        UserError: an unknown model, a size or an option that it does not take.
+    """
     from bench.core import registry
-    from bench.cost.flops import count
+    from bench.cost import flops
     from vit import config
 
-    registry.check_model(args.model)
-    preset = config.parse(registry.split_options(args.model)[0])
-    own = preset or {"image_size": registry.own_image_size(args.model) or 224}
+    registry.check_model(model)
+    preset = config.parse(registry.split_options(model)[0])
+    own = preset or {"image_size": registry.own_image_size(model) or 224}
     sizes = {
         name: given if given is not None else own.get(key, default)
         for name, key, given, default in (
-            ("image_size", "image_size", args.image_size, 224),
-            ("channels", "channels", args.channels, 3),
-            ("num_classes", "num_classes", args.classes, 1000),
+            ("image_size", "image_size", image_size, 224),
+            ("channels", "channels", channels, 3),
+            ("num_classes", "num_classes", classes, 1000),
         )
     }
     if sizes["image_size"] > LARGEST:
@@ -137,9 +162,9 @@ def _count(args: argparse.Namespace) -> ModelCost:
     if sizes["image_size"] < 1 or sizes["channels"] < 1 or sizes["num_classes"] < 0:
         raise UserError(f"Sizes {sizes} are out of range.", "Image and channels at least 1, classes at least 0.")
     try:
-        return count(args.model, model_options=tuple(args.option), **sizes)
+        return flops.count(model, model_options=tuple(options), **sizes)
     except TypeError as error:  # an option that the model's family does not have
-        raise UserError(f"Model {args.model!r} refuses the options {dict(args.option)}: {error}") from error
+        raise UserError(f"Model {model!r} refuses the options {dict(options)}: {error}") from error
 
 
 def describe(cost: ModelCost, *, conventions: tuple[str, ...] = CONVENTIONS) -> dict[str, Any]:
@@ -323,25 +348,25 @@ def _list(*, as_json: bool) -> int:
     """Every family: how its models are named, and those that are registered."""
     from bench.core import registry
 
-    found: dict[str, dict[str, Any]] = {
+    families: dict[str, dict[str, Any]] = {
         family.label: {"naming": family.naming or None, "names": list(family.names)} for family in registry.families()
     }
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(families, indent=2))
         return EXIT_OK
-    for family, about in found.items():
+    for family, about in families.items():
         listed = f"\n  {', '.join(about['names'])}" if about["names"] else ""
         print(f"{family}: {about['naming'] or 'these names'}{listed}")
-    print("What one costs: python -m bench.flops NAME; the paper's own: --paper-table")
+    print("What one costs: vit-bench flops NAME; the paper's own: --paper-table")
     return EXIT_OK
 
 
 def _paper_table(*, as_json: bool) -> int:
     from bench.cost.paper_table import rows
 
-    found = rows()
-    print(json.dumps([_row_json(row) for row in found], indent=2) if as_json else _table_text(found))
-    return EXIT_OK if all(row.within for row in found) else EXIT_FAILED
+    table = rows()
+    print(json.dumps([_row_json(row) for row in table], indent=2) if as_json else _table_text(table))
+    return EXIT_OK if all(row.within for row in table) else EXIT_FAILED
 
 
 def _row_json(row: PaperRow) -> dict[str, Any]:

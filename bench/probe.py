@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import json
 import statistics
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bench.core import cli, files, registry
+from bench.core.by_key import by_key
 from bench.core.device import BATCH, InBatches
 from bench.core.errors import EXIT_OK, UserError, command, one_class
 from bench.core.record import Score
@@ -28,18 +30,18 @@ from bench.tasks._options import checked_options
 from bench.tasks.task import FineTuned, Task, TaskContext
 
 EXAMPLES = """examples:
-  python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25
-  python -m bench.probe --model ViT-nano/7 --image-size 28 --channels 1 --data scripts    (an untrained network)
-  python -m bench.probe --checkpoint results/scaling/cells/NAME/weights/final.safetensors --data digits
-  python -m bench.probe --model pixels --image-size 28 --channels 1 --data digits --json
-  python -m bench.probe --features features.npz --shots 5,10 --draws 5
-  python -m bench.probe --checkpoint final.safetensors --data fashion-mnist --task finetune --option image_size=42
+  vit-bench probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25
+  vit-bench probe --model ViT-nano/7 --image-size 28 --channels 1 --data scripts    (an untrained network)
+  vit-bench probe --checkpoint results/scaling/cells/NAME/weights/final.safetensors --data digits
+  vit-bench probe --model pixels --image-size 28 --channels 1 --data digits --json
+  vit-bench probe --features features.npz --shots 5,10 --draws 5
+  vit-bench probe --checkpoint final.safetensors --data fashion-mnist --task finetune --option image_size=42
       --option steps=500 --option batch=64 --option rates=0.01,0.03,0.1
-  python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data eurosat --task vtab --device cuda
-  python -m bench.probe --model timm:resnet18 --checkpoint resnet18.pth --data digits
-  python -m bench.probe --model timm:local-dir:saved_for_hf+pretrained --data digits
-  python -m bench.probe --model my_model.py:Net --checkpoint my_net.pth --data digits --image-size 28
-  python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data flowers102 --data-root ~/data --draw inside
+  vit-bench probe --model ViT-B/16 --checkpoint B_16.npz --data eurosat --task vtab --device cuda
+  vit-bench probe --model timm:resnet18 --checkpoint resnet18.pth --data digits
+  vit-bench probe --model timm:local-dir:saved_for_hf+pretrained --data digits
+  vit-bench probe --model my_model.py:Net --checkpoint my_net.pth --data digits --image-size 28
+  vit-bench probe --model ViT-B/16 --checkpoint B_16.npz --data flowers102 --data-root ~/data --draw inside
 
 A features file holds train_x (N, D), train_y (N), test_x (M, D), test_y (M). Metrics: "accuracy" picks the ridge
 strength on the support set by leave-one-out, "accuracy_fixed_ridge" is the published protocol with 2^10. Fine-tuning
@@ -49,10 +51,14 @@ follows the paper's Table 4 and chooses its rate on a part of the training set: 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     result = cli.parser(
-        "python -m bench.probe",
+        "vit-bench probe",
         "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a downstream data set.",
         EXAMPLES,
         plugins=True,
+        effects=lambda args: {
+            "idle": {"with --draw": args.draw and "features task shots draws option device dtype"},
+            "used": {"with --features": args.features and "features task shots draws option seed"},
+        },
     )
     result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: from the weights' metadata)")
     result.add_argument("--checkpoint", type=Path, help="its weights (.npz, .safetensors, .pth); default: untrained")
@@ -84,7 +90,6 @@ def parser() -> argparse.ArgumentParser:
         help="of features and logits (default: bfloat16 on a GPU, else float32)",
     )
     result.add_argument("--seed", type=_seed, default=0, help="of an untrained network's weights (default 0)")
-    result.add_argument("--json", action="store_true", help="machine-readable: every score")
     return result
 
 
@@ -93,28 +98,16 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     task: Task = registry.load("task", args.task)
     options = checked_options(task.evaluate, _options(args))
-    if args.features is not None:
-        if args.model or args.data or args.checkpoint:
-            raise UserError("--features comes with its own data.", "Leave out --model, --checkpoint and --data.")
-        features, load, data = read_features(args.features)
-        context = TaskContext(features=features, load=load, seed=args.seed)
-    else:
-        _fill_in(args)
+    if args.features is None:
+        fill_in(args)
         if args.draw is not None:
             return _draw(args)
-        if not args.model or not args.data:
-            raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
-        from bench.data.load import parse
-
-        name, size = parse(args.data)
-        registry.load("data set", name)  # report a wrong name before a model is built
-        if size is not None:
-            what = f"{args.data!r}: a number of images applies to training sets only."
-            raise UserError(what, "Limit the test set with --option test_limit=N.")
-        context, data = model_context(args, partial(_load, root=args.data_root)), args.data
+    context, data = subject(args)
+    if args.features is None:
         context = announced(context, name=args.model)
     scores = task.evaluate(context, data=data, **options)
-    untrained = args.checkpoint is None and _has_weights(context.model) and "+pretrained" not in (args.model or "")
+    has_weights = context.model is not None and any(parameter.numel() for parameter in context.model.parameters())
+    untrained = args.checkpoint is None and has_weights and "+pretrained" not in (args.model or "")
     if args.json:
         remarks = [f"  {args.model} is untrained: no --checkpoint was given"] if untrained else []
         remarks += ["  features and logits are bfloat16"] if args.dtype == "bfloat16" else []
@@ -128,7 +121,30 @@ def main(argv: list[str] | None = None) -> int:
     return EXIT_OK
 
 
-def _fill_in(args: argparse.Namespace) -> None:
+def subject(args: argparse.Namespace) -> tuple[TaskContext, str]:
+    """What a task is given, and the name of its data.
+
+    Raises:
+        UserError: neither features nor a model, an unknown set, or a size of it.
+    """
+    if args.features is not None:
+        features, load, data = read_features(args.features)
+        return TaskContext(features=features, load=load, seed=args.seed), data
+    if args.model is None or not args.data:
+        raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
+    from bench.data.load import parse
+
+    name, size = parse(args.data)
+    registry.load("data set", name)  # report a wrong name before a model is built
+    if size is not None:
+        raise UserError(
+            f"{args.data!r}: a number of images applies to training sets only.",
+            "Limit the test set with --option test_limit=N.",
+        )
+    return model_context(args, partial(_load, root=args.data_root)), args.data
+
+
+def fill_in(args: argparse.Namespace) -> None:
     """Name, options and sizes that were not given: as the weights of a run here say."""
     if args.checkpoint is not None and not args.checkpoint.is_file():
         raise UserError(f"There is no checkpoint {args.checkpoint}.", "Name an .npz, .safetensors or .pth file.")
@@ -163,7 +179,7 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _cell_of(checkpoint: Path) -> dict[str, Any]:
-    """What spec.json says of a run's checkpoint that lies where it was written; nothing of others."""
+    """The cell that spec.json names for a run's checkpoint that lies where it was written; {} for others."""
     try:
         spec = CellDirectory(checkpoint.absolute().parents[2]).spec
         return files.read_sealed(spec, legacy_fields=SPEC_FIELDS)["cell"]
@@ -172,11 +188,13 @@ def _cell_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
-    """The requested model with its weights, as a task context."""
+    """The requested model with its weights, as a task context. A network in place of its name cannot be fine-tuned:
+    that builds it anew for other classes."""
     from bench.core import registry
     from bench.tasks._features import extractor
 
-    registry.family_of(args.model)  # report an unknown name before torch is imported
+    if named := isinstance(args.model, str):
+        registry.family_of(args.model)  # report an unknown name before torch is imported
     import torch
 
     from bench.tasks._finetuner import FineTuner
@@ -185,7 +203,10 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     precision.set_up(threads=torch.get_num_threads())
     torch.manual_seed(args.seed)
     sizes = {"image_size": args.image_size, "channels": args.channels}
-    model = registry.build_model(args.model, **sizes, num_classes=2, **args.model_options)
+    if named:
+        model = registry.build_model(args.model, **sizes, num_classes=2, **args.model_options)
+    else:
+        model = _adapted(args.model, **sizes)
     if args.checkpoint is not None:
         load_into(model, args.checkpoint)
     try:
@@ -195,26 +216,41 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         torch.zeros(1, device=args.device).item()  # "meta" is a device, and computes nothing
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"Device {args.device!r} cannot be used: {error}.", "Use --device cpu.") from error
-    options = tuple(args.model_options.items())
     args.dtype, batches = inference.resolve(args.dtype, args.device, model), InBatches(device=args.device)
     network = inference.in_precision(model, dtype=args.dtype, device=args.device, batches=batches)
+    tuner = FineTuner(
+        model,
+        name=args.model,
+        options=tuple(args.model_options.items()),
+        **sizes,
+        device=args.device,
+        seed=args.seed,
+        batches=batches,
+        dtype=args.dtype,
+    )
     return TaskContext(
         features=extractor(network, **sizes, device=args.device, batches=batches),
         load=load,
         seed=args.seed,
         model=model,
-        fine_tune=FineTuner(
-            model,
-            name=args.model,
-            options=options,
-            **sizes,
-            device=args.device,
-            seed=args.seed,
-            batches=batches,
-            dtype=args.dtype,
-        ),
+        fine_tune=tuner if named else None,
         data_root=args.data_root,
     )
+
+
+def _adapted(network: Any, *, image_size: int, channels: int) -> Any:
+    """A copy of a network as a model."""
+    import torch
+
+    from baselines import _outside
+
+    make = lambda *_: copy.deepcopy(network).to(torch.get_default_device())  # noqa: E731
+    try:
+        sizes = _outside.sizes_from(image_size)
+        return _outside.adapted(make, sizes=sizes, image_size=image_size, channels=channels)
+    except ValueError as error:
+        what = f"This {type(network).__name__} cannot be probed at {image_size} px: {error}."
+        raise UserError(what, "Give another image_size, or features(x_BCHW), num_features and head.") from error
 
 
 def _load(data: str, split: str, *, root: Path | None) -> ImageSet:
@@ -225,10 +261,6 @@ def _load(data: str, split: str, *, root: Path | None) -> ImageSet:
     if images.num_classes < 2:
         raise one_class(data)
     return images
-
-
-def _has_weights(model: Any) -> bool:
-    return model is not None and any(parameter.numel() for parameter in model.parameters())
 
 
 def announced(context: TaskContext, *, name: str) -> TaskContext:
@@ -278,10 +310,10 @@ def table(scores: Sequence[Score], *, title: str) -> str:
         f"{title}: {first.num_classes} classes, {first.num_test:,} test images, chance {first.chance:.1%}",
         f"  {'metric':24}{'shots':>6}{'draws':>6}{'value':>9}{'± test images':>15}{'± draws (std)':>15}",
     ]
-    groups: dict[tuple[str, int | None], list[Score]] = {}
-    for score in scores:
-        metric = score.metric if score.data == first.data else f"{score.metric}, {score.data}"
-        groups.setdefault((metric, score.shots), []).append(score)
+    groups = by_key(
+        ((score.metric if score.data == first.data else f"{score.metric}, {score.data}", score.shots), score)
+        for score in scores
+    )
     for (metric, shots), group in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
         values = [s.value for s in group if s.value is not None]
         if not values:
@@ -314,8 +346,8 @@ def _choice(score: Score) -> list[str]:
     facts = score.detail
     if facts.get("rate") is None or not facts["held_out_accuracies"]:
         return []
-    rates, found = facts["rates"], facts["held_out_accuracies"]
-    tried = (f"{r:g} ({'diverged' if a is None else f'{a:.1%}'})" for r, a in zip(rates, found, strict=True))
+    rates, accuracies = facts["rates"], facts["held_out_accuracies"]
+    tried = (f"{r:g} ({'diverged' if a is None else f'{a:.1%}'})" for r, a in zip(rates, accuracies, strict=True))
     edge = "; it is at the edge of these: a wider sweep may find a better one" if facts["rate_at_edge"] else ""
     chosen = f"  learning rate {facts['rate']:g}, by {facts['num_held_out']:,} images held out of the training set"
     return [f"{chosen}, from {', '.join(tried)}{edge}"]

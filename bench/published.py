@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from bench.analysis.matched import Ratio
 
 EXAMPLES = """examples:
-  python -m bench.published                                        the columns, and how many rows there are
-  python -m bench.published --where "family == 'ViT' and pretrain_images > 1e7" --x train_exaflops --y in1k_top1
-  python -m bench.published --reach 85% --by train                 the cheapest published ways to 85 %
-  python -m bench.published --reach 85% --where "complete and not teacher"
-  python -m bench.published --like timm:convnext_tiny              where a model stands, and its neighbours in cost
-  python -m bench.published --compare                              families at equal error, with intervals
-  python -m bench.published --table clip --reach 75%
-  python -m bench.published --reach 85% --json
+  vit-bench published                                        the columns, and how many rows there are
+  vit-bench published --where "family == 'ViT' and pretrain_images > 1e7" --x train_exaflops --y in1k_top1
+  vit-bench published --reach 85% --by train                 the cheapest published ways to 85 %
+  vit-bench published --reach 85% --where "complete and not teacher"
+  vit-bench published --like timm:convnext_tiny              where a model stands, and its neighbours in cost
+  vit-bench published --compare                              families at equal error, with intervals
+  vit-bench published --table clip --reach 75%
+  vit-bench published --reach 85% --json
 
 Training FLOPs are computed from published recipes; a cost with ≥ lacks a stage whose length was not found."""
 COSTS = {"train": "train_exaflops", "inference": "gmacs", "params": "params_m", "images": "images_seen"}
 MEASURES = {"checkpoints": "in1k_top1", "clip": "in1k_zeroshot", "paper": "in1k_top1"}
 PRINTED = {"train": "train_exaflops_paper"}
-"""Of the paper's table: in its own convention, every row has a cost."""
+"""Columns of the paper's table: in its own convention, every row has a cost."""
 FROM_RECIPES = ("train_exaflops", "train_exaflops_paper", "pretrain_exaflops", "images_seen")
 """Columns that are lower bounds where a recipe is not complete."""
 LONGEST = 1000  # letters of an expression
@@ -59,12 +59,20 @@ ALLOWED = (
     ast.List,
     ast.Tuple,
 )
-"""What an expression may be made of: columns, constants, comparisons and arithmetic."""
+"""Nodes that an expression may be made of: columns, constants, comparisons and arithmetic."""
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = cli.parser("python -m bench.published", __doc__ or "", EXAMPLES)
+    made = cli.parser(
+        "vit-bench published",
+        __doc__ or "",
+        EXAMPLES,
+        effects=lambda options: {
+            "used": {"with --compare": options.compare and "compare"},
+            "idle": {"with --like": options.like and "reach", "with --x": options.x and "by"},
+        },
+    )
     made.add_argument(
         "--table", default="checkpoints", help="checkpoints (timm), clip (open_clip) or paper (ViT paper)"
     )
@@ -78,7 +86,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--compare", action="store_true", help="how much more compute families need at equal error")
     made.add_argument("--by", choices=COSTS, default="train", help="the cost: of training (default), …")
     made.add_argument("--limit", type=cli.positive, default=15, help="rows to show (default 15)")
-    made.add_argument("--json", action="store_true", help="machine-readable: all rows and columns")
     return made
 
 
@@ -153,7 +160,7 @@ def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
 
 
 def _values(table: pd.DataFrame, tree: ast.Expression) -> str:
-    """What the columns of text in an expression hold, for a message."""
+    """Values in the text columns of an expression, for a message."""
     names = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     texts = [name for name in names if table[name].dtype != bool and table[name].nunique() <= 12]
     shown = (f"{name}: {', '.join(str(value) for value in sorted(table[name].unique()) if value)}" for name in texts)
@@ -227,7 +234,7 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
         f"{chosen['model']} has {chosen[measure]:g} % in {measure} at {compact(chosen[cost])} {cost}; "
         f"{share:.0%} of {len(cheaper)} rows that cost as much or less have more. Its neighbours in cost:"
     )
-    return near.sort_values([cost, measure]).assign(asked=lambda found: found["model"].isin(mine["model"])), said
+    return near.sort_values([cost, measure]).assign(asked=lambda nearest: nearest["model"].isin(mine["model"])), said
 
 
 def _known(rows: pd.DataFrame, cost: str) -> pd.Series:
@@ -267,14 +274,14 @@ def _show(rows: pd.DataFrame, *, cost: str, measure: str) -> None:
 def _compare(*, as_json: bool) -> int:
     from bench.analysis.matched import comparisons, matched
 
-    found = {comparison: matched(comparison) for comparison in comparisons()}
+    ratios = {comparison: matched(comparison) for comparison in comparisons()}
     if as_json:
         plain = [
-            dataclasses.asdict(asked) | {"ratios": list(map(dataclasses.asdict, of))} for asked, of in found.items()
+            dataclasses.asdict(asked) | {"ratios": list(map(dataclasses.asdict, of))} for asked, of in ratios.items()
         ]
         print(json.dumps(plain, indent=1))
         return EXIT_OK
-    for asked, (*networks, mean) in found.items():
+    for asked, (*networks, mean) in ratios.items():
         label = asked.name if asked.controlled else f"NOT controlled: {asked.name}"
         print(f"{label}: at equal error {asked.second} needs {_times(mean)} of {asked.first}")
         for ratio in networks:
@@ -294,8 +301,8 @@ def _times(ratio: Ratio) -> str:
 def _describe(table: pd.DataFrame, columns: Any, version: str) -> None:
     print(f"Published networks, tables of {version}: {len(table)} rows of {table['model'].nunique()} models.")
     if "confidence" in table:
-        found, whole = table["confidence"].ne("").sum(), table["complete"].sum()
-        print(f"Training FLOPs are known for {found} rows: {whole} whole, {found - whole} as lower bounds.")
+        with_cost, whole = table["confidence"].ne("").sum(), table["complete"].sum()
+        print(f"Training FLOPs are known for {with_cost} rows: {whole} whole, {with_cost - whole} as lower bounds.")
     made = make_table("column", "rows", "what it holds", right=("rows",))
     for name in table:
         filled = table[name].ne("") & table[name].notna()

@@ -32,17 +32,17 @@ from bench.trackers import tracker as trackers
 
 EXAMPLES = """\
 examples:
-  python -m bench.run --suite scaling                      the main study, at a scale that suits this machine
-  python -m bench.run --suite scaling --plan               show the plan and its cost only
-  python -m bench.run --suite smoke                        the whole pipeline, in under a minute
-  python -m bench.run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
-  python -m bench.run --suite data --data fashion-mnist    accuracy against number of images, on photographs
-  python -m bench.run --suite scaling --only 'vit-*'       only matching cells; run the others later
-  python -m bench.run --suite scaling --ranks 4            each cell trained by four processes together
-  python -m bench.run --suite scaling --executor slurm --job partition=gpu       jobs of a cluster, see README
-  python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
-  python -m bench.run --suite scaling --track wandb,tensorboard     live curves; see python -m bench.report --help
-  python -m bench.run study.toml --seeds 3                 a file of options; flags override it
+  vit-bench run --suite scaling                      the main study, at a scale that suits this machine
+  vit-bench run --suite scaling --plan               show the plan and its cost only
+  vit-bench run --suite smoke                        the whole pipeline, in under a minute
+  vit-bench run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
+  vit-bench run --suite data --data fashion-mnist    accuracy against number of images, on photographs
+  vit-bench run --suite scaling --only 'vit-*'       only matching cells; run the others later
+  vit-bench run --suite scaling --ranks 4            each cell trained by four processes together
+  vit-bench run --suite scaling --executor slurm --job partition=gpu       jobs of a cluster, see README
+  vit-bench run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
+  vit-bench run --suite scaling --track wandb,tensorboard     live curves; see vit-bench report --help
+  vit-bench run study.toml --seeds 3                 a file of options; flags override it
 
 Run the same command again to continue an interrupted run.
 """
@@ -50,7 +50,7 @@ Run the same command again to continue an interrupted run.
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.run", __doc__ or "", EXAMPLES + listing())
+    p = parser("vit-bench run", __doc__ or "", lambda: EXAMPLES + listing())
     add_options(p, RUN)
     p.add_argument("--plan", action="store_true", help="print the plan and stop")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
@@ -82,8 +82,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def work_off(plan: Plan, options: StudyOptions, console: Console) -> tuple[Plan, list[Failure]]:
-    """Do what is left of a plan, and the rounds that follow from it where it is a search. Keeps what it was planned at
-    and took. Returns the last round, and the cells that failed.
+    """Do what is left of a plan, and the rounds that follow from it where it is a search. The store
+    keeps the planned and the real cost. Returns the last round, and the cells that failed.
 
     Raises:
         As `execute`.

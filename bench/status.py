@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bench.core.cell_state import CellState
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError, command
 from bench.core.formatting import duration, planned_and_took, plural, printable
@@ -23,12 +24,12 @@ from bench.store.study import CellDirectory, Study, attempt_status, state_of
 
 EXAMPLES = """\
 examples:
-  python -m bench.status                       every study under results/
-  python -m bench.status --suite scaling       one study, cell by cell
-  python -m bench.status study.toml            the study that this file asks for
-  python -m bench.status --suite scaling --json
-  python -m bench.status --watch               again and again, until everything is done
-  python -m bench.status --watch --exit-code && python -m bench.report --suite scaling
+  vit-bench status                       every study under results/
+  vit-bench status --suite scaling       one study, cell by cell
+  vit-bench status study.toml            the study that this file asks for
+  vit-bench status --suite scaling --json
+  vit-bench status --watch               again and again, until everything is done
+  vit-bench status --watch --exit-code && vit-bench report --suite scaling
 """
 POLL_SECONDS = 2.0
 UNCHANGED_LOOKS = 3  # after which nobody is about to try a failed cell again
@@ -40,8 +41,7 @@ class CellStatus:
 
     Attributes:
         name: of its folder.
-        state: see `bench.store.study.State`; or "running"; "stopped": its process does not go on; "never started": it
-            is in the current grid (plan.json) and has no folder.
+        state: how far it is.
         fraction: of its training that is done, in [0, 1].
         note: why it is not complete, or who works on it, in words.
         attempts: how often it was begun.
@@ -54,7 +54,7 @@ class CellStatus:
     """
 
     name: str
-    state: str
+    state: CellState
     fraction: float = 0.0
     note: str | None = None
     attempts: int = 0
@@ -68,7 +68,7 @@ class CellStatus:
     @property
     def needs_another_run(self) -> bool:
         """Whether waiting does not finish it: it failed, or cannot be run."""
-        return self.state == "failed" or self.refused
+        return self.state == CellState.FAILED or self.refused
 
     def json(self) -> dict[str, Any]:
         """As JSON types."""
@@ -82,13 +82,13 @@ CellsByStudy = dict[str, list[CellStatus]]
 def describe(directory: CellDirectory) -> CellStatus:
     """How far a cell is that has a folder."""
     state = state_of(directory)
-    held = None if state.name == "done" else holder(directory.lease)
+    held = None if state.name == CellState.DONE else holder(directory.lease)
     seconds, processor = state.took
     attempts = directory.attempts()
     last = attempt_status(attempts[-1]) if attempts else {}
     return CellStatus(
         name=directory.path.name,
-        state=state.name if held is None else "stopped" if held.stopped else "running",
+        state=state.name if held is None else CellState.STOPPED if held.stopped else CellState.RUNNING,
         fraction=state.fraction,
         note=f"held by {held}" if held is not None and (held.stopped or held.runner) else state.note,
         attempts=len(attempts),
@@ -114,20 +114,22 @@ def cells_of(study: Study, finished: dict[tuple[Path, int], CellStatus]) -> list
             cells.append(describe(directory))
             continue
         cell = finished.get(written) or describe(directory)
-        if cell.state == "done":
+        if cell.state == CellState.DONE:
             finished[written] = cell
         cells.append(cell)
     wanted = grid.read(study.path)
     refused = wanted.refused if wanted else {}
     for name in grid.never_started(wanted, [cell.name for cell in cells]):
-        cells.append(CellStatus(name=name, state="never started", note=refused.get(name), refused=name in refused))
+        cells.append(
+            CellStatus(name=name, state=CellState.NEVER_STARTED, note=refused.get(name), refused=name in refused)
+        )
     plans = planned.read(study.path).cells
     return [replace(cell, planned_seconds=plans[cell.name].seconds) if cell.name in plans else cell for cell in cells]
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.status", __doc__ or "", EXAMPLES, plugins=True)
+    p = parser("vit-bench status", __doc__ or "", EXAMPLES, plugins=True)
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="a single study (default: all)")
     p.add_argument("--results", type=folder, help="folder with results (default: results)")
@@ -138,7 +140,6 @@ def main(argv: list[str] | None = None) -> int:
         help=f"end with {EXIT_OK} if all is done, {EXIT_UNFINISHED} if cells are running or not begun, "
         f"{EXIT_FAILED} if those that are left failed or cannot be run",
     )
-    p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     suite, results = arguments.suite, arguments.results or Path("results")
     if arguments.study:
@@ -151,7 +152,7 @@ def main(argv: list[str] | None = None) -> int:
             raise index.absent(suite, results)
         names = [suite]
     if not names:
-        raise UserError(f"No study in {results}.", "Start one with `python -m bench.run --suite smoke`.")
+        raise UserError(f"No study in {results}.", "Start one with `vit-bench run --suite smoke`.")
     finished: dict[tuple[Path, int], CellStatus] = {}
     look = lambda: {name: cells_of(Study(results / name), finished) for name in names}  # noqa: E731
     studies = watch(look, as_json=arguments.json) if arguments.watch else look()
@@ -169,7 +170,7 @@ def to_json(studies: CellsByStudy) -> str:
 
 def unfinished(studies: CellsByStudy) -> list[CellStatus]:
     """The cells of all studies that are not done."""
-    return [cell for cells in studies.values() for cell in cells if cell.state != "done"]
+    return [cell for cells in studies.values() for cell in cells if cell.state != CellState.DONE]
 
 
 def exit_code(studies: CellsByStudy) -> int:
@@ -194,7 +195,7 @@ def watch(look: Callable[[], CellsByStudy], *, as_json: bool) -> CellsByStudy:
             studies = look()
             lines = [f"{name}: {counted(cells)}" for name, cells in studies.items()]
             left = unfinished(studies)
-            running = [cell for cell in left if cell.state == "running"]
+            running = [cell for cell in left if cell.state == CellState.RUNNING]
             shown = [*lines, *(f"  {c.name} {c.fraction:.0%} {c.note or ''}".rstrip() for c in running)]
             if live is not None:
                 live.update(Text(printable("\n".join(shown))), refresh=True)
@@ -213,13 +214,13 @@ def counted(cells: list[CellStatus]) -> str:
     counts = Counter(cell.state for cell in cells)
     without = Counter(cell.without_result for cell in cells if cell.without_result is not None)
     said = ", ".join(f"{number} {outcome}" for outcome, number in sorted(without.items()))
-    of_done = {"done": f" ({said})" if said else ""}
+    of_done = {CellState.DONE: f" ({said})" if said else ""}
     return ", ".join(f"{number} {state}{of_done.get(state, '')}" for state, number in sorted(counts.items()))
 
 
 def timed(cells: list[CellStatus], plans: Plans) -> str:
     """Planned and actual time of the cells that are done, and planned time of the others; "" where no plan was kept."""
-    done = {cell.name: (cell.seconds, cell.processor_seconds) for cell in cells if cell.state == "done"}
+    done = {cell.name: (cell.seconds, cell.processor_seconds) for cell in cells if cell.state == CellState.DONE}
     left = math.fsum(
         plans.cells[cell.name].seconds * (1 - cell.fraction)
         for cell in cells

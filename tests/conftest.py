@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What is imported and collected stays to the end: a full garbage collection, which every test of short memory asks
+    """Imported and collected objects stay to the end: a full garbage collection, which every test of short memory asks
     for several times, need not go through it again (a third of a second each)."""
     gc.freeze()
 

@@ -11,8 +11,8 @@ first line. Attention counts as the flash kernels. A step begins with pixels of 
 gathered, some mirrored, and copied to where the graph reads them. Needs Triton, which CUDA builds of torch bring along.
 
 How far to trust it: bytes and launches are those of the generated code. Seconds rest on the assumed shares; nothing was
-compared with a clock on an H100. Convolutions are given the share of products, which narrow ones do not reach. What
-other code is known to reach (PUBLISHED in bench/doctor.py) is below it.
+compared with a clock on an H100. Convolutions are given the share of products, which narrow ones do not reach. Rates
+that other code is known to reach (PUBLISHED in bench/execute/machine_checks.py) are below it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ PROPERTIES = types.SimpleNamespace(
 
 @dataclass(frozen=True, kw_only=True)
 class Generated:
-    """Of one training step, optimizer left out.
+    """Generated code of one training step, optimizer left out.
 
     Attributes:
         compilations: distinct regions that are compiled.
@@ -166,7 +166,7 @@ def _forget_devices() -> None:
 
 
 def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:
-    """What one graph of operators costs, and its generated module. `inputs`: fake tensors of any device."""
+    """The cost of one graph of operators, and its generated module. `inputs`: fake tensors of any device."""
     from torch._inductor.debug import DebugContext
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
@@ -257,10 +257,10 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
 
     from bench.train.keep_sums import KEEP_SUMS
 
-    found: list[tuple[Generated, str]] = []
+    graphs: list[tuple[Generated, str]] = []
 
     def note(gm: Any, example_inputs: Any) -> Any:
-        found.append(lowered(gm, list(example_inputs)))
+        graphs.append(lowered(gm, list(example_inputs)))
         return make_boxed_func(gm.forward)
 
     def cut(joint: Any, *given: Any, **more: Any) -> Any:
@@ -273,9 +273,9 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
         if out.requires_grad:
             out.backward(torch.empty_like(out))
     total = Generated()
-    for counts, _ in found:
+    for counts, _ in graphs:
         total = total.plus(counts)
-    return replace(total, compilations=1), [source for _, source in found]
+    return replace(total, compilations=1), [source for _, source in graphs]
 
 
 def region(
@@ -357,8 +357,8 @@ def step(name: str, *, batch: int, image_size: int, whole: bool = False) -> tupl
     takes_pixels = getattr(model, "takes_pixels", False)
     network = model if takes_pixels else nn.Sequential(precision.Input(torch.bfloat16), model)
     if whole:
-        found, sources = region(network, shape, pixels=True)
-        return total.plus(found), sources
+        generated, sources = region(network, shape, pixels=True)
+        return total.plus(generated), sources
     outside = Outside()
     calls: dict[Hashable, list[Any]] = {}
 
@@ -381,8 +381,8 @@ def step(name: str, *, batch: int, image_size: int, whole: bool = False) -> tupl
     for block, given, layout, times in calls.values():
         block._forward_pre_hooks.clear()
         block._forward_hooks.clear()
-        found, modules = region(block, *given, **layout)
-        total, sources = total.plus(found, times=times), [*sources, *modules]
+        generated, modules = region(block, *given, **layout)
+        total, sources = total.plus(generated, times=times), [*sources, *modules]
     return total, sources
 
 
@@ -439,12 +439,12 @@ def heading() -> str:
     )
 
 
-def row(name: str, found: Generated) -> dict[str, Any]:
+def row(name: str, generated: Generated) -> dict[str, Any]:
     """A line of the table."""
     batch, _ = MODELS[name]
-    counts = {key: getattr(found, key) for key in ("compilations", "kernels", "launches")}
-    sizes = {key: f"{getattr(found, key):.4g}" for key in ("gigabytes", "teraflops")}
-    roofline = {"roofline_images_per_second": f"{batch / found.seconds:.3g}"}
+    counts = {key: getattr(generated, key) for key in ("compilations", "kernels", "launches")}
+    sizes = {key: f"{getattr(generated, key):.4g}" for key in ("gigabytes", "teraflops")}
+    roofline = {"roofline_images_per_second": f"{batch / generated.seconds:.3g}"}
     return {"model": name, "batch": batch} | counts | sizes | roofline
 
 
@@ -475,8 +475,8 @@ def main(argv: list[str] | None = None) -> int:
     with emulate_h100():
         for name in names:
             batch, image_size = MODELS[name]
-            found, sources = step(name, batch=batch, image_size=image_size, whole=options.whole)
-            writer.writerow(row(name, found))
+            generated, sources = step(name, batch=batch, image_size=image_size, whole=options.whole)
+            writer.writerow(row(name, generated))
             sys.stdout.flush()
             if options.assemble:
                 print(f"{sum(map(assembled, sources))} kernels assembled for sm_90", file=sys.stderr)

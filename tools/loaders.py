@@ -308,7 +308,8 @@ PACKAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "DALI": ("nvidia.dali", ("nvidia-dali-cuda120",)),
     "FFCV": ("ffcv", ("ffcv", "opencv-python-headless", "numba")),
 }
-"""What to import, and what to install (FFCV also needs libopencv-dev, libturbojpeg0-dev, pkg-config and a compiler)."""
+"""Modules to import, and packages to install (FFCV also needs libopencv-dev, libturbojpeg0-dev, pkg-config and a
+compiler)."""
 
 
 def prepare(folder: Path, kind: str) -> None:

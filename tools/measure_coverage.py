@@ -104,7 +104,7 @@ def study(rng: np.random.Generator, design: Design, spread: Spread, level: tuple
     accuracy_TSB = special.expit(mean_TB[:, None] + sd_TB[:, None] * luck_TSB)
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     truth_TB = special.expit(mean_TB[..., None] + sd_TB[..., None] * nodes) @ weights / weights.sum()
-    found = {
+    samples_of = {
         (trunk, budget): Samples(
             values_SD=accuracy_TSB[trunk, :, budget, None],
             seeds=tuple(range(design.seeds)),
@@ -120,9 +120,9 @@ def study(rng: np.random.Generator, design: Design, spread: Spread, level: tuple
     }
     limit = np.quantile(sd_TB, 0.9)
     return Study(
-        samples=found,
-        truth={key: float(truth_TB[key]) for key in found},
-        noisiest={key for key in found if sd_TB[key] >= limit},
+        samples=samples_of,
+        truth={key: float(truth_TB[key]) for key in samples_of},
+        noisiest={key for key in samples_of if sd_TB[key] >= limit},
     )
 
 
@@ -132,7 +132,7 @@ def variances_before(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
     for (trunk, _), samples in made.samples.items():
         by_trunk.setdefault(trunk, []).append(samples.seed_variance)
     seeds = len(next(iter(made.samples.values())).seeds)
-    pooled, df = float(np.mean([np.mean(found) for found in by_trunk.values()])), len(by_trunk) * (seeds - 1)
+    pooled, df = float(np.mean([np.mean(variances) for variances in by_trunk.values()])), len(by_trunk) * (seeds - 1)
     limit = pooled * float(special.fdtri(seeds - 1, df, 1 - 1e-3))
     own = {key: samples.seed_variance for key, samples in made.samples.items()}
     return {key: (variance, seeds - 1) if variance > limit else (pooled, df) for key, variance in own.items()}
@@ -140,12 +140,12 @@ def variances_before(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
 
 def one_variance_or_none(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
     """Intervals by the rule before: (low, high) of every point."""
-    found = {}
+    intervals_of = {}
     for key, (variance, df) in variances_before(made).items():
         samples = made.samples[key]
         half = intervals.t_quantile(df) * (variance / len(samples.seeds)) ** 0.5
-        found[key] = samples.mean - half, samples.mean + half
-    return found
+        intervals_of[key] = samples.mean - half, samples.mean + half
+    return intervals_of
 
 
 def satterthwaite(
@@ -167,8 +167,10 @@ def differences(made: Study) -> list[tuple[Estimate, float]]:
     last = max(budget for _, budget in made.samples)
     trunks = sorted({trunk for trunk, _ in made.samples})
     pairs = [((a, last), (b, last)) for a, b in zip(trunks[::2], trunks[1::2], strict=False)]
-    found = [(intervals.estimate_difference(made.samples[a], made.samples[b], pooled=pooled), a, b) for a, b in pairs]
-    return [(e, made.truth[a] - made.truth[b]) for e, a, b in found if e is not None]
+    estimates = [
+        (intervals.estimate_difference(made.samples[a], made.samples[b], pooled=pooled), a, b) for a, b in pairs
+    ]
+    return [(e, made.truth[a] - made.truth[b]) for e, a, b in estimates if e is not None]
 
 
 def differences_before(made: Study) -> list[tuple[Estimate, float]]:
@@ -191,7 +193,7 @@ class Coverage:
 
 
 def coverage(made: list[Study], rule: Callable[[Study], dict[tuple[int, int], tuple[float, float]]]) -> Coverage:
-    """What a rule's intervals hold, half-widths in points, and how many reach outside of [0, 1]."""
+    """The coverage of a rule's intervals, their half-widths in points, and how many reach outside of [0, 1]."""
     shares, noisiest, medians, widest, outside = [], [], [], 0.0, 0
     for one in made:
         ends = rule(one)
@@ -214,7 +216,7 @@ def coverage(made: list[Study], rule: Callable[[Study], dict[tuple[int, int], tu
 
 @dataclass(frozen=True, kw_only=True)
 class OfDifferences:
-    """Of differences between models, and of means of three of them.
+    """Coverage of differences between models, and of means of three of them.
 
     Attributes:
         share, error: that hold the truth, and its standard error over studies, at least that of so many independent
@@ -239,16 +241,16 @@ class OfDifferences:
 
 
 def of_differences(made: list[Study], rule: Callable[[Study], list[tuple[Estimate, float]]]) -> OfDifferences:
-    """What a rule's intervals of differences hold, each of them once, and in a mean of three."""
+    """The coverage of a rule's intervals of differences, each of them once, and in a mean of three."""
     shares, means, halves, mean_halves = [], [], [], []
     for one in made:
-        found = rule(one)
-        shares.append(float(np.mean([e.low <= truth <= e.high for e, truth in found])))
-        halves += [100 * e.half for e, _ in found]
+        pairs = rule(one)
+        shares.append(float(np.mean([e.low <= truth <= e.high for e, truth in pairs])))
+        halves += [100 * e.half for e, _ in pairs]
         held = []
-        for start in range(0, len(found) - 2, 3):
-            mean = intervals.mean_of([e for e, _ in found[start : start + 3]])
-            held.append(mean.low <= np.mean([truth for _, truth in found[start : start + 3]]) <= mean.high)
+        for start in range(0, len(pairs) - 2, 3):
+            mean = intervals.mean_of([e for e, _ in pairs[start : start + 3]])
+            held.append(mean.low <= np.mean([truth for _, truth in pairs[start : start + 3]]) <= mean.high)
             mean_halves.append(100 * mean.half)
         means.append(float(np.mean(held)))
     return OfDifferences(
@@ -277,7 +279,7 @@ RULES_OF_DIFFERENCES = {BEFORE: differences_before, SATTERTHWAITE: differences, 
 
 
 def by_rule(made: list[Study], rule: str) -> OfDifferences:
-    """What differences hold by one of RULES_OF_DIFFERENCES."""
+    """The coverage of differences by one of RULES_OF_DIFFERENCES."""
     with ExitStack() as changed:
         if rule != NOW:
             changed.enter_context(patch.object(intervals, "sum_of_errors", satterthwaite))

@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import numpy as np
 from scipy.optimize import brentq
@@ -244,7 +245,7 @@ def judge(one: Pair, *, draws: int, seed: int, old: bool = True) -> list[Judged]
     Args:
         old: also by the methods that are not taken any more, ONE_FORM and QUANTILES.
     """
-    found: list[Judged] = []
+    judgements: list[Judged] = []
     new = [over_forms(data, draws=draws, seed=10_000 * i + seed) for i, data in enumerate(one.points)]
     methods: dict[str, list[Averaged]] = {OVER_FORMS: new}
     given = given_form(one, draws=draws, seed=seed)
@@ -254,7 +255,7 @@ def judge(one: Pair, *, draws: int, seed: int, old: bool = True) -> list[Judged]
     if old:
         records = [forecast(data, CURVES) for data in one.points]
         methods[ONE_FORM] = one_form(one.points, records, draws=draws)
-        with unittest.mock.patch.object(crossings, "_difference", by_quantiles):
+        with unittest.mock.patch.object(crossings, "difference", by_quantiles):
             told[QUANTILES] = crossing(*new)
     for method, made in methods.items():
         for family, truth in zip(made, one.truths, strict=True):
@@ -265,18 +266,18 @@ def judge(one: Pair, *, draws: int, seed: int, old: bool = True) -> list[Judged]
                 low, high = family.interval(finite)
                 # a floor of 0 is that of all values that cannot be told from it
                 held = low <= true <= high or (name == "floor" and true == 0 and low < 1e-3 * high)
-                found.append(Judged(form=one.form, quantity=name, method=method, held=held, width=high - low))
+                judgements.append(Judged(form=one.form, quantity=name, method=method, held=held, width=high - low))
     for method, said in told.items():
         for kind, held, width in _told(said, one):
-            found.append(Judged(form=one.form, quantity=kind, method=method, held=held, width=width))
+            judgements.append(Judged(form=one.form, quantity=kind, method=method, held=held, width=width))
     if old:
-        found += [
+        judgements += [
             Judged(form=one.form, quantity=kind, method=ONE_FORM, held=held, width=width)
             for kind, held, width in _told_by_one_form(methods[ONE_FORM], one)
         ]
         judged = {method: methods[method] for method in (ONE_FORM, OVER_FORMS)}
-        found += _extrapolated(one, records, judged)
-    return found
+        judgements += _extrapolated(one, records, judged)
+    return judgements
 
 
 def _told_by_one_form(made: Sequence[Averaged], one: Pair) -> Iterator[tuple[str, bool, float]]:
@@ -297,7 +298,7 @@ def _extrapolated(
     at = np.array([[2 * one.span]])
     for number, (record, truth) in enumerate(zip(records, one.truths, strict=True)):
         made = record.of(BENDING)
-        if not made.fits or not made.has_record:
+        if not made.fits or not made.answers:
             continue
         for method, resampled in methods.items():
             low, high = np.log(made.bands(resampled[number], at).total[0])
@@ -314,8 +315,8 @@ def simulate(seed: int, *, draws: int = 200, old: bool = True) -> list[Judged]:
 
 
 def main(pairs: int) -> None:
-    with ProcessPoolExecutor(2) as pool:
-        every = [judged for found in pool.map(simulate, range(pairs), chunksize=4) for judged in found]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        every = [judged for judgements in pool.map(simulate, range(pairs), chunksize=4) for judged in judgements]
     table: dict[tuple[str, str, str], list[Judged]] = defaultdict(list)
     for judged in every:
         for form in (judged.form, "all"):

@@ -1,8 +1,11 @@
-"""What executors cost beside the work: `python -m tools.measure_executors --cells 500 5000`.
+"""The cost of executors beside the work: `python -m tools.measure_executors --cells 500 5000`.
 
 Cells only look at a clock (tests/execute/plugins/jobs/nap.py). For each executor and number of cells, in a process of
 its own: wall time per cell, processor time per cell of the driver and of the workers, the workers' time of the last
-tenth of their cells against that of the first (above 1: growth), and the driver's peak memory.
+tenth of their cells against that of the first (above 1: growth), and the driver's peak memory. They are medians of
+`--turns`, in which executors follow each other. SLURM is the one that is here: `python -m tests.execute.slurm_cluster
+FOLDER` starts one. Ray is started here, and listens on every interface: `unshare --net bash -c "ip link set lo up; …"`
+has none but the loopback.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,8 +33,6 @@ COLUMNS = ("executor", "cells", "wall ms", "driver ms", "workers ms", "last/firs
 def one(executor: str, cells: int) -> dict[str, float | str]:
     """Run so many cells; called in a fresh process."""
     os.environ[registry.PLUGINS] = str(naps.PLUGINS)
-    submitit = {"executor": "slurm", "options": [("cluster", "local")]}
-    how = submitit if executor == "submitit" else {"executor": executor}
     with tempfile.TemporaryDirectory() as folder:
         listed = naps.naps(cells)
         if executor == "ray":
@@ -38,7 +40,7 @@ def one(executor: str, cells: int) -> dict[str, float | str]:
 
             ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20)
         began, before = time.monotonic(), time.process_time()
-        assert naps.run(listed, Path(folder) / "test", **how) == []
+        assert naps.run(listed, Path(folder) / "test", executor=executor) == []
         wall, driver = time.monotonic() - began, time.process_time() - before
         spent = defaultdict(list)  # of each worker, by its attempts' order
         for path in sorted((Path(folder) / "test").glob("cells/*/record.json")):
@@ -65,25 +67,26 @@ def one(executor: str, cells: int) -> dict[str, float | str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--executors", nargs="+", default=["local", "submitit", "ray"])
+    parser.add_argument("--executors", nargs="+", default=["local", "slurm", "ray"])
     parser.add_argument("--cells", nargs="+", type=int, default=[500, 5000])
+    parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--one", action="store_true", help="the first of each in this process, as JSON")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(options.executors[0], options.cells[0])))
         return 0
     print(" ".join(f"{name:>10}" for name in COLUMNS))
-    for executor in options.executors:
+    found = defaultdict(list)
+    for executor in options.executors * options.turns:
         for cells in options.cells:
             command = [sys.executable, "-m", "tools.measure_executors", "--one", "--executors", executor]
             done = subprocess.run([*command, "--cells", str(cells)], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
             if done.returncode:
                 return done.returncode
-            found = json.loads(done.stdout.splitlines()[-1])
-            print(
-                " ".join(f"{v if isinstance(v := found[name], str) else f'{v:,.4g}':>10}" for name in COLUMNS),
-                flush=True,
-            )
+            found[executor, cells].append(json.loads(done.stdout.splitlines()[-1]))
+    for (executor, _), rows in found.items():
+        medians = [f"{statistics.median(row[name] for row in rows):,.4g}" for name in COLUMNS[1:]]
+        print(" ".join(f"{value:>10}" for value in (executor, *medians)))
     return 0
 
 

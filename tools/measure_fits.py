@@ -1,12 +1,12 @@
 """How often stated 90 % intervals of fitted laws hold the truth: `python -m tools.measure_fits [STUDIES]`.
 
-Simulated studies are those of tests/stats/coverage.py, which the tests look at too; 200 per form take some minutes.
+Simulated studies are those of tools/coverage_of_fits.py, which the tests look at too; 200 per form take some minutes.
 """
 
 import sys
 
 from bench.stats import forms
-from tests.stats import coverage
+from tools import coverage_of_fits as coverage
 
 
 def main(studies: int) -> None:

@@ -57,7 +57,7 @@ def memory(process: int | str = "self") -> dict[str, int]:
 
 
 def start(root: Path) -> dict[str, float]:
-    """What a training process does until it has read some batches; what it took."""
+    """The start of a training process until it has read some batches: what it took."""
     import torch
 
     from bench.core.spec import Recipe
@@ -77,7 +77,7 @@ def start(root: Path) -> dict[str, float]:
     for step in range(1, BATCHES):
         batches(step)
     batches(len(images) // BATCH + 1)  # the next epoch: two orders are kept
-    found, readers = memory(), [memory(int(child)) for child in _children()]
+    parent, readers = memory(), [memory(int(child)) for child in _children()]
     return {
         "images": len(images),
         "opened": opened,
@@ -85,7 +85,7 @@ def start(root: Path) -> dict[str, float]:
         "first": first,
         "processor": processor,
         "before": before,
-        **found,
+        **parent,
         "reader": max(reader["own"] for reader in readers),
     }
 

@@ -101,8 +101,8 @@ class Racer:
         print(batches, file=self.process.stdin, flush=True)
         for line in self.process.stdout:
             if line.startswith("RACE "):
-                found = json.loads(line[5:])
-                return found["seconds"] / found["images"]
+                measured = json.loads(line[5:])
+                return measured["seconds"] / measured["images"]
         raise RuntimeError(next((text for text in self.log.read_text().splitlines()[::-1] if text.strip()), "ended"))
 
     def end(self) -> None:

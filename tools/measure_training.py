@@ -60,15 +60,15 @@ def compare(given: argparse.Namespace, root: Path) -> None:
     ways = {"random": lambda step: kept, "shards": lambda step: streamed(next(ahead))}
     for batches in ways.values():
         seconds(trainer, batches, given.steps)  # memory is taken, readers start
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    seconds_of: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     assert streamed.reader is not None
     waited = streamed.reader.waited
     for number in range(given.rounds):
         for name in list(ways)[:: 1 if number % 2 else -1]:
-            found[name].append(seconds(trainer, ways[name], given.steps))
+            seconds_of[name].append(seconds(trainer, ways[name], given.steps))
     waited = streamed.reader.waited - waited
     streamed.reader.close()
-    shards_T2, random_T2 = np.array(found["shards"]), np.array(found["random"])
+    shards_T2, random_T2 = np.array(seconds_of["shards"]), np.array(seconds_of["random"])
     each = given.steps * given.batch
     print(
         f"{given.model} at {given.size} px, batches of {given.batch}, {torch.get_num_threads()} thread, "

@@ -141,14 +141,14 @@ def storm(folder: Path, *, cells: int, processes: int, locks: bool, seed: int) -
 
 def judge(folder: Path, cells: int) -> Counter:
     """Count what the log tells, and everything that must not be."""
-    found: Counter = Counter()
+    counts: Counter = Counter()
     writers: dict[str, list[str]] = {}
     records: dict[str, set[str]] = {}
     for what, cell, token in map(json.loads, (folder / "log").read_text().splitlines()):
-        found[what] += 1
+        counts[what] += 1
         if what == "write":
             order = writers.setdefault(cell, [])
-            found["WRITES AFTER A LATER HOLDER'S"] += token in order[:-1] and order[-1] != token
+            counts["WRITES AFTER A LATER HOLDER'S"] += token in order[:-1] and order[-1] != token
             order += [token] if not order or order[-1] != token else []
         elif what == "record":
             records.setdefault(cell, set()).add(token)
@@ -161,13 +161,13 @@ def judge(folder: Path, cells: int) -> Counter:
             time.sleep(HEARTBEAT)
             directory.tidy()
         token = directory.read_record().reason
-        found["RECORDS REPLACED"] += bool(records.get(directory.path.name, {token}) - {token})
+        counts["RECORDS REPLACED"] += bool(records.get(directory.path.name, {token}) - {token})
         weights = directory.weights / WEIGHTS
-        found["WEIGHTS OF ANOTHER ATTEMPT"] += not weights.exists() or weights.read_text() != token
+        counts["WEIGHTS OF ANOTHER ATTEMPT"] += not weights.exists() or weights.read_text() != token
         for left in directory.path.rglob(".*.tmp"):
-            found["temporary files of killed processes"] += 1
+            counts["temporary files of killed processes"] += 1
             left.unlink()
-    return found
+    return counts
 
 
 WRONG = ("WRITES AFTER A LATER HOLDER'S", "RECORDS REPLACED", "WEIGHTS OF ANOTHER ATTEMPT")
@@ -181,11 +181,11 @@ def main() -> int:
     parser.add_argument("--locks", action="store_true", help="on a file system that locks files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        found = storm(
+        counts = storm(
             Path(folder), cells=options.cells, processes=options.processes, locks=options.locks, seed=options.seed
         )
-    print(", ".join(f"{found[what]} {what}" for what in (*WRONG, *sorted(set(found) - set(WRONG)))))
-    return 1 if any(found[what] for what in WRONG) else 0
+    print(", ".join(f"{counts[what]} {what}" for what in (*WRONG, *sorted(set(counts) - set(WRONG)))))
+    return 1 if any(counts[what] for what in WRONG) else 0
 
 
 if __name__ == "__main__":

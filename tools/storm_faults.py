@@ -5,6 +5,10 @@ report) whose processes are forked from this one, and then runs the same command
 not as it should be: a run that met a fault ends with one sentence and another exit code than 0, or with the same
 records all the same (logs, kept rates and clean-up may fail without harm); the next run ends with 0, the same records,
 and nothing left.
+
+`--events 100 --seed 1` has accidents happen at random instead: a process is killed at an operation on a
+file, or meets a fault there; then a file of the study has a bit flipped, is cut short, deleted, or replaced by a link
+to a copy outside. The same command ends with the same records, once what it names is removed; nothing outside changes.
 """
 
 from __future__ import annotations
@@ -53,6 +57,8 @@ ARGUMENTS = (
 ROLES = ("run", "worker")
 CODES = (errno.ENOSPC, errno.EIO, errno.EROFS)
 
+FORK = multiprocessing.get_context("fork")
+
 
 class Injector:
     """Counts what a process does to files below `root`, and lets the one with the given number fail.
@@ -63,11 +69,12 @@ class Injector:
 
     def __init__(self, root: Path, fail: dict[str, int], code: int) -> None:
         self.root, self.fail, self.code, self.role = str(root), fail, code, "run"
-        self.counts = {role: multiprocessing.Value("i", 0) for role in ROLES}
-        self.done = multiprocessing.Array("c", 200)
+        self.counts = {role: FORK.Value("i", 0) for role in ROLES}
+        self.done = FORK.Array("c", 200)
         self.thread = None
 
     def reach(self, what: str, path: Any) -> None:
+        """Count, and fail or (where the code is 0) kill this process."""
         path = os.fspath(path) if not isinstance(path, int) else self._of(path)
         if isinstance(path, bytes) or not path.startswith(self.root):
             return
@@ -77,6 +84,8 @@ class Injector:
             number = count.value
         if number == self.fail.get(self.role):
             self.done.value = f"{what} {path.removeprefix(self.root)}"[-199:].encode()
+            if not self.code:
+                os.kill(os.getpid(), signal.SIGKILL)
             raise OSError(self.code, os.strerror(self.code), path)
 
     def _of(self, handle: int) -> str:
@@ -221,11 +230,88 @@ def judge(code: int, text: str, fault: str) -> list[str]:
     return problems
 
 
+def damage(chance: random.Random, study: Path, outside: Path) -> tuple[str, Path | None]:
+    """Do something to one file of a study. Returns what, and which."""
+    paths = sorted(path for path in study.rglob("*") if path.is_file() and not path.is_symlink())
+    act = chance.choice(("nothing", "flip", "cut", "delete", "link"))
+    if act == "nothing" or not paths:
+        return "nothing", None
+    path = chance.choice(paths)
+    data = bytearray(path.read_bytes())
+    if act == "flip" and data:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+    elif act == "cut":
+        path.write_bytes(data[: chance.randrange(len(data) + 1)])
+    elif act == "delete":
+        path.unlink()
+    elif act == "link":
+        target = outside / f"{len(list(outside.iterdir()))}-{path.name}"
+        target.write_bytes(data)
+        path.unlink()
+        path.symlink_to(target)
+    return act, path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def accidents(folder: Path, events: int, seed: int, numbers: dict[str, int], expected: dict[str, Any]) -> int:
+    """So many accidents; returns after how many of them something was not as it should be."""
+    root, outside, chance = folder / "root", folder / "outside", random.Random(seed)
+    outside.mkdir(exist_ok=True)
+    happened, wrong = Counter[str](), 0
+    for number in range(events):
+        if chance.random() < 0.3:  # from the beginning
+            shutil.rmtree(root / "results", ignore_errors=True)
+        role, code = chance.choice(("run", "worker", "worker")), chance.choice((0, 0, 0, *CODES))
+        fail = {role: chance.randint(1, numbers[role])}
+        ended, text, injector = round_of(root, folder / "said", fail, code)
+        problems = ["a traceback"] if "Traceback" in text else []
+        act, path = damage(chance, root / "results", outside)
+        kept = contents(outside)
+        said = list[str]()
+        for _ in range(4):
+            again, text, _ = round_of(root, folder / "said", {})
+            if again != 2 or path is None or path.name not in text:
+                break
+            said.append(text.strip().splitlines()[-2:][0])
+            path.unlink(missing_ok=True)  # as the sentence says
+        reached = storms.outcome(root / "results" / "smoke")
+        if weights := path is not None and path.name == "final.safetensors":  # nobody reads those of a finished cell
+            reached = {name: (record, expected[name][1]) for name, (record, _) in reached.items()}
+        if again or reached != expected:
+            other = [name for name in expected.keys() | reached.keys() if expected.get(name) != reached.get(name)]
+            problems.append(f"the next run ends with {again}, other records: {other}: {text[-600:]}")
+        problems += ["a traceback in the next run"] if "Traceback" in text else []
+        problems += ["something outside has changed"] if contents(outside) != kept else []
+        problems += [f"left: {name}" for name in storms.leftovers(root)]
+        happened[f"{'killed' if not code else errno.errorcode[code]} in the {role}"] += bool(injector.done.value)
+        happened[act] += act != "nothing"
+        happened["refused by name"] += bool(said)
+        wrong += bool(problems)
+        if problems or said:
+            where = path and path.relative_to(root)
+            print(
+                f"{number}: {role} {fail[role]} {injector.done.value.decode()} code {code} ended {ended}; {act} {where}"
+            )
+            print("    " + "\n    ".join(problems or said), flush=True)
+        if problems or weights:
+            shutil.rmtree(root / "results", ignore_errors=True)
+        if number % 20 == 19:
+            print(f"{number + 1} of {events}: {dict(happened)}, {wrong} wrong", flush=True)
+    print(f"{events} events: {dict(happened)}, {wrong} wrong")
+    return wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--role", choices=ROLES)
     parser.add_argument("--first", type=int, default=1, help="only those from this number on")
     parser.add_argument("--every", type=int, default=1, help="only every so many of them")
+    parser.add_argument("--events", type=int, default=0, help="so many accidents at random instead")
+    parser.add_argument("--seed", type=int, default=0, help="of them")
     options = parser.parse_args()
     for name in ("tests.reliability._preloaded", "bench.execute.local", "bench.plan.plan", "bench.run"):
         importlib.import_module(name)
@@ -242,13 +328,15 @@ def main() -> int:
         assert code == 0 and expected and storms.outcome(root / "results" / "smoke") == expected, text
         numbers = {role: injector.counts[role].value for role in ROLES}
         print(f"{numbers} operations on files", flush=True)
-        found: Counter[str] = Counter()
+        if options.events:
+            return 1 if accidents(Path(folder), options.events, options.seed, numbers, expected) else 0
+        counts: Counter[str] = Counter()
         for role in ROLES if options.role is None else (options.role,):
             order = list(range(options.first, numbers[role] + 1, options.every))
             random.Random(0).shuffle(order)  # one that is cut short is a sample
             for rounds, number in enumerate(order):
                 if rounds % 20 == 19:
-                    print(f"{role}: {rounds + 1} of {len(order)}, {dict(found)}", flush=True)
+                    print(f"{role}: {rounds + 1} of {len(order)}, {dict(counts)}", flush=True)
                 shutil.rmtree(root)
                 shutil.copytree(base, root)
                 code, text, injector = round_of(root, Path(folder) / "said", {role: number}, CODES[number % len(CODES)])
@@ -260,14 +348,14 @@ def main() -> int:
                 if again or storms.outcome(root / "results" / "smoke") != expected:
                     problems.append(f"the next run ends with {again}, or other records: {said[-300:]}")
                 problems += [f"left: {name}" for name in storms.leftovers(root)]
-                found["not reached" if fault == "not reached" else f"exit code {code}"] += 1
-                found["wrong"] += bool(problems)
+                counts["not reached" if fault == "not reached" else f"exit code {code}"] += 1
+                counts["wrong"] += bool(problems)
                 if problems or code == 0:
                     print(f"{role} {number}: {fault}: exit code {code}: {'; '.join(problems) or 'no harm'}", flush=True)
                     if problems:
                         print("    " + "\n    ".join(text.strip().splitlines()[-6:]), flush=True)
-        print(", ".join(f"{count} {what}" for what, count in sorted(found.items())))
-    return 1 if found["wrong"] else 0
+        print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+    return 1 if counts["wrong"] else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Kills, stops and signals at random times to whatever belongs to a run: the command, its workers, its calibrators.
 
-`python -m tools.storm_kills --events 100` runs one small study after the other (plan, calibration,
-training, evaluation, saving, report) and begins each again until it ends with 0. Whatever happened: its records and
-weights are those of an undisturbed run bit for bit, exit codes are right, no process and no temporary file is left.
+`python -m tools.storm_kills --events 100` runs one small study after the other (plan, calibration, training,
+evaluation, saving, report) and begins each again until it ends with 0. In the end its records and weights are those of
+an undisturbed run bit for bit, exit codes are right, no process and no temporary file is left.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def role_of(pid: int) -> str | None:
 
 def family(pid: int) -> list[int]:
     """A process and those that it has started."""
-    found = [pid]
+    pids = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            found += [int(child) for child in task.read_text().split()]
+            pids += [int(child) for child in task.read_text().split()]
         except OSError:
             continue
-    return found
+    return pids
 
 
 class Storm:

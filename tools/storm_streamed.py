@@ -99,8 +99,8 @@ class Runs:
         return self.folder / name / "shards"
 
     def kill(self, name: str, *, after: int, later: float) -> str:
-        """Begin, and kill every process some seconds after so many checkpoints and records were there. What was there
-        then, in words."""
+        """Begin, and kill every process some seconds after so many checkpoints and records were there. Returns what was
+        there then, in words."""
         run, store = self.start(name), self.folder / name / "shards"
         while self._written(store) < after and run.poll() is None:
             time.sleep(0.02)
@@ -123,8 +123,8 @@ class Runs:
 
 def compare(alone: Path, killed: Path, *, cells: int) -> int:
     """AssertionError where the two differ. Returns how often cells of the killed study were taken up again."""
-    expected, found = outcome(alone), outcome(killed)
-    assert len(expected) == cells and expected == found, "records or weights differ"
+    expected, outcome_killed = outcome(alone), outcome(killed)
+    assert len(expected) == cells and expected == outcome_killed, "records or weights differ"
     for store in (alone, killed):
         assert (store / "report.html").stat().st_size > 10_000 and not leftovers(store)
     attempts = [read_record(path).attempts for path in killed.glob("cells/*/record.json")]

@@ -24,21 +24,21 @@ pytest.importorskip("triton")
 def test_a_step_is_lowered_and_assembled_and_moves_no_more_than_it_did(name):
     batch, image_size = codegen.MODELS[name]
     with codegen.emulate_h100():
-        found, sources = codegen.step(name, batch=batch, image_size=image_size)
+        generated, sources = codegen.step(name, batch=batch, image_size=image_size)
     kept = codegen.read_table()[name]
-    assert found.launches <= int(kept["launches"])
-    assert found.gigabytes <= 1.01 * float(kept["gigabytes"])
-    assert found.compilations == 3  # patches; all blocks share one; the last computes the class token alone
-    assert sum(map(codegen.assembled, sources)) == found.kernels > 0
+    assert generated.launches <= int(kept["launches"])
+    assert generated.gigabytes <= 1.01 * float(kept["gigabytes"])
+    assert generated.compilations == 3  # patches; all blocks share one; the last computes the class token alone
+    assert sum(map(codegen.assembled, sources)) == generated.kernels > 0
     sizes = {"image_size": image_size, "channels": 3, "num_classes": codegen.CLASSES}
     counted = flops.count(name, **sizes, activations=False).train_flops_per_image["dense"]
     with torch.device("meta"):
         c = registry.build_model(name, **sizes).config
     D, A, N = c.width, c.attention_width, c.num_tokens
     unread = (N - 1) * (2 * D * A + 2 * D * c.mlp_width + 2 * N * A)  # MACs of the last block: queries, output, MLP
-    assert found.teraflops < counted * batch / 1e12
+    assert generated.teraflops < counted * batch / 1e12
     executed = (counted - 6 * unread) * batch / 1e12
-    assert found.teraflops == pytest.approx(executed, rel=0.06)  # flash attention computes its products twice
+    assert generated.teraflops == pytest.approx(executed, rel=0.06)  # flash attention computes its products twice
 
 
 @pytest.mark.parametrize("image_size, channels, patch", [(224, 3, 16), (28, 1, 4)])
@@ -47,9 +47,9 @@ def test_pixels_are_scaled_and_cut_into_patches_by_one_kernel(image_size, channe
     shape = (64, channels, image_size, image_size)
     for module, more in ((layers.Patches((patch, patch)), (torch.bfloat16,)), (precision.Input(torch.bfloat16), ())):
         with codegen.emulate_h100():
-            found, (source,) = codegen.region(module, shape, *more, pixels=True)
-        assert (found.launches, found.kernels, codegen.assembled(source)) == (1, 1, 1)
-        assert found.gigabytes == pytest.approx(3 * math.prod(shape) / 1e9)
+            generated, (source,) = codegen.region(module, shape, *more, pixels=True)
+        assert (generated.launches, generated.kernels, codegen.assembled(source)) == (1, 1, 1)
+        assert generated.gigabytes == pytest.approx(3 * math.prod(shape) / 1e9)
         assert "*u8" in source
 
 
@@ -72,9 +72,9 @@ def test_crops_and_mirrored_images_are_made_by_one_kernel_too():
             (cut, [boxes_4B, mirrored_B], 2, 3 * values + 2 * 8 * pixels),
             (mirrored, [mirrored_B], 1, 2 * values),
         ):
-            found, (source,) = codegen.both_ways(run, given, codegen.pixels_of(shape))
-            assert (found.launches, found.kernels, codegen.assembled(source)) == (number, number, number)
-            assert found.gigabytes == pytest.approx(moved / 1e9, rel=0.01) and "*u8" in source
+            generated, (source,) = codegen.both_ways(run, given, codegen.pixels_of(shape))
+            assert (generated.launches, generated.kernels, codegen.assembled(source)) == (number, number, number)
+            assert generated.gigabytes == pytest.approx(moved / 1e9, rel=0.01) and "*u8" in source
 
 
 def test_between_pixels_and_the_first_product_lies_that_kernel_alone():
@@ -99,7 +99,7 @@ def test_between_pixels_and_the_first_product_lies_that_kernel_alone():
 
 @pytest.mark.slow
 def test_sums_are_found_by_the_kernels_that_make_what_is_summed(monkeypatch):
-    """Of a block's step, the bias gradients of the wide products and both normalisations: no pass of their own."""
+    """The bias gradients of a block's wide products and both normalisations have no pass of their own."""
     with torch.device("meta"):
         model = registry.build_model("ViT-S/16", image_size=224, channels=3, num_classes=10).train().bfloat16()
     c, batch = model.config, 128

@@ -91,7 +91,7 @@ def read(path: Path) -> list[dict[str, str]]:
         first, second, *lines = [*file, "", ""]
         if first != heading() or second.strip() != ",".join(COLUMNS):
             raise UserError(f"{path} is not a table of {heading()[2:].partition(';')[0]}.", "Name a new file.")
-        return [found for found in csv.DictReader(lines, COLUMNS) if found["model"]]
+        return [entry for entry in csv.DictReader(lines, COLUMNS) if entry["model"]]
 
 
 def write(path: Path) -> Iterator[tuple[dict[str, Any], int, int, float]]:
@@ -99,7 +99,7 @@ def write(path: Path) -> Iterator[tuple[dict[str, Any], int, int, float]]:
     import timm
 
     names = timm.list_models()
-    done = {found["model"] for found in read(path)}
+    done = {entry["model"] for entry in read(path)}
     new = not path.exists()
     with open(path, "a", encoding="utf-8", newline="") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -111,11 +111,11 @@ def write(path: Path) -> Iterator[tuple[dict[str, Any], int, int, float]]:
             if name in done:
                 continue
             started = time.perf_counter()
-            found = row(name)
-            table.writerow(found)
+            entry = row(name)
+            table.writerow(entry)
             file.flush()
             done.add(name)
-            yield found, len(done), len(names), time.perf_counter() - started
+            yield entry, len(done), len(names), time.perf_counter() - started
 
 
 def main(path: Path) -> None:
@@ -123,7 +123,7 @@ def main(path: Path) -> None:
     for made, done, total, took in write(path):
         seconds += took
         print(f"{done:5} of {total}  {made['model']:48}{took:6.1f} s  {made.get('why_not', '')}", flush=True)
-    why_not = [found for found in read(path) if found["why_not"]]
+    why_not = [entry for entry in read(path) if entry["why_not"]]
     print(f"{path}: {len(read(path)) - len(why_not):,} models counted, {len(why_not)} not; {seconds:,.0f} s this time.")
 
 

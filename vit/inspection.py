@@ -21,7 +21,7 @@ from vit.layers import Attention
 def captured(model: nn.Module) -> Iterator[list[Tensor]]:
     """Inside, every forward pass adds the attention weights_BHNN of its layers to the list, in the order in which they
     compute. For test mode."""
-    found: list[Tensor] = []
+    weights: list[Tensor] = []
 
     @torch.no_grad()
     def keep(module: Any, args: tuple[Any, ...], _: Tensor) -> None:
@@ -30,11 +30,11 @@ def captured(model: nn.Module) -> Iterator[list[Tensor]]:
         logits_BHNN = q_BHNE @ k_BHNE.transpose(-2, -1)
         if relative is not None:
             logits_BHNN = logits_BHNN + relative(q_BHNE)
-        found.append(logits_BHNN.softmax(-1).float().cpu())
+        weights.append(logits_BHNN.softmax(-1).float().cpu())
 
     hooks = [module.register_forward_hook(keep) for module in model.modules() if isinstance(module, Attention)]
     try:
-        yield found
+        yield weights
     finally:
         for hook in hooks:
             hook.remove()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +44,7 @@ class ModelFamily:
         check: raises ValueError for a name of the right form that nothing stands behind.
         identity: name -> what else its results depend on: versions, digests of files.
         input_size: name -> pixels per side that the model was made for.
+        on_disk: names of models whose trained weights are on this machine, where they are otherwise fetched.
         source: name -> the file that the model is made in; None where that is the family's own.
         module: the module that exports it; the registry fills it in.
     """
@@ -60,6 +61,7 @@ class ModelFamily:
     check: Callable[[str], None] = check_nothing
     identity: Callable[[str], Mapping[str, str]] = no_more
     input_size: Callable[[str], int | None] = any_size
+    on_disk: Callable[[], Sequence[str]] = tuple
     source: Callable[[str], Path] | None = None
     module: str = ""
 

@@ -25,13 +25,14 @@ def resize_grid(table_1ND: Tensor, old: tuple[int, int], new: tuple[int, int]) -
     """Interpolate a position table from one grid of tokens to another: (1, N_old, D) -> (1, N_new, D).
 
     Bilinear with the corners aligned, which is what the official code's `scipy.ndimage.zoom(..., order=1)` computes
-    (vit_jax/checkpoint.py). timm aligns pixel areas instead and differs visibly. Computed in float64.
+    (vit_jax/checkpoint.py). timm aligns pixel areas instead and differs visibly. Computed in float64, on the CPU: not
+    every device has it.
     """
     if old == new:
         return table_1ND
-    grid_1DRS = table_1ND.double().reshape(1, *old, -1).permute(0, 3, 1, 2)
+    grid_1DRS = table_1ND.cpu().double().reshape(1, *old, -1).permute(0, 3, 1, 2)
     grid_1DRS = F.interpolate(grid_1DRS, size=new, mode="bilinear", align_corners=True)
-    return grid_1DRS.flatten(2).transpose(1, 2).to(table_1ND.dtype)
+    return grid_1DRS.flatten(2).transpose(1, 2).to(table_1ND)
 
 
 def grid_of(num_tokens: int, hint: tuple[int, int] | None, target: tuple[int, int]) -> tuple[int, int]:
@@ -58,16 +59,16 @@ def resize_patch_kernel(kernel_OIPP: Tensor, new: tuple[int, int]) -> Tensor:
     """Resize a patch embedding so that resized patches keep their embeddings (FlexiViT, section 3.4).
 
     Patches are thought to be resized by bilinear interpolation x -> B x; the kernel becomes pinv(B^T) w, which leaves
-    <x, w> unchanged when the patch grows. Computed in float64.
+    <x, w> unchanged when the patch grows. Computed in float64 on the CPU.
     """
     old = (kernel_OIPP.shape[2], kernel_OIPP.shape[3])
     if old == new:
         return kernel_OIPP
-    basis = torch.eye(old[0] * old[1], dtype=torch.float64, device=kernel_OIPP.device).reshape(-1, 1, *old)
+    basis = torch.eye(old[0] * old[1], dtype=torch.float64).reshape(-1, 1, *old)
     resized = F.interpolate(basis, size=new, mode="bilinear", align_corners=False)
     solve_QP = torch.linalg.pinv(resized.flatten(1))
-    flat_OIP = kernel_OIPP.double().flatten(2)
-    return (flat_OIP @ solve_QP.t()).reshape(*kernel_OIPP.shape[:2], *new).to(kernel_OIPP.dtype)
+    flat_OIP = kernel_OIPP.cpu().double().flatten(2)
+    return (flat_OIP @ solve_QP.t()).reshape(*kernel_OIPP.shape[:2], *new).to(kernel_OIPP)
 
 
 # -- position tables of checkpoints ------------------------------------------------------------------------------------
@@ -104,9 +105,9 @@ def exported(model: Any, layout: str) -> dict[str, Tensor]:
         (config.norm_after_pool and layout != "timm", "a norm after pooling"),
         (config.pooling == "mean" and layout == "torchvision", "mean pooling"),
     ]
-    if found := [what for present, what in obstacles if present]:
+    if without_place := [what for present, what in obstacles if present]:
         raise CheckpointError(
-            f"layout {layout!r} has no place for {' and '.join(found)}; save with layout='safetensors' instead"
+            f"layout {layout!r} has no place for {' and '.join(without_place)}; save with layout='safetensors' instead"
         )
     if not len(model.positions):
         return {}

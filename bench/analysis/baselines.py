@@ -54,16 +54,16 @@ def beats(evidence: Evidence, name: str, against: Against) -> Iterator[Finding]:
                 yield mean_finding(name, [family], mine, evidence=items)
 
 
-def _task_mean(found: Sequence[PairedDifference]) -> Difference:
-    mean, decided = overall(found)
+def _task_mean(differences: Sequence[PairedDifference]) -> Difference:
+    mean, decided = overall(differences)
     return replace(
-        found[0].item,
+        differences[0].item,
         model="",
         estimate=mean.value,
         low=mean.low,
         high=mean.high,
         verdict=decided,
         excluded=mean.excluded,
-        n=counts(mean, models=len(found)),
+        n=counts(mean, models=len(differences)),
         train_flops=None,
     )

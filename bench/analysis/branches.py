@@ -42,17 +42,17 @@ def way(used: Recipe) -> str:
 
 def contrasts(evidence: Evidence, measure: str) -> dict[str, list[PairedDifference]]:
     """Branch minus each other way at every budget that both were read at, on the same seeds: way -> comparisons."""
-    found: dict[str, list[Pair]] = {}
+    pairs: dict[str, list[Pair]] = {}
     for ways in _by_model(evidence).values():
         for name, other in ways.items() if BRANCH in ways else ():
             own = {p.images_seen: p for p in other.points}
-            found.setdefault(name, []).extend(
+            pairs.setdefault(name, []).extend(
                 Pair(contrast="own training", model=p.model, point=p, base=own[p.images_seen], to_x=p.images_seen)
                 for p in ways[BRANCH].points
                 if name != BRANCH and p.images_seen in own
             )
-    ordered = sorted(found, key=lambda name: (name != SAME, name))
-    return {name: compare(evidence, found[name], measure) for name in ordered if found[name]}
+    ordered = sorted(pairs, key=lambda name: (name != SAME, name))
+    return {name: compare(evidence, pairs[name], measure) for name in ordered if pairs[name]}
 
 
 def measures(evidence: Evidence) -> list[str]:
@@ -90,9 +90,9 @@ def savings(evidence: Evidence) -> list[Saving]:
 
 def _by_model(evidence: Evidence) -> dict[tuple[str, str], dict[str, Series]]:
     """(model, data) -> way -> series, for the cells of this question."""
-    found: dict[tuple[str, str], dict[str, Series]] = {}
+    ways: dict[tuple[str, str], dict[str, Series]] = {}
     for series in evidence.series:
         used = recipe(evidence, series.last)
         if used is not None and any(AXIS in p.axes for p in series.points):
-            found.setdefault((series.last.model, series.last.data), {})[way(used)] = series
-    return found
+            ways.setdefault((series.last.model, series.last.data), {})[way(used)] = series
+    return ways

@@ -86,7 +86,7 @@ def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, 
     for series in evidence.on_axis("data_size"):
         if any("data_size" in p.axes for p in series.points):
             models.setdefault(series.family, {}).setdefault(series.last.model, []).extend(series.points)
-    found: list[GapSeries] = []
+    lines: list[GapSeries] = []
     names = sorted(models, key=family_rank)
     pairs = [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]
     for families in pairs:
@@ -96,14 +96,14 @@ def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, 
                 sides = [[p for p in side if one_budget(p.train_flops, budget)] for side in (of_first, of_second)]
                 places = _equal_compute_points(evidence, sides[0], sides[1], measure)
                 if len(places) >= TREND_POINTS:
-                    found.append(
+                    lines.append(
                         GapSeries(families=families, models=(first, second), alone=alone, flops=budget, places=places)
                     )
-    at = budgets([line.flops for line in found])
+    at = budgets([line.flops for line in lines])
     order = sorted(
-        range(len(found)), key=lambda n: (pairs.index(found[n].families), -at[n], -found[n].places[-1].accuracy)
+        range(len(lines)), key=lambda n: (pairs.index(lines[n].families), -at[n], -lines[n].places[-1].accuracy)
     )
-    return tuple(found[n] for n in order)
+    return tuple(lines[n] for n in order)
 
 
 def _equal_compute_points(
@@ -188,7 +188,6 @@ class Closing(Item):
         low: the first x at which the intervals of the laws allow it; None where it is not known.
         high: the last such x; None where it lies beyond `RECORD_REACH` times the data, or is not known.
         reach: times beyond the data, 1 inside.
-        has_record: whether both laws have a record there.
     """
 
     x: float | None
@@ -196,15 +195,13 @@ class Closing(Item):
     high: float | None
     reach: float
     leader: str
-    has_record: bool
     form: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut(Item):
     """A test of such laws: refitted without each family's largest x, what they said of first - second at the largest
-    (low, high: with the record of the laws, or, `has_record` False, with sampling noise alone) and what was observed
-    (an interval of training noise)."""
+    and what was observed (an interval of training noise)."""
 
     x: float
     predicted: float
@@ -213,7 +210,6 @@ class HeldOut(Item):
     observed: float
     observed_low: float
     observed_high: float
-    has_record: bool
 
 
 # -- by the laws -------------------------------------------------------------------------------------------------------
@@ -221,9 +217,9 @@ class HeldOut(Item):
 
 def by_law(first: Law, second: Law) -> list[Item]:
     """Where the laws of two families meet, and how well the same laws without their largest x predicted the gap."""
-    found: list[Item] = [_closing(first, second)]
+    items: list[Item] = [_closing(first, second)]
     held = _held_out(first, second)
-    return [*found, *([held] if held else [])]
+    return [*items, *([held] if held else [])]
 
 
 def _closing(first: Law, second: Law) -> Closing:
@@ -237,11 +233,9 @@ def _closing(first: Law, second: Law) -> Closing:
     inside = known & (grid <= end * RECORD_REACH)
     possible = inside & (gap - half_low <= 0) & (gap + half_high >= 0)
     rows = np.flatnonzero(possible)
-    has_record = first.forecast.has_record and second.forecast.has_record
     return Closing(
         x=x,
         reach=max(1.0, (x or 0.0) / end),
-        has_record=has_record,
         low=float(grid[rows[0]]) if len(rows) else None,
         high=float(grid[rows[-1]]) if len(rows) and rows[-1] < np.flatnonzero(inside)[-1] else None,
         leader=first.family if gap[0] > 0 else second.family,
@@ -278,7 +272,7 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
     of_first, of_second = _predicted(first, tops[0]), _predicted(second, tops[1])
     if of_first is None or of_second is None:
         return None
-    (a, a_low, a_high, a_known), (b, b_low, b_high, b_known) = of_first, of_second
+    (a, a_low, a_high), (b, b_low, b_high) = of_first, of_second
     observed = [
         float(np.interp(np.log(top), np.log(law.group_means.x), law.group_means.error))
         for law, top in zip(pair, tops, strict=True)
@@ -290,16 +284,14 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
         predicted=gap,
         low=gap - math.hypot(a_high - a, b - b_low),
         high=gap + math.hypot(a - a_low, b_high - b),
-        has_record=a_known and b_known,
         observed=seen,
         observed_low=seen - half,
         observed_high=seen + half,
     )
 
 
-def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
-    """The error that a law without the points at `top` and beyond gives there, its interval (where there is no record,
-    of resampling over forms alone), and whether there is a record."""
+def _predicted(law: Law, top: float) -> tuple[float, float, float] | None:
+    """The error that a law without the points at `top` and beyond gives there, and its interval."""
     data, form = law.within.fit.points, law.within.fit.form
     earlier = data.take(data.x[0] < top / ONE_BUDGET)
     if len(np.unique(earlier.x[0])) < TREND_POINTS:
@@ -312,8 +304,8 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
         bands = record.bands(over_forms, np.array([[top]]))
     except UserError:
         return None
-    low, high = (bands.total if record.has_record else bands.within)[0]
-    return float(bands.y[0]), float(low), float(high), record.has_record
+    low, high = bands.total[0]
+    return float(bands.y[0]), float(low), float(high)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -335,26 +327,25 @@ def sentence(f: Finding, *, x: str) -> str:
 
 def _say_closing(f: Finding, item: Closing) -> str:
     other = next(name for name in f.subject if name != item.leader)
-    ends = wording.bracket(item.low, item.high, lambda x: wording.place(f, x)) if item.has_record else ""
+    ends = wording.bracket(item.low, item.high, lambda x: wording.place(f, x))
     if item.x is None:
         where = f"do not meet within 100 times the data: {item.leader} stays ahead"
     else:
         beyond = f", {significant(item.reach, 2)} times beyond the data" if item.reach > 1.005 else ""
         where = f"meet at {wording.place(f, item.x)}{beyond}{ends and ' ' + ends}; {other} is ahead from there"
-    unknown = "" if item.has_record or item.reach <= 1.005 else " No record of earlier origins supports this."
+    unknown = ""
     seen = max((b.images_seen[1] for b in wording.every(f, FamilyBudget)), default=0)
     if item.x is not None and f.axis == Axis.IMAGES and item.x > seen:
-        unknown += f" At this compute no more than {count(seen)} are seen: it takes more of both."
+        unknown = f" At this compute no more than {count(seen)} are seen: it takes more of both."
     return f"The laws ({item.form}) {where}.{unknown}"
 
 
 def _say_held_out(f: Finding, item: HeldOut) -> str:
-    kind = "" if item.has_record else " (sampling noise alone)"
     apart = item.observed_low > item.high or item.observed_high < item.low
     observed = points(item.observed, item.observed_low, item.observed_high)
     return (
         f"Held out: without the largest of each family they predicted {points(item.predicted, item.low, item.high)}"
-        f"{kind} at {wording.place(f, item.x)}; observed {observed}: "
+        f" at {wording.place(f, item.x)}; observed {observed}: "
         f"{'missed' if apart else 'the intervals overlap'}."
     )
 
@@ -375,7 +366,7 @@ class StillFalling:
 
 def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
     """Every model of every line. Training loss after the cool-down: it is lowest there, and every budget has one."""
-    found: dict[tuple[float, str], StillFalling] = {}
+    falling: dict[tuple[float, str], StillFalling] = {}
     table = evidence.horizons[evidence.horizons["status"] == "complete"]
     every = gap_series(evidence)
     for line, at in zip(every, budgets([line.flops for line in every]).tolist(), strict=True):
@@ -389,5 +380,5 @@ def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
                 (seen, before), (most, last) = loss.iloc[-2:].items()
                 nats = float((before - last) * math.log(2) / math.log(most / seen))
                 guessing = math.log(float(mine["num_classes"].iloc[0]))
-                found[at, label] = StillFalling(model=label, flops=at, nats=nats, share=nats / guessing)
-    return tuple(found[key] for key in sorted(found))
+                falling[at, label] = StillFalling(model=label, flops=at, nats=nats, share=nats / guessing)
+    return tuple(falling[key] for key in sorted(falling))

@@ -40,8 +40,8 @@ def table_6() -> tuple[tuple[Finding, ...], dict[ClaimKind, Judgement]]:
     """Findings from the paper's own numbers, and the claims judged by them."""
     evidence = published.evidence()
     answers = (finding for name in QUESTIONS for finding in load(name).ask(evidence))
-    found = tuple(f for f in answers if any(_judged(kind, f) for kind in ClaimKind))
-    return found, judge(found)
+    judged = tuple(f for f in answers if any(_judged(kind, f) for kind in ClaimKind))
+    return judged, judge(judged)
 
 
 def judge(findings: Sequence[Finding]) -> dict[ClaimKind, Judgement]:

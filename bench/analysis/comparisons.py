@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from bench.analysis.evidence import CHOICES, FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
 from bench.analysis.finding import Counts, Difference, Finding, Item, Reason, Unit, Verdict
+from bench.core.by_key import by_key
 from bench.stats.intervals import (
     IMAGES,
     SEEDS,
@@ -110,21 +111,21 @@ def counts(e: Estimate, **more: int) -> Counts:
     return Counts(seeds=e.num_seeds, draws=e.num_draws, tasks=e.tasks, test_images=e.num_test, **more)
 
 
-def overall(found: Sequence[PairedDifference]) -> tuple[Estimate, Verdict]:
+def overall(differences: Sequence[PairedDifference]) -> tuple[Estimate, Verdict]:
     """The mean over models and its verdict."""
-    mean = mean_of([c.estimate for c in found])
-    return mean, verdict(mean, mean_accuracy(found), models=len(found))
+    mean = mean_of([c.estimate for c in differences])
+    return mean, verdict(mean, mean_accuracy(differences), models=len(differences))
 
 
-def mean_accuracy(found: Sequence[PairedDifference]) -> float:
+def mean_accuracy(differences: Sequence[PairedDifference]) -> float:
     """Around which accuracy the differences lie."""
-    return math.fsum(c.accuracy for c in found) / len(found)
+    return math.fsum(c.accuracy for c in differences) / len(differences)
 
 
 def mean_finding(
     question: str,
     subject: Sequence[str],
-    found: Sequence[PairedDifference],
+    differences: Sequence[PairedDifference],
     *,
     mean: Estimate | None = None,
     evidence: Sequence[Item] = (),
@@ -137,15 +138,15 @@ def mean_finding(
         mean: in place of the plain one.
         evidence, reasons: further ones.
     """
-    mean = mean or overall(found)[0]
-    accuracy, number = mean_accuracy(found), len(found)
+    mean = mean or overall(differences)[0]
+    accuracy, number = mean_accuracy(differences), len(differences)
     why = undecided(mean, accuracy, models=number)
-    models = len({c.pair.model for c in found})
+    models = len({c.pair.model for c in differences})
     return Finding(
         question=question,
         subject=tuple(subject),
-        measure=found[0].measure,
-        main=found[0].measure == HEADLINE,
+        measure=differences[0].measure,
+        main=differences[0].measure == HEADLINE,
         verdict=verdict(mean, accuracy, models=number),
         reasons=(*why, *reasons),
         quantity="accuracy difference",
@@ -157,7 +158,7 @@ def mean_finding(
         n=counts(mean, models=models, steps=number if number > models else 0, paired=paired),
         excluded=mean.excluded,
         margin=unreplicated_noise(accuracy) / math.sqrt(number) if Reason.UNREPLICATED in why else None,
-        evidence=(*(c.item for c in found), *evidence),
+        evidence=(*(c.item for c in differences), *evidence),
     )
 
 
@@ -179,13 +180,13 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: b
         if a and b and both is not None:
             known.append((pair, a, b, both))
     pooled = None if apart else pool(both for *_, both in known)
-    found = []
+    differences = []
     for pair, a, b, both in known:
         e = independent_difference(evidence, a, b, measure) if apart else None
         e = e or estimate(both, pooled=pooled, level=evidence.level)
         e = on_the_same_images(evidence, e, [(1.0, pair.point), (-1.0, pair.base)], measure) or e
-        found.append(PairedDifference(pair=pair, measure=measure, accuracy=(a.mean + b.mean) / 2, estimate=e))
-    return found
+        differences.append(PairedDifference(pair=pair, measure=measure, accuracy=(a.mean + b.mean) / 2, estimate=e))
+    return differences
 
 
 def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
@@ -224,9 +225,7 @@ class SizeCurve:
 
 def size_curves(evidence: Evidence) -> tuple[SizeCurve, ...]:
     """For each model of the data-size axis, its points at the longest horizon that most of its sizes reached."""
-    groups: dict[tuple[str, str], list[Series]] = {}
-    for series in evidence.on_axis("data_size"):
-        groups.setdefault((series.label, series.last.data), []).append(series)
+    groups = by_key(((s.label, s.last.data), s) for s in evidence.on_axis("data_size"))
     curves = []
     for (label, _), members in groups.items():
         reached: dict[int, dict[int, Point]] = {}  # images seen -> distinct images -> point

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from bench.analysis.study_data import Records
+from bench.core.by_key import by_key
 from bench.core.record import Record
 from bench.core.spec import canonical, to_json
 
@@ -40,8 +41,8 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
     names = {record.directory for group in groups for record in group}
     mine = scores[scores["directory"].isin(names)]
     rows: dict[str, dict[Pair, list[tuple[int, pd.Index]]]] = {}
-    for (name, task, data, seen), found in mine.groupby(["directory", "task", "data", "images_seen"], observed=True):
-        rows.setdefault(name, {}).setdefault((task, data), []).append((seen, found.index))
+    for (name, task, data, seen), rivals in mine.groupby(["directory", "task", "data", "images_seen"], observed=True):
+        rows.setdefault(name, {}).setdefault((task, data), []).append((seen, rivals.index))
     kept, superseded = set[str](), dict[str, dict[Pair, None]]()
     dropped: list[int] = []
     for group in groups:
@@ -76,14 +77,12 @@ def _evaluated_differently(
 ) -> list[list[Record]]:
     """Complete records of a variant that repeat a seed, or were not all evaluated in one way."""
     variant_of = dict(zip(horizons["directory"], horizons["variant"], strict=True))
-    test_sets: dict[str, set[tuple[Pair, str]]] = {}
-    for (name, pair), digest in tests.items():
-        test_sets.setdefault(name, set()).add((pair, digest))
-    groups: dict[tuple[str, bool], list[Record]] = {}  # cells that only read the untrained network are on their own
-    for record in records:
-        if record.status == "complete" and record.directory in variant_of:
-            key = variant_of[record.directory], record.cell.horizons == (0,)
-            groups.setdefault(key, []).append(record)
+    test_sets = by_key((name, (pair, digest)) for (name, pair), digest in tests.items())
+    groups = by_key(  # cells that only read the untrained network are on their own
+        ((variant_of[record.directory], record.cell.horizons == (0,)), record)
+        for record in records
+        if record.status == "complete" and record.directory in variant_of
+    )
 
     def alike(group: list[Record]) -> bool:
         seeds = {record.cell.seed for record in group}

@@ -13,6 +13,7 @@ import pandas as pd
 from bench.analysis.deduplicate import current
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
 from bench.core import registry
+from bench.core.by_key import by_key
 from bench.stats.intervals import POINT_LEVEL, Estimate, Samples, average, estimate_all, pool
 from bench.stats.moderated import Moderated
 
@@ -86,9 +87,10 @@ class Evidence:
             says now stands before what a record said when it was made.
         published: the numbers are quoted from a publication, not measured here; figures show such points hollow.
         source: the publication that they are quoted from.
-        controlled: what families differ in was chosen for a comparison. Of numbers of many authors, it was not.
+        controlled: what families differ in was chosen for a comparison; it was not where numbers are of many authors.
         reference: published evidence that figures lay under these points.
         set_aside: per record, scores that another cell supersedes (`bench.analysis.deduplicate`): left out of `scores`.
+        targets: accuracies that were asked for, 0..1; () leaves them to the questions.
         swept: the same with every learning rate, where a sweep was made: this one keeps the rates that stand.
     """
 
@@ -107,6 +109,7 @@ class Evidence:
     controlled: bool = True
     reference: Evidence | None = None
     set_aside: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    targets: tuple[float, ...] = ()
     swept: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _averages: dict[tuple[PointKey, str, int | None], Samples | None] = field(default_factory=dict, repr=False)
@@ -127,10 +130,10 @@ class Evidence:
             seeds.setdefault((variant, seen), set()).add(seed)
             axes.setdefault((variant, seen), set()).update(named)
         first = done.drop_duplicates(["variant", "images_seen"]).sort_values(["variant", "images_seen"])
-        found = {}
+        points = {}
         for row in first.to_dict("records"):
             key = row["variant"], row["images_seen"]
-            found[key] = Point(
+            points[key] = Point(
                 variant=row["variant"],
                 series=row["series"],
                 model=row["model"],
@@ -148,17 +151,13 @@ class Evidence:
                 seeds=tuple(sorted(seeds[key])),
                 axes=tuple(sorted(axes[key])),
             )
-        return found
+        return points
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
         """Every trained variant, families in order of name, small models first."""
-        by_variant: dict[str, list[Point]] = {}
-        for point in self.points.values():
-            if point.family != PIXELS:
-                by_variant.setdefault(point.variant, []).append(point)
         made = []
-        for variant, points in by_variant.items():
+        for variant, points in by_key((p.variant, p) for p in self.points.values() if p.family != PIXELS).items():
             trained = tuple(sorted((p for p in points if p.trained), key=lambda p: p.images_seen))
             untrained = next((p for p in points if not p.trained), None)
             if trained:
@@ -186,10 +185,8 @@ class Evidence:
     def cells(self) -> dict[str, tuple[str, ...]]:
         """Names of the complete cells of each variant: one per seed."""
         done = self.horizons[self.horizons["status"] == "complete"].drop_duplicates("directory")
-        found: dict[str, list[str]] = {}
-        for variant, name in zip(done["variant"], done["directory"], strict=True):
-            found.setdefault(variant, []).append(name)
-        return {variant: tuple(names) for variant, names in found.items()}
+        names_of = by_key(zip(done["variant"], done["directory"], strict=True))
+        return {variant: tuple(names) for variant, names in names_of.items()}
 
     @cached_property
     def pixels(self) -> Point | None:
@@ -199,10 +196,10 @@ class Evidence:
     @cached_property
     def measures(self) -> tuple[str, ...]:
         """Every accuracy: headline tasks, other tasks, far tasks, then upstream. Other metrics: `all_measures`."""
-        found = accuracies(self.scores)
-        middle = sorted(m for m in found if m not in (*self.headline, *self.far, UPSTREAM))
+        known = accuracies(self.scores)
+        middle = sorted(m for m in known if m not in (*self.headline, *self.far, UPSTREAM))
         ordered = [*self.headline, *middle, *self.far, UPSTREAM]
-        return tuple(m for m in dict.fromkeys(ordered) if m in found)
+        return tuple(m for m in dict.fromkeys(ordered) if m in known)
 
     @cached_property
     def all_measures(self) -> tuple[str, ...]:
@@ -250,8 +247,8 @@ class Evidence:
             cached = {}
             for trained in (True, False):
                 chosen = [p for p in self.points.values() if p.trained is trained]
-                found = {p.key: s for p in chosen if (s := self.samples(p, measure, shots=shots)) is not None}
-                cached |= estimate_all(found, level=self.level)
+                sampled = {p.key: s for p in chosen if (s := self.samples(p, measure, shots=shots)) is not None}
+                cached |= estimate_all(sampled, level=self.level)
             self._estimates[measure, shots] = cached
         return cached
 
@@ -346,9 +343,9 @@ def _on_named(headline: Sequence[str], scores: pd.DataFrame, named: Sequence[str
     """Accuracies on the named downstream sets, in their order: those of the headline's tasks, or else of all tasks."""
     chosen = scores[(scores["metric"] == "accuracy") & scores["data"].isin(named) & (scores["task"] != UPSTREAM)]
     rows = chosen[["data", "task", "measure"]].drop_duplicates().astype(str).itertuples(index=False)
-    found = sorted(rows, key=lambda row: (named.index(row.data), row.measure))
+    ordered = sorted(rows, key=lambda row: (named.index(row.data), row.measure))
     tasks = {_task_of(measure) for measure in headline}
-    return tuple(row.measure for row in found if row.task in tasks) or tuple(row.measure for row in found)
+    return tuple(row.measure for row in ordered if row.task in tasks) or tuple(row.measure for row in ordered)
 
 
 def _task_of(measure: str) -> str:

@@ -158,7 +158,7 @@ class Finding:
         agreement: share of resampled laws that agree; see `Reason`.
         margin: difference that chance alone may cause between single runs, where `Reason.UNREPLICATED` decides.
         excluded: sources of chance that exist and are not in the interval, as `bench.stats.intervals` names them.
-        main: on the headline tasks, and not what a law answers better; others are shown below.
+        main: it is on the headline tasks, and no law answers it better; the others are shown below.
     """
 
     question: str

@@ -32,10 +32,9 @@ def _plain(value: Any) -> Any:
 
 def scores(records: Sequence[Record]) -> pd.DataFrame:
     """One row per score: of which cell and horizon; `data` is the downstream set, `upstream` the one trained on."""
-    found = score_table(records).drop(columns="correct").astype({"directory": object})
+    table = score_table(records).drop(columns="correct").astype({"directory": object})
     cells = horizon_table(records)
-    about = cells[OF_CELL].assign(upstream=cells["data"])
-    return found.merge(about, on=["directory", "images_seen"], how="left")
+    return table.merge(cells[OF_CELL].assign(upstream=cells["data"]), on=["directory", "images_seen"], how="left")
 
 
 def curves(records: Sequence[Record]) -> pd.DataFrame:
@@ -56,10 +55,10 @@ FINDING_COLUMNS = tuple(
 COUNT_COLUMNS = tuple(f"n_{entry.name}" for entry in dataclasses.fields(Counts))
 
 
-def findings(found: Sequence[Finding]) -> pd.DataFrame:
+def findings(answers: Sequence[Finding]) -> pd.DataFrame:
     """One row per finding, without the evidence behind it. Columns, also of no findings: question, subject, verdict,
     measure, estimate, low, high and the other fields of `Finding`; n_seeds, n_models and the other `Counts`."""
-    return pd.DataFrame([_row(finding) for finding in found], columns=[*FINDING_COLUMNS, *COUNT_COLUMNS])
+    return pd.DataFrame([_row(finding) for finding in answers], columns=[*FINDING_COLUMNS, *COUNT_COLUMNS])
 
 
 def _row(finding: Finding) -> dict[str, Any]:
@@ -69,4 +68,4 @@ def _row(finding: Finding) -> dict[str, Any]:
 
 
 TABLES = {"horizons": horizons, "scores": scores, "curves": curves}
-"""What is made of records alone."""
+"""The tables that records alone suffice for."""

@@ -154,8 +154,8 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
     low, high = common_range(*sides)
     if not 0 < MIN_RANGE_FACTOR * low <= high:
         return Reason.NO_COMMON_RANGE
-    found = along_compute(evidence, sides[0], sides[1], (first, second), measure)
-    return found if found is not None and len(found.gaps) > 1 else Reason.TOO_FEW_SCORES
+    gaps = along_compute(evidence, sides[0], sides[1], (first, second), measure)
+    return gaps if gaps is not None and len(gaps.gaps) > 1 else Reason.TOO_FEW_SCORES
 
 
 def common_range(first: Sequence[Series], second: Sequence[Series]) -> tuple[float, float]:
@@ -193,8 +193,8 @@ def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, secon
             if p.unique_images == x and (s := evidence.samples(p, measure)) is not None
         ]
 
-    found = _gaps(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
-    return found if found is not None and len(found.gaps) > 1 else None
+    gaps = _gaps(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
+    return gaps if gaps is not None and len(gaps.gaps) > 1 else None
 
 
 def _gaps(
@@ -250,14 +250,14 @@ def _with_images_and_slack(
     return e, paired is not None
 
 
-def _best(evidence: Evidence, found: Sequence[Rival], measure: str) -> Rival | None:
+def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | None:
     """The best of some models, its scores corrected for selection bias."""
-    if not found:
+    if not rivals:
         return None
-    errors = np.array([1 - samples.mean for _, samples in found])
-    label, best = found[int(errors.argmin())]
-    noise = np.array([seed_error(samples, evidence.pool(measure))[0] for _, samples in found])
-    if len(found) == 1 or not _noise_is_known(evidence, measure) or not np.isfinite(noise).all():
+    errors = np.array([1 - samples.mean for _, samples in rivals])
+    label, best = rivals[int(errors.argmin())]
+    noise = np.array([seed_error(samples, evidence.pool(measure))[0] for _, samples in rivals])
+    if len(rivals) == 1 or not _noise_is_known(evidence, measure) or not np.isfinite(noise).all():
         return label, best
     near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
     bias = float(frontier_bias(errors, noise, [near], draws=SELECTION_DRAWS)[0])  # of an error: negative
@@ -272,12 +272,12 @@ def _noise_is_known(evidence: Evidence, measure: str) -> bool:
 def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
     """The family's models within this compute, interpolated in log compute where they were read on both sides of it
     and not at it."""
-    found: list[Rival] = []
+    rivals: list[Rival] = []
     for series in side:
         at = [p for p in series.points if one_budget(p.train_flops, flops)]
         ended = [series.last] if series.last.train_flops <= flops else []
         if (at or ended) and (read := evidence.samples((end := (at or ended)[-1]), measure)) is not None:
-            found.append((Reading(label=series.label, parts=((1.0, end),)), read))
+            rivals.append((Reading(label=series.label, parts=((1.0, end),)), read))
             continue
         for a, b in pairwise(series.points):
             if a.train_flops <= flops <= b.train_flops:
@@ -288,9 +288,15 @@ def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: flo
                 if mixed is not None:
                     slack = _slack(evidence, series, measure, flops)
                     parts = ((1 - weight, a), (weight, b))
-                    found.append((Reading(label=series.label, parts=parts, slack=slack), mixed))
+                    rivals.append((Reading(label=series.label, parts=parts, slack=slack), mixed))
                 break
-    return found
+    return rivals
+
+
+def best_within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> float | None:
+    """The accuracy of a side's best model within this compute, as comparisons read it before they correct for the
+    choice; None where none was scored."""
+    return max((read.mean for _, read in _within(evidence, side, measure, flops)), default=None)
 
 
 def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> float:

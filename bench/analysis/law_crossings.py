@@ -31,7 +31,7 @@ def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, st
 
 def crossing_of(question: str, first: Law, second: Law) -> Finding:
     """Where the first begins to be ahead of the second."""
-    found = crossing(first.averaged, second.averaged, names=(first.family, second.family))
+    crossed = crossing(first.averaged, second.averaged, names=(first.family, second.family))
     missed = [item for law in (first, second) for item in deviation((law.family,), law.lack_of_fit)]
     remarks: list[str] = [Reason.LACK_OF_FIT] if missed else []
     budgets: list[Item] = []
@@ -39,23 +39,25 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
         budgets, remarks = [_budget(law) for law in (first, second)], [UNEQUAL_COMPUTE, *remarks]
     finding = partial(
         law_finding(question, first, second),
-        leader=found.leader or "",
+        leader=crossed.leader or "",
         evidence=(*budgets, *missed),
         **X_QUANTITY[first.axis],
     )
-    if found.x is not None:
+    if crossed.x is not None:
         return finding(
-            verdict=Verdict.YES if found.overtakes == first.family else Verdict.NO,
+            verdict=Verdict.YES if crossed.overtakes == first.family else Verdict.NO,
             reasons=tuple(remarks),
-            estimate=found.x,
-            low=found.low,
-            high=found.high,
-            agreement=found.share,
+            estimate=crossed.x,
+            low=crossed.low,
+            high=crossed.high,
+            agreement=crossed.share,
         )
-    if found.throughout:
-        return finding(verdict=Verdict.CANNOT_TELL, reasons=(Reason.AHEAD_THROUGHOUT, *remarks), agreement=found.share)
-    why = CROSSING_UNSTABLE if found.common_range else Reason.NO_COMMON_RANGE
-    return finding(verdict=Verdict.CANNOT_TELL, reasons=(why, *remarks), low=found.low, high=found.high)
+    if crossed.throughout:
+        return finding(
+            verdict=Verdict.CANNOT_TELL, reasons=(Reason.AHEAD_THROUGHOUT, *remarks), agreement=crossed.share
+        )
+    why = CROSSING_UNSTABLE if crossed.common_range else Reason.NO_COMMON_RANGE
+    return finding(verdict=Verdict.CANNOT_TELL, reasons=(why, *remarks), low=crossed.low, high=crossed.high)
 
 
 def _budget(law: Law) -> FamilyBudget:

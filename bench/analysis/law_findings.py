@@ -33,9 +33,9 @@ def pairs_of_laws(evidence: Evidence) -> list[tuple[Law, Law]]:
     return list(combinations(laws_of(evidence, Axis.COMPUTE).values(), 2))
 
 
-def of_kind(found: dict[str, Law], kind: str) -> Law | None:
-    name = family_of_kind(found, kind)
-    return found[name] if name else None
+def of_kind(by_family: dict[str, Law], kind: str) -> Law | None:
+    name = family_of_kind(by_family, kind)
+    return by_family[name] if name else None
 
 
 def law_finding(question: str, *families: Law, subject: Sequence[str] = ()) -> partial[Finding]:
@@ -51,8 +51,8 @@ def law_finding(question: str, *families: Law, subject: Sequence[str] = ()) -> p
     )
 
 
-def deviation(families: Sequence[str], found: LackOfFit | None) -> list[Item]:
+def deviation(families: Sequence[str], lack: LackOfFit | None) -> list[Item]:
     """The evidence of a test that fails; [] of others."""
-    if found is None or not found.fails:
+    if lack is None or not lack.fails:
         return []
-    return [LawDeviation(families=tuple(families), predicted=found.predicted, observed=found.error, p=found.p)]
+    return [LawDeviation(families=tuple(families), predicted=lack.predicted, observed=lack.error, p=lack.p)]

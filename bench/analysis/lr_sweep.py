@@ -17,6 +17,7 @@ from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
 from bench.analysis.finding import Item
 from bench.analysis.study_data import Records, variant_of
+from bench.core.by_key import by_key
 from bench.core.record import Record
 from bench.core.spec import is_rate_enough
 from bench.stats.intervals import Estimate
@@ -90,15 +91,15 @@ def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
     """Every model that was tried at two or more rates and finished at one of them; families and models in order."""
     if evidence.swept is not None:
         return sweeps(evidence.swept)
-    found = [sweep for group in _groups(evidence.records.records) if (sweep := _sweep(evidence, group)) is not None]
+    swept = [sweep for group in _groups(evidence.records.records) if (sweep := _sweep(evidence, group)) is not None]
     order = {s.last.model: number for number, s in enumerate(evidence.series)}
-    found.sort(key=lambda s: (family_rank(s.family), order.get(s.model, 0), s.data, s.num_images or math.inf))
-    return tuple(found)
+    swept.sort(key=lambda s: (family_rank(s.family), order.get(s.model, 0), s.data, s.num_images or math.inf))
+    return tuple(swept)
 
 
 def of_chosen(records: Records, **about: Any) -> Evidence:
-    """What is compared, drawn and planned by: evidence of a study's records, at the learning rates that its sweeps
-    chose. `about` as `bench.analysis.evidence.build` takes it."""
+    """Evidence of a study's records at the learning rates that its sweeps chose: comparisons, figures and plans use it.
+    `about` as `bench.analysis.evidence.build` takes it."""
     return without_rejected(evidence_module.build(records, **about))
 
 
@@ -110,8 +111,8 @@ def without_rejected(evidence: Evidence) -> Evidence:
 
 def rejected(evidence: Evidence) -> frozenset[str]:
     """Directories of the runs of a sweep at other rates than the one used elsewhere (`_used`)."""
-    found = sweeps(evidence)
-    return frozenset(name for s in found for t in s.tried if t is not _used(evidence, s) for name in t.cells)
+    swept = sweeps(evidence)
+    return frozenset(name for s in swept for t in s.tried if t is not _used(evidence, s) for name in t.cells)
 
 
 def _used(evidence: Evidence, sweep: Sweep) -> Tried:
@@ -127,16 +128,15 @@ def _used(evidence: Evidence, sweep: Sweep) -> Tried:
 
 def _groups(records: Iterable[Record]) -> list[list[Record]]:
     """Records that differ in rate and seed alone, where there are several rates."""
-    by_model: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if record.status in ("complete", "diverged"):
-            by_model.setdefault((record.cell.model, record.cell.data), []).append(record)
-    found: dict[str, list[Record]] = {}
-    for group in by_model.values():
-        if len({record.cell.recipe.lr for record in group}) > 1:  # the hash costs more than a look
-            for record in group:
-                found.setdefault(variant_of(record, but_for=["lr"]), []).append(record)
-    return [group for group in found.values() if len({record.cell.recipe.lr for record in group}) > 1]
+    done = [record for record in records if record.status in ("complete", "diverged")]
+    by_model = by_key(((record.cell.model, record.cell.data), record) for record in done)
+    swept = [group for group in by_model.values() if _several_rates(group)]  # a hash costs more than a look
+    alike = by_key((variant_of(record, but_for=["lr"]), record) for group in swept for record in group)
+    return [group for group in alike.values() if _several_rates(group)]
+
+
+def _several_rates(group: Sequence[Record]) -> bool:
+    return len({record.cell.recipe.lr for record in group}) > 1
 
 
 def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:

@@ -21,7 +21,7 @@ from bench.stats.crossing import pareto
 from bench.stats.intervals import z_quantile
 
 TEST_IMAGES = 50_000
-"""Of ImageNet's validation set, on which every error was measured."""
+"""Images of ImageNet's validation set, on which every error was measured."""
 LEVEL = 0.95
 Z = z_quantile(LEVEL)
 COLUMNS = {
@@ -124,8 +124,8 @@ def matched(comparison: Comparison) -> tuple[Ratio, ...]:
     columns = [*first["model"], "all"], [*first["compute"], None], [*first["error"], None]
     return tuple(
         Ratio(model=model, compute=compute, error=error, ratio=ratio, low=low, high=high, margin=margin)
-        for model, compute, error, found in zip(*columns, numbers.tolist(), strict=True)
-        for ratio, low, high, margin in [found if np.isfinite(found[0]) else (None,) * 4]
+        for model, compute, error, interval in zip(*columns, numbers.tolist(), strict=True)
+        for ratio, low, high, margin in [interval if np.isfinite(interval[0]) else (None,) * 4]
     )
 
 

@@ -28,8 +28,8 @@ def at_compute(evidence: Evidence, a: str, b: str) -> SideBySide:
     first, second = _sides(evidence, a, b)
     measures = [m for m in evidence.measures if m not in evidence.headline]
     main = HEADLINE if evidence.headline else UPSTREAM
-    found = along_compute(evidence, second, first, (b, a), main)
-    if found is None:
+    along = along_compute(evidence, second, first, (b, a), main)
+    if along is None:
         low, high = common_range(first, second)
         if low > high:
             ranges = " and ".join(f"{name} with {_range(side)}" for name, side in ((a, first), (b, second)))
@@ -45,15 +45,15 @@ def at_compute(evidence: Evidence, a: str, b: str) -> SideBySide:
     return SideBySide(
         tasks=tuple(made for m, made in tasks.items() if m in judged),
         apart=tuple(made for m, made in tasks.items() if m not in judged),
-        average=_contrast(AVERAGE, found),
+        average=_contrast(AVERAGE, along),
         only_a=0,
         only_b=0,
         other_images=(),
         at="compute",
-        span=(found.gaps[0].x, found.gaps[-1].x),
+        span=(along.gaps[0].x, along.gaps[-1].x),
         shots=evidence.shots,
-        budgets=tuple(_at(gaps) for gaps in _single(found)),
-        changes=found.changes,
+        budgets=tuple(_at(gaps) for gaps in _single(along)),
+        changes=along.changes,
     )
 
 
@@ -83,7 +83,7 @@ def _range(side: Sequence[Series]) -> str:
     return flops_range(min(s.points[0].train_flops for s in side), max(s.last.train_flops for s in side))
 
 
-def _single(found: Gaps) -> list[Gaps]:
+def _single(whole: Gaps) -> list[Gaps]:
     """Every place on its own."""
     return [
         Gaps(
@@ -91,10 +91,10 @@ def _single(found: Gaps) -> list[Gaps]:
             second=gap.first_model,
             gaps=(gap,),
             mean=gap.estimate,
-            corrected=found.corrected,
+            corrected=whole.corrected,
             paired=gap.paired,
         )
-        for gap in found.gaps
+        for gap in whole.gaps
     ]
 
 
@@ -103,9 +103,9 @@ def _at(one: Gaps) -> AtCompute:
     return AtCompute(train_flops=gap.x, a_model=gap.second_model, b_model=gap.first_model, contrast=_contrast("", one))
 
 
-def _contrast(task: str, found: Gaps) -> TaskDifference:
+def _contrast(task: str, gaps: Gaps) -> TaskDifference:
     """B - A along the range, where B is the first of `found`."""
-    e, accuracy = found.mean, found.accuracy
+    e, accuracy = gaps.mean, gaps.accuracy
     margins = dict(e.margins)
     if SEEDS in e.excluded:
         margins[SEEDS] = unreplicated_noise(accuracy)
@@ -118,9 +118,9 @@ def _contrast(task: str, found: Gaps) -> TaskDifference:
         margins=margins,
         detectable=half * (1 + z_quantile(2 * POWER - 1) / z_quantile(e.level)),
         excluded=e.excluded,
-        paired=found.paired,
-        equal=all(gap.estimate.value == 0 for gap in found.gaps),
-        cells=len(found.gaps),
+        paired=gaps.paired,
+        equal=all(gap.estimate.value == 0 for gap in gaps.gaps),
+        cells=len(gaps.gaps),
         runs=e.num_seeds,
         draws=e.num_draws,
         test_images=e.num_test,

@@ -62,8 +62,8 @@ def beside(study: Evidence) -> Evidence | None:
             return ""
         return UPSTREAM if SETS[row.pretrain_set] == TEST else "finetune"
 
-    found = _evidence(task)
-    return found if found.records.records else None
+    public = _evidence(task)
+    return public if public.records.records else None
 
 
 def _evidence(task: Callable[[Any], str]) -> Evidence:

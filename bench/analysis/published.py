@@ -17,6 +17,7 @@ from baselines.published import SOURCE, model_name, number, table
 from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import Evidence
 from bench.analysis.study_data import Records
+from bench.core.by_key import by_key
 from bench.core.record import Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record, Score
 from bench.core.spec import Cell
 
@@ -100,9 +101,7 @@ def _evidence(records: Sequence[Record], *, headline: tuple[str, ...] = (), ques
 
 def table6() -> list[Record]:
     """One record per model, one horizon per number of epochs (each was a run of its own)."""
-    by_name: dict[str, list[dict[str, str]]] = {}
-    for row in sorted(table("table6"), key=lambda row: int(row["epochs"])):
-        by_name.setdefault(row["name"], []).append(row)
+    by_name = by_key((row["name"], row) for row in sorted(table("table6"), key=lambda row: int(row["epochs"])))
     made = []
     for printed, rows in by_name.items():
         images = UPSTREAM[JFT][1]
@@ -130,8 +129,8 @@ def table5() -> list[Record]:
     for model in [column for column in rows[0] if column not in ("pretrain", "dataset")]:
         for upstream in UPSTREAM:
             printed = {r["dataset"]: number(r[model])[0] for r in rows if r["pretrain"] == upstream}
-            found = {COLUMNS.get(name, name): value for name, value in printed.items() if value is not None}
-            scores = [_score("finetune", column, value) for column, value in found.items()]
+            values = {COLUMNS.get(name, name): value for name, value in printed.items() if value is not None}
+            scores = [_score("finetune", column, value) for column, value in values.items()]
             if scores:
                 made.append(_record(model, upstream, [_horizon(upstream, scores)], "Table 5"))
     return made

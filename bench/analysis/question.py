@@ -40,7 +40,7 @@ class Question:
             after the other. A suite's own question comes first, which is the default.
         about_two: its subject is a pair of families, in this order.
         states_basis: its text names the tasks and the range of compute that the verdict rests on.
-        at_a_glance: it is shown in the tables of answers and on the console.
+        at_a_glance: it is shown in the tables of answers and on the console, and may be the title of a report.
         number: finding -> the estimate with its interval.
         subject: finding -> the names that it is about.
         measure: finding -> what follows the label where it is not about the headline: ", upstream".
@@ -51,6 +51,8 @@ class Question:
         sentence: finding -> a decided answer as one sentence with its interval, without the full stop; None: made of
             `text`, the verdict and the number.
         shown_in: figures that show its answer, and may have it as their title.
+        leads: finding -> whether it was asked for by name, and may have the title before others.
+        usage: a program that uses what it found.
         is_of_pairs: it chooses what it compares, and says which comparisons are controlled. Where the evidence is not
             (`Evidence.controlled`), answers of other questions are no main ones.
     """
@@ -61,7 +63,7 @@ class Question:
     yes: str
     no: str
     ask: Callable[[Evidence], Iterable[Finding]]
-    say: Callable[[Finding], Iterable[str]] = wording.nothing
+    say: Callable[[Finding], Iterable[str]] = lambda f: ()
     tones: tuple[Tone, Tone] = ("yes", "no")
     reasons: Mapping[str, Sentence] = field(default_factory=dict)
     items: tuple[type[Item], ...] = ()
@@ -72,12 +74,14 @@ class Question:
     number: Callable[[Finding], Number] = wording.number
     subject: Callable[[Finding], str] = wording.subject
     measure: Callable[[Finding], str] = wording.measure
-    target: Callable[[Finding], str] = wording.no_target
-    verdict: Callable[[Finding], tuple[str, Tone] | None] = wording.by_name
-    tables: Callable[[Evidence], Sequence[Table]] = wording.no_tables
+    target: Callable[[Finding], str] = lambda f: ""
+    verdict: Callable[[Finding], tuple[str, Tone] | None] = lambda f: None
+    tables: Callable[[Evidence], Sequence[Table]] = lambda evidence: ()
     figures: tuple[str, ...] = ()
     sentence: Callable[[Finding], str] | None = None
     shown_in: tuple[str, ...] = ()
+    leads: Callable[[Finding], bool] = lambda f: False
+    usage: str = ""
     is_of_pairs: bool = False
 
 

@@ -57,9 +57,9 @@ def asked(names: Iterable[str] | None = None) -> list[Question]:
 def answered(evidence: Evidence, questions: Iterable[Question]) -> Iterable[Finding]:
     """The findings of questions in their order; those of questions that share a place come measure by measure."""
     for _, together in groupby(questions, key=lambda question: int(question.order)):
-        found = [finding for question in together for finding in question.ask(evidence)]
-        measures = list(dict.fromkeys(finding.measure for finding in found))
-        yield from sorted(found, key=lambda finding: measures.index(finding.measure))
+        findings = [finding for question in together for finding in question.ask(evidence)]
+        measures = list(dict.fromkeys(finding.measure for finding in findings))
+        yield from sorted(findings, key=lambda finding: measures.index(finding.measure))
 
 
 def _claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim, ...], tuple[Finding, ...]]:

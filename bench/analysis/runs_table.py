@@ -196,7 +196,7 @@ def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 def split(table: pd.DataFrame, conditions: Sequence[str], *, x: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of `select`, and those held out: where only conditions on x, or on a size of a run (parameters, samples,
-    compute), fail. What fails another condition is a run of another kind.
+    compute), fail. A row that fails another condition is a run of another kind.
 
     Raises:
         UserError: see `select`.
@@ -266,7 +266,8 @@ def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
     found = column(table, name)
     made = _floats(table[found]) * scale_of(found)
     if np.isnan(made).all():
-        raise UserError(f"Column {found!r} holds no numbers.", f"These do: {', '.join(_numeric(table)) or 'none'}.")
+        numeric = (str(other) for other in table.columns if np.isfinite(table[other].map(_number)).any())
+        raise UserError(f"Column {found!r} holds no numbers.", f"These do: {', '.join(numeric) or 'none'}.")
     return made
 
 
@@ -292,11 +293,6 @@ def _floats(entries: pd.Series) -> np.ndarray:
                 "1 500). Decimal commas are read in files separated by semicolons.",
             )
     return made
-
-
-def _numeric(table: pd.DataFrame) -> list[str]:
-    """Columns in which some entry is read as a number."""
-    return [str(name) for name in table.columns if table[name].map(lambda entry: np.isfinite(_number(entry))).any()]
 
 
 def scale_of(name: str) -> float:
@@ -345,7 +341,7 @@ def points(
             f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
             "Keep every tenth row, say, choose rows (--where), or fit groups (--group).",
         )
-    trunks = table[column(table, cluster)].astype(str).to_numpy() if cluster else np.arange(len(table))
+    trunks = table[column(table, cluster)].map(str).to_numpy() if cluster else np.arange(len(table))
     made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped), share=full is not None)
     return replace(made, labels=_labels(table[keep])), notes
 
@@ -363,7 +359,7 @@ def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:
     """Columns of words that name a few kinds of rows."""
     words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
     few = [c for c in words if 1 < table[c].nunique() <= len(table) // MIN_OF_A_KIND]
-    return {c: table[c].astype(str).to_numpy() for c in few if table[c].map(_number).isna().any()}
+    return {c: table[c].map(str).to_numpy() for c in few if table[c].map(_number).isna().any()}
 
 
 def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -> list[str]:
@@ -381,18 +377,18 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -
     flops, size, samples = (_known(table, ALIASES[i]) for i in (2, 0, 1))
     if flops and size and samples:
         table_diagnostics.check_units(*(numbers(table, name) for name in (flops, size, samples)))
-    found = []
+    warnings = []
     rate = _known(table, ("lr", "learningrate", "peaklr", "baselr"))
     if rate and column(table, x[0]) != rate:
         family = table[column(table, group)].astype(str).to_numpy() if group else None
         sweep = (numbers(table, x[0]), numbers(table, rate), numbers(table, y))
-        found += table_diagnostics.check_rates(
+        warnings += table_diagnostics.check_rates(
             *sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin, family=family
         )
     epochs = _known(table, ("epochs", "numepochs"))
     if epochs:
-        found += table_diagnostics.check_repeats(numbers(table, epochs))
-    return found
+        warnings += table_diagnostics.check_repeats(numbers(table, epochs))
+    return warnings
 
 
 def _known(table: pd.DataFrame, names: Sequence[str]) -> str | None:

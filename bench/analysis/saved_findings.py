@@ -12,12 +12,13 @@ from typing import Any
 from bench.analysis.finding import Difference, Finding, Item, LawDeviation
 from bench.analysis.question import load
 from bench.core.errors import UserError
+from bench.core.files import read_whole
 from bench.store.records import build, check_schema
 
 NAME = "findings.json"
 SCHEMA = 2
 SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in (Difference, LawDeviation)}
-"""What findings of several questions hold as evidence; each question has its own beside them."""
+"""Evidence that findings of several questions hold; each question has its own beside them."""
 
 
 def read(folder: Path) -> tuple[Finding, ...]:
@@ -32,9 +33,9 @@ def read(folder: Path) -> tuple[Finding, ...]:
     path = folder / NAME
     if not path.exists():
         return ()
-    again = f"Build the report again: python -m bench.report --results {folder.parent} --suite {folder.name}"
+    again = f"Build the report again: vit-bench report --results {folder.parent} --suite {folder.name}"
     try:
-        body = json.loads(path.read_text())
+        body = json.loads(read_whole(path))
         check_schema(path, body["schema"], newest=SCHEMA)
         if body["schema"] != SCHEMA:
             raise UserError(f"{path} was written by an older version of this project.", again)

@@ -23,7 +23,7 @@ from bench.core.spec import Recipe
 from bench.stats import averaging, bootstrap, fit, model_selection
 from bench.stats.averaging import Averaged
 from bench.stats.crossing import FAR_OFF, frontier_bias, pareto
-from bench.stats.extrapolation import Forecast, forecast
+from bench.stats.extrapolation import REACH, Forecast, Inverse, forecast, reached
 from bench.stats.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
 from bench.stats.intervals import seed_error
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
@@ -38,6 +38,7 @@ DRAWS, STARTS = 200, 12
 SEEDS = 100_000  # between the seeds of two families
 NEARNESS = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
+GRID = 181  # x at which a law is asked
 MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
 
@@ -95,61 +96,25 @@ class Law:
         return self.averaged.predictions(x)
 
     def total(self, x: np.ndarray) -> np.ndarray:
-        """Total interval of the error at x, (n, 2): over refits of all forms, and beyond the data by the law's
-        record as well; NaN there without a record. It contains the interval of the form that is shown."""
+        """Total interval of the error at x, (n, 2): over refits of all forms, which contains that of the form that is
+        shown, and beyond the data by what such laws missed; NaN below the smallest point."""
         bands, own = self.forecast.bands(self.averaged, x[None]), self.forecast.bands(self.within, x[None])
         low, high = np.minimum(bands.total, own.total).T[0], np.maximum(bands.total, own.total).T[1]
         return np.minimum(np.stack([low, high], axis=1), 1.0)
 
-    def reached(self, error: float) -> tuple[float | None, float | None]:
-        """x at which the lower and the upper end of the total interval reach an error; None beyond what is known: ten
-        times the data, or its end where the law has no record."""
-        x = self.grid[self.grid >= self.range[0] / (1 + 1e-9)]
-        ends = self.total(x)
-        known = np.isfinite(ends).all(axis=1)
-        first = [np.flatnonzero(ends[known, side] <= error) for side in (0, 1)]
-        low, high = (float(x[known][found[0]]) if len(found) else None for found in first)
-        return low, high
-
-    @cached_property
-    def known_to(self) -> float:
-        """The largest x at which the total interval is known: within the data, or as far as the law has a record."""
-        known = self.grid[np.isfinite(self.total(self.grid)).all(axis=1)]
-        return max(self.range[1], float(known[-1])) if len(known) else self.range[1]
-
     @cached_property
     def grid(self) -> np.ndarray:
-        """Compute (or images) from a tenth of the range's low end to ten times its high end."""
+        """Compute (or images) from the smallest to ten times the largest."""
         low, high = self.range
-        return np.geomspace(low / 10, high * 10, 241)
+        return np.geomspace(low, high * REACH, GRID)
 
     @cached_property
-    def _on_grid(self) -> np.ndarray:
-        return np.log(self.errors(self.grid))
+    def _on_grid(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.within.fit.predict(self.grid), self.total(self.grid)
 
-    def inverse(self, errors: np.ndarray) -> np.ndarray:
-        """log x at which every refit reaches `errors`, (refits, errors): inf where it does not within ten times the
-        largest budget, -inf where it did below a tenth of the smallest, NaN where the refit is no number."""
-        return _invert(np.log(self.grid), self._on_grid, np.log(errors))
-
-    def inverse_of_form(self, errors: np.ndarray) -> np.ndarray:
-        """The same for refits of the form that is shown."""
-        return _invert(np.log(self.grid), np.log(self.within.predictions(self.grid)), np.log(errors))
-
-    def inverse_of_fit(self, errors: np.ndarray) -> np.ndarray:
-        """The same for the fit itself, (errors,)."""
-        line = np.log(self.within.fit.predict(self.grid))[None]
-        return _invert(np.log(self.grid), line, np.log(errors))[0]
-
-
-def _invert(log_x: np.ndarray, curves: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """log x where falling curves (rows) reach `wanted`, by linear interpolation."""
-    found = np.full((len(curves), len(wanted)), np.nan)
-    for row, curve in enumerate(curves):
-        falling = -np.maximum.accumulate(-curve)  # log error never rises again
-        if np.isfinite(falling).all():
-            found[row] = np.interp(-wanted, -falling, log_x, left=-np.inf, right=np.inf)
-    return found
+    def reached(self, error: float) -> Inverse:
+        """x at which the law and both ends of its total interval reach an error, on the grid."""
+        return reached(self.grid, *self._on_grid, error)
 
 
 def laws(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Law]:
@@ -224,12 +189,9 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
 @lru_cache(maxsize=4)
 def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selection.Ranked, ...]:
     """Forms by their record over all families together: exponents of different forms could not be compared."""
-    found = [_prepared(evidence, family, axis, measure) for family in _points(evidence, axis)]
-    return tuple(model_selection.rank([_forecast(p.data) for p in found if isinstance(p, _Prepared)]))
-
-
-def _forecast(data: fit.Points) -> Forecast:
-    return forecast(data, FORMS, loss=LOSSES[0], half_life=None)
+    prepared = [_prepared(evidence, family, axis, measure) for family in _points(evidence, axis)]
+    known = (p.data for p in prepared if isinstance(p, _Prepared))
+    return tuple(model_selection.rank([forecast(data, FORMS, loss=LOSSES[0], half_life=None) for data in known]))
 
 
 @lru_cache(maxsize=32)
@@ -296,14 +258,14 @@ def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarr
 def _seed_errors(evidence: Evidence, measure: str, points: Sequence[Point]) -> list[tuple[float, float]]:
     """Standard error of every point over training seeds, and its degrees of freedom: (NaN, 0) where it is unknown."""
     pooled = evidence.pool(measure)
-    found = [evidence.samples(p, measure) for p in points]
-    return [(np.nan, 0.0) if s is None or pooled is None else seed_error(s, pooled) for s in found]
+    sampled = [evidence.samples(p, measure) for p in points]
+    return [(np.nan, 0.0) if s is None or pooled is None else seed_error(s, pooled) for s in sampled]
 
 
 def _freedom(evidence: Evidence, measure: str, points: Sequence[Point]) -> float:
     """Degrees of freedom of these points' noise, their harmonic mean; 0 where it is unknown, or none."""
-    found = _seed_errors(evidence, measure, points)
-    return len(found) / sum(1 / df for _, df in found) if all(error > 0 for error, _ in found) else 0.0
+    errors = _seed_errors(evidence, measure, points)
+    return len(errors) / sum(1 / df for _, df in errors) if all(error > 0 for error, _ in errors) else 0.0
 
 
 def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequence[int]) -> np.ndarray:
@@ -317,18 +279,18 @@ def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequenc
 
 def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarray, biases: np.ndarray) -> fit.Points:
     """One value per seed of every frontier point, corrected; the trunk of a point is its variant and seed."""
-    found: list[tuple[float, float, str]] = []
+    runs: list[tuple[float, float, str]] = []
     for point, at, bias in zip(points, x, biases, strict=True):
         samples = evidence.samples(point, measure)
         assert samples is not None
         for row, value in enumerate(samples.values_SD.mean(axis=1)):
             seed = samples.seeds[row] if samples.seeds else 0
             own = f"/{point.images_seen}" if evidence.published else ""  # printed rows were trained one by one
-            found.append((float(at), float(np.clip(1 - value - bias, 1e-6, 1.0)), f"{point.variant}/{seed}{own}"))
-    trunks = [trunk for _, _, trunk in found]
+            runs.append((float(at), float(np.clip(1 - value - bias, 1e-6, 1.0)), f"{point.variant}/{seed}{own}"))
+    trunks = [trunk for _, _, trunk in runs]
     return fit.Points(
-        x=np.array([[a for a, _, _ in found]]),
-        y=np.array([b for _, b, _ in found]),
+        x=np.array([[a for a, _, _ in runs]]),
+        y=np.array([b for _, b, _ in runs]),
         cluster=np.unique(trunks, return_inverse=True)[1],
     )
 
@@ -338,14 +300,14 @@ def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarr
 
 def refusal(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityCheck | None:
     """Why these points do not belong in one law, or None."""
-    found, names = list(points), (family,)
-    cooldowns = [used.cooldown for point in found if (used := recipe(evidence, point)) is not None]
+    listed, names = list(points), (family,)
+    cooldowns = [used.cooldown for point in listed if (used := recipe(evidence, point)) is not None]
     if any(cooldowns) and (without := sum(value == 0 for value in cooldowns)):
         return ValidityCheck(kind=CheckKind.LAW_NOT_COOLED_DOWN, names=names, count=without)
-    data = sorted({p.data for p in found if p.trained})
+    data = sorted({p.data for p in listed if p.trained})
     if len(data) > 1:
         return ValidityCheck(kind=CheckKind.LAW_SEVERAL_DATA_SETS, names=names, groups=(("", tuple(data)),))
-    wrong = units_apart(found)
+    wrong = units_apart(listed)
     if wrong:
         model, ratio = wrong[0]
         return ValidityCheck(kind=CheckKind.LAW_UNITS, names=names, groups=(("", (model,)),), high=ratio)

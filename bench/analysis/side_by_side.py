@@ -12,7 +12,7 @@ quadrature, as in `bench.stats.intervals`:
 - test images: the spread of the images' own mean differences, as in a paired t test, where records say which were
   right; otherwise that of two independent test sets, which is wider.
 
-What differs by run and image at once is part of all three spreads; it is counted once.
+A difference by run and image at once is part of all three spreads; it is counted once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from bench.analysis import evidence, lr_sweep
 from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import UPSTREAM
 from bench.analysis.study_data import NOT_A_VARIANT, Records, samples
+from bench.core.by_key import by_key
 from bench.core.errors import UserError
 from bench.core.record import Record
 from bench.core.spec import canonical, to_json
@@ -171,10 +172,10 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
     Raises:
         UserError: two recipes at one place.
     """
-    found = evidence.build(Records(suite="", records=tuple(records)))
+    analysed = evidence.build(Records(suite="", records=tuple(records)))
     if key is same_images:
-        found = lr_sweep.without_rejected(found)
-    kept = set(found.horizons["directory"])
+        analysed = lr_sweep.without_rejected(analysed)
+    kept = set(analysed.horizons["directory"])
     variants = {record.directory: key(record) for record in records if record.directory in kept}
     cells: dict[Hashable, Record] = {}
     for record in records:
@@ -185,10 +186,10 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
                     f"{first.directory} and {record.directory} train a model in two ways.",
                     "Compare folders that hold one of them.",
                 )
-    horizons = found.horizons.assign(variant=found.horizons["directory"].map(variants))
+    horizons = analysed.horizons.assign(variant=analysed.horizons["directory"].map(variants))
     made: Table = {}
-    for (variant, images, measure, shots), values in samples(horizons, found.scores).items():
-        if images > 0 and measure in found.measures and shots in (None, found.shots):
+    for (variant, images, measure, shots), values in samples(horizons, analysed.scores).items():
+        if images > 0 and measure in analysed.measures and shots in (None, analysed.shots):
             made.setdefault(VariantAtHorizon(variant, images), {})[measure] = values
     return made
 
@@ -221,7 +222,7 @@ def compare(
                 other_images.add(measure)
             elif difference(theirs, ours) is not None:
                 items.setdefault(measure, {})[place] = (ours, theirs)
-    items = {measure: found for measure, found in sorted(items.items()) if measure not in other_images}
+    items = {measure: sides for measure, sides in sorted(items.items()) if measure not in other_images}
     if not items:
         if other_images:
             raise UserError(f"The two sides differ in the test images of {', '.join(sorted(other_images))}.")
@@ -240,10 +241,10 @@ def compare(
     single = {
         measure: contrast(
             measure,
-            [(place, both, measure) for place, both in found.items()],
+            [(place, both, measure) for place, both in sides.items()],
             borrowed=seed_variance_of(others or {}, [measure]),
         )
-        for measure, found in items.items()
+        for measure, sides in items.items()
     }
     seen = sorted(place.images_seen for place in shared)
     return SideBySide(
@@ -303,11 +304,11 @@ def contrast(
     elif seeds:
         excluded.append(SEEDS)
     draws = _by_label([("", gap.draws, gap.values_SD.mean(axis=0)) for gap in diffs if gap.draws])
-    for found in draws.values():
+    for values in draws.values():
         drawn = sum(bool(gap.draws) for gap in diffs) / number
-        if len(found) > 1:
-            variance = drawn**2 * float(np.var(found, ddof=1)) / len(found)
-            errors[DRAWS] = math.sqrt(max(0.0, variance - shared * (SEEDS in errors))), len(found) - 1
+        if len(values) > 1:
+            variance = drawn**2 * float(np.var(values, ddof=1)) / len(values)
+            errors[DRAWS] = math.sqrt(max(0.0, variance - shared * (SEEDS in errors))), len(values) - 1
         else:
             excluded.append(DRAWS)
     errors[IMAGES] = math.sqrt(max(0.0, image_variance - shared * bool(errors))), math.inf
@@ -376,8 +377,8 @@ def _seed_errors(
             around=float(np.mean(accuracies)),
         )
     pooled = pool(made.values())
-    found = {variant: seed_error(samples, pooled) for variant, samples in made.items()}
-    return [(shares[variant] * error, df, made[variant].model) for variant, (error, df) in found.items()]
+    errors = {variant: seed_error(samples, pooled) for variant, samples in made.items()}
+    return [(shares[variant] * error, df, made[variant].model) for variant, (error, df) in errors.items()]
 
 
 def _run_error(
@@ -385,27 +386,22 @@ def _run_error(
 ) -> tuple[float, float]:
     """Standard deviation between single runs of one side's mean over tasks, and its degrees of freedom; averaged over
     horizons, as if they shared all their luck."""
-    by_place: dict[VariantAtHorizon, list[Samples]] = {}
-    for place, both, _ in items:
-        by_place.setdefault(place, []).append(both[side])
+    by_place = by_key((place, both[side]) for place, both, _ in items)
     means = [made for parts in by_place.values() if (made := average(parts)) is not None]
-    found = [moderated_variance(mean, borrowed) for mean in means]
-    return float(np.mean([math.sqrt(variance) for variance, _ in found])), min(df for _, df in found)
+    variances = [moderated_variance(mean, borrowed) for mean in means]
+    return float(np.mean([math.sqrt(variance) for variance, _ in variances])), min(df for _, df in variances)
 
 
 def _by_label(parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]]) -> dict[Hashable, np.ndarray]:
     """Mean values by group and label (a seed, a draw) over the parts of each group, on the labels that all of them
     have."""
-    groups: dict[Hashable, list[tuple[tuple[int, ...], np.ndarray]]] = {}
-    for group, labels, values in parts:
-        if labels:
-            groups.setdefault(group, []).append((labels, values))
-    found = {}
+    groups = by_key((group, (labels, values)) for group, labels, values in parts if labels)
+    means = {}
     for group, members in groups.items():
         shared = [label for label in members[0][0] if all(label in labels for labels, _ in members)]
         rows = [[values[labels.index(label)] for label in shared] for labels, values in members]
-        found[group] = np.mean(rows, axis=0)
-    return found
+        means[group] = np.mean(rows, axis=0)
+    return means
 
 
 def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tuple[float, float, bool]:
@@ -419,13 +415,13 @@ def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tup
     unpaired: dict[str, float] = {}
     shared = 0.0
     for measure, (a, b) in sides:
-        found = pair(b, a)
-        if found is None:
+        paired = pair(b, a)
+        if paired is None or paired.groups_M is not None:
             unpaired[measure] = unpaired.get(measure, 0.0) + math.hypot(a.image_error, b.image_error)
         else:
-            before = sets.get(found.content_hash)
-            sets[found.content_hash] = found.difference_M if before is None else before + found.difference_M
-            shared += found.shared
+            before = sets.get(paired.content_hash)
+            sets[paired.content_hash] = paired.difference_M if before is None else before + paired.difference_M
+            shared += paired.shared
     squares = sum(float(x_M.var(ddof=1)) / len(x_M) for x_M in sets.values()) + sum(e**2 for e in unpaired.values())
     return squares / len(sides) ** 2, shared / len(sides) ** 2, not unpaired
 

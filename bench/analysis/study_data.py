@@ -82,7 +82,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
     if not cells.is_dir():
         raise UserError(
             f"There are no results in {directory}.",
-            "Run the suite first (python -m bench.run), or name the folder that holds its results with --results.",
+            "Run the suite first (vit-bench run), or name the folder that holds its results with --results.",
         )
     records: list[Record] = []
     damaged: list[Damaged] = []
@@ -108,7 +108,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
 
 def damaged_paths(study: Path, records: Records) -> dict[str, str]:
     """Path -> reason, of every record of a study's folder that was left out."""
-    return {str(study / "cells" / found.directory / "record.json"): found.reason for found in records.damaged}
+    return {str(study / "cells" / cell.directory / "record.json"): cell.reason for cell in records.damaged}
 
 
 def left_out(damaged: Mapping[str, str]) -> str:
@@ -255,7 +255,7 @@ def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
     for axes, data in zip(variants["axes"], variants["data"], strict=True):
         for axis in axes or ("",):
             sets.setdefault(axis, set()).add(data)
-    return max((len(found) for found in sets.values()), default=0)
+    return max((len(names) for names in sets.values()), default=0)
 
 
 def _differences(variants: pd.DataFrame) -> dict[str, str]:
@@ -264,14 +264,14 @@ def _differences(variants: pd.DataFrame) -> dict[str, str]:
         variant: {**to_json(recipe), "images": str(content)[:8]}
         for variant, recipe, content in zip(variants.index, variants["recipe"], variants["content"], strict=True)
     }
-    if len({str(sorted(found.items())) for found in fields.values()}) < len(fields):
+    if len({str(sorted(values.items())) for values in fields.values()}) < len(fields):
         for variant, used in zip(variants.index, variants["trained_as"], strict=True):
             fields[variant]["warmup_steps"] = used.warmup_steps
-    names = sorted({name for found in fields.values() for name in found})
-    varying = [n for n in names if len({str(found[n]) for found in fields.values()}) > 1]
+    names = sorted({name for values in fields.values() for name in values})
+    varying = [n for n in names if len({str(values[n]) for values in fields.values()}) > 1]
     return {
-        variant: ", ".join(f"{n.replace('_', ' ')} {found[n]}" for n in varying) or f"variant {variant}"
-        for variant, found in fields.items()
+        variant: ", ".join(f"{n.replace('_', ' ')} {values[n]}" for n in varying) or f"variant {variant}"
+        for variant, values in fields.items()
     }
 
 
@@ -290,6 +290,7 @@ NUMBERED = (
     "value_without_duplicates",
     "num_support",
     "same_images",
+    "test_groups",
 )
 
 
@@ -319,6 +320,7 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
             s.detail.get("value_without_duplicates"),
             s.detail.get("num_support"),
             s.detail.get("same_images"),
+            s.detail.get("test_groups"),
             from_detail(s.detail),
         )
         for record in records
@@ -360,9 +362,10 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
     table = table.sort_values([*OF_SAMPLE, "seed", "draw", "directory"], kind="stable")
     table = table.drop_duplicates([*OF_SAMPLE, "seed", "draw"], ignore_index=True)
     table["error"] = _image_error(table)
+    table["image_df"] = (table["test_groups"] - 1).where(table["test_groups"] > 1, np.inf)
     names = ("value", "correct", "seed", "draw", "num_test", "family", "model", "metric", "error", "same_images")
-    columns = {name: table[name].to_numpy() for name in names}
-    found = {}
+    columns = {name: table[name].to_numpy() for name in (*names, "image_df")}
+    sampled = {}
     for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False).indices.items():
         of = {name: column[rows] for name, column in columns.items()}
         made = _rectangle(
@@ -373,6 +376,7 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
             alike=bool((of["same_images"] == 1).all()),
             trained=of["family"][0] != PIXELS,
             image_error=float(of["error"].mean()),
+            image_df=float(of["image_df"].min()),
             num_test=int(of["num_test"].min()),
             model=str(of["model"][0]),
             trunk=variant,
@@ -380,18 +384,21 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
             bounds=SHARE if of["metric"][0] == ACCURACY else UNBOUNDED,
         )
         if made is not None:
-            found[variant, int(seen), measure, None if shots < 0 else int(shots)] = made
-    return found
+            sampled[variant, int(seen), measure, None if shots < 0 else int(shots)] = made
+    return sampled
 
 
 def _image_error(table: pd.DataFrame) -> np.ndarray:
-    """Standard error from the finite test set: as recorded, or binomial. Of an accuracy at least that of half a
-    mistake: a test set without a single one does not rule them out."""
-    binomial = np.sqrt(table["value"] * (1 - table["value"]) / table["num_test"])
-    error = table["stderr"].fillna(binomial).to_numpy()
+    """Standard error from the finite test set: as recorded, for an accuracy otherwise binomial, else NaN. That of an
+    accuracy is at least that of half a mistake: a test set without a single one does not rule them out. Of images that
+    belong together, a group is one."""
+    recorded = table["stderr"].to_numpy()
+    share = table["value"].where(table["metric"] == ACCURACY).to_numpy()
     images = np.fmax(table["num_test"].to_numpy(), 1)
-    least = np.sqrt(0.5 / images * (1 - 0.5 / images) / images)
-    return np.where((table["metric"] == ACCURACY).to_numpy(), np.fmax(error, least), error)
+    apart = np.where(table["test_groups"] > 1, table["test_groups"], images)
+    least = np.sqrt(0.5 / apart * (1 - 0.5 / apart) / apart)
+    binomial = np.fmax(np.where(np.isnan(recorded), np.sqrt(share * (1 - share) / images), recorded), least)
+    return np.where(np.isnan(share), recorded, binomial)
 
 
 def _rectangle(

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from bench.core import formatting as words
+from bench.core.by_key import by_key
 from bench.stats.intervals import Estimate
 
 Text = Callable[[Any], str]
@@ -60,6 +61,7 @@ class Table:
     Attributes:
         best: where the highest accuracy is set in bold: within a column, within a row, or nowhere. Only an estimate
             whose whole interval lies above every other's is bold.
+        csv_only: keys of columns that people are not shown.
     """
 
     name: str
@@ -68,23 +70,23 @@ class Table:
     rows: tuple[Mapping[str, Any], ...]
     note: str = ""
     best: Literal["column", "row"] | None = None
+    csv_only: tuple[str, ...] = ()
 
     @cached_property
     def bold(self) -> frozenset[tuple[int, str]]:
         """(row, column key) of every cell set in bold."""
-        found = {
+        estimates = {
             (number, column.key): value
             for number, row in enumerate(self.rows)
             for column in self.columns
             if isinstance(value := row.get(column.key), Estimate)
         }
-        groups: dict[Any, list[tuple[int, str]]] = {}
-        for place in found if self.best else ():
-            groups.setdefault(place[1] if self.best == "column" else place[0], []).append(place)
+        along = self.best == "column"
+        groups = by_key((place[along], place) for place in (estimates if self.best else ()))
         best = set()
         for places in groups.values():
-            top = max(places, key=lambda place: found[place].low)
-            if len(places) > 1 and all(found[top].low > found[other].high for other in places if other != top):
+            top = max(places, key=lambda place: estimates[place].low)
+            if len(places) > 1 and all(estimates[top].low > estimates[other].high for other in places if other != top):
                 best.add(top)
         return frozenset(best)
 
@@ -96,10 +98,11 @@ class Table:
     @cached_property
     def displayed(self) -> tuple[Column, ...]:
         """Columns as people are shown them: where columns are compared, what is compared follows the names."""
+        columns = tuple(c for c in self.columns if c.key not in self.csv_only)
         if self.best != "column":
-            return self.columns
-        compared = {c.key for c in self.columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
-        return tuple(sorted(self.columns, key=lambda c: 0 if c.key in NAMING else 1 if c.key in compared else 2))
+            return columns
+        compared = {c.key for c in columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
+        return tuple(sorted(columns, key=lambda c: 0 if c.key in NAMING else 1 if c.key in compared else 2))
 
     def cells(self) -> list[list[str]]:
         """Text of every cell, row by row."""

@@ -13,20 +13,15 @@ import numpy as np
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis, Finding, Item, LawDeviation, Reason, Verdict
-from bench.analysis.law_findings import SAME_COMPUTE, X_QUANTITY, deviation, law_finding, laws_of
+from bench.analysis.law_findings import X_QUANTITY, deviation, law_finding, laws_of
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import MIN_ORIGINS, PastError
+from bench.stats.extrapolation import REACH, PastError
 from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
 
-REFITS_NEEDED = 0.9  # share of refits that must reach a target within ten times the data
-
 # Reasons.
-NO_RECORD = "no record"  # the target lies beyond the data, and too few earlier origins tell how far off a law is
-EXTRAPOLATION_REFUSED = "extrapolation refused"
-"""Only the share `Finding.agreement` of refits reach the target within ten times the data."""
+OUT_OF_REACH = "out of reach"  # the law does not reach the target within `REACH` times the data
 BELOW_RANGE = "below range"  # the target is reached below the smallest run, where no law has a record
 
 
@@ -45,68 +40,49 @@ class AccuracyTarget(Item, kind="Target"):
     record: PastError | None = None
 
 
-def targets(evidence: Evidence, name: str, axis: Axis, *, accuracy: float | None = None) -> Iterator[Finding]:
-    """The findings of the question `name` about every family.
-
-    Args:
-        accuracy: the target, 0..1; by default one that every family reached.
-    """
+def targets(evidence: Evidence, name: str, axis: Axis) -> Iterator[Finding]:
+    """The findings of the question `name` about every family: for the targets that were asked for, or else for one that
+    every family reached."""
     known = laws_of(evidence, axis)
-    target = accuracy if accuracy is not None else reached_by_all(known)
-    for law in known.values() if target is not None else ():
-        yield needed_for(name, law, target)  # type: ignore[arg-type]
+    for target in evidence.targets or (reached_by_all(known),):
+        yield from (needed_for(name, law, target) for law in known.values() if target is not None)
 
 
-def reached_by_all(found: dict[str, Law]) -> float | None:
+def reached_by_all(laws: dict[str, Law]) -> float | None:
     """The least of the families' best mean accuracies, rounded down: it can be compared between them. To 5 or 1 % where
     every family has points on both sides of that."""
-    if not found:
+    if not laws:
         return None
-    least = min(1 - float(law.frontier[1].min()) for law in found.values())
-    first = max(1 - float(law.frontier[1].max()) for law in found.values())
+    least = min(1 - float(law.frontier[1].min()) for law in laws.values())
+    first = max(1 - float(law.frontier[1].max()) for law in laws.values())
     rounded = [math.floor(least * parts + 1e-9) / parts for parts in (20, 100, 1000)]
     return next((accuracy for accuracy in rounded if accuracy > first), rounded[-1])
 
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     """Compute, or images, that `law` needs for `accuracy` (0..1)."""
-    error = np.array([1 - accuracy])
-    main = law.inverse_of_fit(error)[0]
-    every, own = (
-        x[~np.isnan(x)] for x in (law.inverse(error)[:, 0], law.inverse_of_form(error)[:, 0])
-    )  # failed refits
-    reached = float((every < np.inf).mean()) if len(every) else 0.0
-    target = _target(law, accuracy)
-    finding = partial(
-        law_finding(question, law),
-        agreement=reached,
-        **X_QUANTITY[law.axis],
-    )
+    ends, target, most = law.reached(1 - accuracy), _target(law, accuracy), law.range[1]
+    finding = partial(law_finding(question, law), **X_QUANTITY[law.axis])
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
-    value, (least, most) = float(np.exp(main)), law.range
-    if value * SAME_COMPUTE < least:
+    if ends.x == 0:
         return cannot(reasons=(BELOW_RANGE,), evidence=(target,))
-    missed = _deviation_at(law, value) if np.isfinite(main) else []
+    missed = _deviation_at(law, ends.x) if ends.x < np.inf else []
     if missed:
         return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
-    if value > most * SAME_COMPUTE and not law.forecast.has_record:
-        return cannot(reasons=(NO_RECORD,), evidence=(target,))
-    if not np.isfinite(main) or reached < REFITS_NEEDED:
-        return cannot(reasons=(EXTRAPOLATION_REFUSED,), evidence=(target,))
-    tails = [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2]
-    of_all, of_own = (np.quantile(refits, tails, method="nearest") for refits in (every, own if len(own) else every))
-    ends = min(of_all[0], of_own[0]), max(of_all[1], of_own[1])  # they contain the interval of the form that is shown
-    low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
-    if high is None or high > most:  # beyond the data the interval comes from the law's record
-        first, last = law.reached(float(error[0]))
-        low = None if low is None else min(low, first or low)
-        high = None if high is None or last is None else max(high, last)
-    low = None if low is None or low * SAME_COMPUTE < least else low
-    reach, high_reach = (max(1.0, end / most) for end in (value, law.known_to if high is None else high))
-    if high_reach > 1 and law.forecast.has_record:
+    if ends.x == np.inf:
+        return cannot(reasons=(OUT_OF_REACH,), evidence=(target,))
+    high = ends.high if ends.high < np.inf else None
+    reach, high_reach = (max(1.0, end / most) for end in (ends.x, high or law.grid[-1]))
+    if high_reach > 1 and law.forecast.origins:
         target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
     return finding(
-        verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,), reach=reach, high_reach=high_reach
+        verdict=Verdict.YES,
+        estimate=ends.x,
+        low=ends.low if ends.low > 0 else None,
+        high=high,
+        evidence=(target,),
+        reach=reach,
+        high_reach=high_reach,
     )
 
 
@@ -126,7 +102,7 @@ def _deviation_at(law: Law, x: float) -> list[Item]:
 def _target(law: Law, accuracy: float) -> AccuracyTarget:
     """The accuracy, and where group means reach it."""
     means = law.group_means
-    target = AccuracyTarget(accuracy=accuracy, asked=(law.range[0], law.known_to))
+    target = AccuracyTarget(accuracy=accuracy, asked=(law.range[0], float(law.grid[-1])))
     good = np.flatnonzero(means.error <= 1 - accuracy)
     if not len(good):
         return target
@@ -157,7 +133,7 @@ def say(f: Finding) -> list[str]:
                 "beyond them."
             )
     elif f.estimate is not None and f.high is None:
-        texts.append("The upper end lies beyond the data, where no record supports one.")
+        texts.append("The upper end lies beyond all of that.")
     if f.verdict == Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
         low, high = target.between
         where = f"by {wording.place(f, high)}" if low is None else f"between {wording.between(f, low, high, 'and')}"
@@ -176,10 +152,6 @@ def target(f: Finding) -> str:
 
 
 REASONS: Mapping[str, Sentence] = {
-    NO_RECORD: f"The target lies beyond the data, and fewer than {MIN_ORIGINS} earlier origins show how far off "
-    "the law may be there.",
-    EXTRAPOLATION_REFUSED: lambda f: (
-        f"Only {f.agreement or 0:.0%} of the resampled fits reach the target within 10 times the measured range."
-    ),
+    OUT_OF_REACH: f"The law does not reach the target within {REACH:g} times the measured range.",
     BELOW_RANGE: "The target is reached below the smallest run, where the law has no record.",
 }

@@ -16,6 +16,7 @@ from bench.analysis.findings import CheckKind, Level, ValidityCheck
 from bench.analysis.scaling_laws import refusal
 from bench.analysis.study_data import PIXELS
 from bench.core import registry
+from bench.core.by_key import by_key
 from bench.core.record import Record
 from bench.core.spec import MAX_EPOCHS, to_json
 from bench.stats.intervals import SEEDS, t_quantile
@@ -109,8 +110,8 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[ValidityCheck]:
             continue
         t_now, t_then = (t_quantile(df, e.level) for df in (e.seed_df, e.seed_df + 1))
         then = e.margins[SEEDS] * math.sqrt(e.num_seeds / (e.num_seeds + 1)) * t_then / t_now
-        found = wide.setdefault(point.model, {})
-        found[point.variant] = max(found.get(point.variant, (0.0, 0.0, 0)), (e.margins[SEEDS], then, e.num_seeds))
+        widest = wide.setdefault(point.model, {})
+        widest[point.variant] = max(widest.get(point.variant, (0.0, 0.0, 0)), (e.margins[SEEDS], then, e.num_seeds))
     if wide:
         half, then, seeds = max(max(by_variant.values()) for by_variant in wide.values())
         named = {model: [n for variant in by for n in evidence.cells.get(variant, ())] for model, by in wide.items()}
@@ -168,7 +169,7 @@ def support_images(evidence: Evidence) -> Iterator[ValidityCheck]:
     Draws are the same images where their scores say so, and where more shots used no more images than fewer did.
     """
     scores, probe = evidence.scores, ["directory", "task", "data"]
-    known = scores[scores["num_support"].notna() & scores["shots"].notna()]
+    known = scores[(scores["task"] == "fewshot") & scores["num_support"].notna() & scores["shots"].notna()]
     known = known.drop_duplicates([*probe, "shots", "draw"])  # horizons and metrics share them
     no_more = known.groupby([*probe, "draw", "num_support"], observed=True)["shots"].transform("nunique") > 1
     several = known.groupby([*probe, "shots"], observed=True)["draw"].transform("nunique") > 1
@@ -252,16 +253,16 @@ def refused_laws(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Runs that a sweep set aside or could not settle, and warm-ups that short runs hardly leave."""
-    found = lr_sweep.sweeps(evidence)
+    swept = lr_sweep.sweeps(evidence)
     if evidence.swept is not None:
         yield ValidityCheck(
             kind=CheckKind.REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept))
         )
-    chosen = {_base(s.data) for s in found}
+    chosen = {_base(s.data) for s in swept}
     judged = evidence.scores.loc[evidence.scores["task"] != "upstream", "data"].unique()
     if both := sorted(chosen & {_base(str(name)) for name in judged}):
         yield ValidityCheck(kind=CheckKind.CHOSEN_ON_TEST, names=tuple(both))
-    if edges := dict.fromkeys(s.model for s in found if s.edge):
+    if edges := dict.fromkeys(s.model for s in swept if s.edge):
         yield ValidityCheck(kind=CheckKind.RATE_AT_EDGE, names=tuple(edges))
     shares, trained = {}, dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     for series in evidence.on_axis("compute"):
@@ -275,9 +276,9 @@ def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 def still_falling(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Models compared at equal compute over images: whether more than the beginning of their training was over."""
-    found = catch_up.still_falling(evidence)
-    for flops in sorted({f.flops for f in found}):
-        mine = [f for f in found if f.flops == flops]
+    falling = catch_up.still_falling(evidence)
+    for flops in sorted({f.flops for f in falling}):
+        mine = [f for f in falling if f.flops == flops]
         begun = [f for f in mine if f.share > MOST_FALL]
         yield ValidityCheck(
             kind=CheckKind.STILL_FALLING,
@@ -295,10 +296,7 @@ def still_falling(evidence: Evidence) -> Iterator[ValidityCheck]:
 def superseded(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Scores that are replaced by those of another cell of the same variant, by cell."""
     for cell, pairs in evidence.set_aside.items():
-        by_task: dict[str, set[str]] = {}
-        for task, data in pairs:
-            by_task.setdefault(task, set()).add(data)
-        yield ValidityCheck(kind=CheckKind.SUPERSEDED, names=(cell,), groups=_groups(by_task))
+        yield ValidityCheck(kind=CheckKind.SUPERSEDED, names=(cell,), groups=_groups(by_key(set(pairs))))
 
 
 def other_images(evidence: Evidence) -> Iterator[ValidityCheck]:
@@ -331,7 +329,7 @@ def revisions(evidence: Evidence) -> Iterator[ValidityCheck]:
             if name not in gone:
                 about = f"model:{record.cell.model}" if name == "model" else name
                 used.setdefault(about.replace(":", " ", 1), set()).add(revision)
-    mixed = {name: map(str, found) for name, found in sorted(used.items()) if len(found) > 1}
+    mixed = {name: map(str, numbers) for name, numbers in sorted(used.items()) if len(numbers) > 1}
     if mixed:
         yield ValidityCheck(kind=CheckKind.MIXED_REVISIONS, groups=_groups(mixed))
 
@@ -353,7 +351,7 @@ def duplicates(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def _groups(values: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((name, tuple(sorted(found))) for name, found in sorted(values.items()))
+    return tuple((name, tuple(sorted(members))) for name, members in sorted(values.items()))
 
 
 def _hashes(hashes: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.analysis.evidence import Evidence, PointKey
+from bench.core.by_key import by_key
 from bench.stats.intervals import Estimate, Samples, average, estimate_all
 
 GROUP_ORDER = ("natural", "specialised", "structured")
@@ -13,22 +14,20 @@ GROUP_ORDER = ("natural", "specialised", "structured")
 def groups_of(evidence: Evidence) -> dict[str, tuple[str, ...]]:
     """Group to its measures, in order of name; {} where no score names a group."""
     named = evidence.scores[["group", "measure"]].dropna(subset="group").drop_duplicates()
-    found: dict[str, list[str]] = {}
-    for group, measure in zip(named["group"], named["measure"], strict=True):
-        if measure in evidence.measures:
-            found.setdefault(str(group), []).append(str(measure))
-    known = [group for group in GROUP_ORDER if group in found]
-    return {group: tuple(sorted(found[group])) for group in [*known, *sorted(set(found) - set(known))]}
+    pairs = zip(named["group"].map(str), named["measure"].map(str), strict=True)
+    members = by_key((group, measure) for group, measure in pairs if measure in evidence.measures)
+    known = [group for group in GROUP_ORDER if group in members]
+    return {group: tuple(sorted(members[group])) for group in [*known, *sorted(set(members) - set(known))]}
 
 
 def means(evidence: Evidence, measures: Sequence[str]) -> dict[PointKey, Estimate]:
     """The plain mean over tasks at every trained point that has them all. Seeds are averaged task by task, so that the
     noise that tasks share stays; variances of the points moderate each other."""
-    found: dict[PointKey, Samples] = {}
+    samples: dict[PointKey, Samples] = {}
     for point in evidence.points.values():
         parts = [evidence.samples(point, measure) for measure in measures]
         known = [part for part in parts if part is not None]
         mean = average(known) if point.trained and known and len(known) == len(parts) else None
         if mean is not None:
-            found[point.key] = mean
-    return estimate_all(found, level=evidence.level)
+            samples[point.key] = mean
+    return estimate_all(samples, level=evidence.level)

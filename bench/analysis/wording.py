@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from bench.analysis.finding import (
     ALL_MODELS,
@@ -19,8 +19,8 @@ from bench.analysis.finding import (
     Verdict,
 )
 from bench.core.formatting import (
+    common_flop_unit,
     count,
-    flop_unit,
     flops,
     measure_text,
     number_of_flops,
@@ -31,10 +31,6 @@ from bench.core.formatting import (
     significant,
     span,
 )
-
-if TYPE_CHECKING:
-    from bench.analysis.evidence import Evidence
-    from bench.analysis.table import Table
 
 T = TypeVar("T", bound=Item)
 Sentence = str | Callable[[Finding], str]
@@ -78,10 +74,13 @@ def number(f: Finding) -> Number:
     if f.unit == Unit.SHARE:
         return share(value, low, high)
     if f.unit == Unit.FLOP:
-        scale, unit = flop_unit(value)
-        alike = all(end is not None and flop_unit(end)[1] == unit for end in (low, high))
-        interval = bracket(low, high, (lambda end: significant(end / scale)) if alike else flops)
-        return shown(value, significant(value / scale), f"{unit}s", interval)
+        scale, unit = common_flop_unit([value])
+        return shown(
+            value,
+            significant(value / scale),
+            f"{unit}s",
+            bracket(low, high, lambda end: significant(end / scale)),
+        )
     if f.unit == Unit.IMAGES:
         return shown(value, count(value), "images", bracket(low, high, count))
     if f.unit == Unit.TIMES:
@@ -103,37 +102,35 @@ def trend(f: Finding) -> str:
 
 
 def ends(f: Finding) -> str:
-    """The first and the last value of a trend: differences of accuracies, or over accuracy factors of compute."""
-    first, last = f.trend[0].estimate, f.trend[-1].estimate
-    if f.axis == Axis.ACCURACY or f.unit == Unit.TIMES:
-        return f"{significant(first)} → {significant(last)} ×"
-    return f"{signed(first)} → {signed(last)} points"
+    """The first and the last value of a trend of differences of accuracies."""
+    return f"{signed(f.trend[0].estimate)} → {signed(f.trend[-1].estimate)} points"
 
 
 def between(f: Finding, low: float | None, high: float | None, joint: str) -> str:
     """Two values of x; a common unit is written once."""
-    return span(_number_of_x(f, low), _number_of_x(f, high), joint)
+    both = [end for end in (low, high) if end is not None]
+    return span(_number_of_x(f, low, both), _number_of_x(f, high, both), joint)
 
 
 def place(f: Finding, x: float | None) -> str:
-    """A value of x with its unit."""
-    return " ".join(_number_of_x(f, x))
+    """A value of x with its unit, which all of a trend have."""
+    return " ".join(_number_of_x(f, x, [point.x for point in f.trend]))
 
 
-def _number_of_x(f: Finding, x: float | None) -> tuple[str, ...]:
-    """A value of x, and its unit."""
+def _number_of_x(f: Finding, x: float | None, beside: Sequence[float]) -> tuple[str, ...]:
+    """A value of x, and its unit: one with what stands beside it."""
     if x is None:
         return ("–",)
     if f.axis == Axis.ACCURACY:
         return percent(x), "%"
-    return (count(x), "images") if f.axis == Axis.IMAGES else number_of_flops(x)
+    return (count(x), "images") if f.axis == Axis.IMAGES else number_of_flops(x, beside)
 
 
 def bracket(low: float | None, high: float | None, show: Callable[[float], str]) -> str:
     """An interval in brackets; "" without one."""
-    if low is None and high is None:
-        return ""
-    return f"[{', '.join('…' if end is None else show(end) for end in (low, high))}]"
+    if high is None:
+        return "" if low is None else f"[at least {show(low)}]"
+    return f"[at most {show(high)}]" if low is None else f"[{show(low)}, {show(high)}]"
 
 
 def or_nan(value: float | None) -> float:
@@ -151,22 +148,6 @@ def subject(f: Finding) -> str:
 def measure(f: Finding) -> str:
     """The words after the label of a finding that is about another measure than the headline."""
     return MEASURES.get(f.measure, "")
-
-
-def nothing(f: Finding) -> Sequence[str]:
-    return ()
-
-
-def no_target(f: Finding) -> str:
-    return ""
-
-
-def by_name(f: Finding) -> None:
-    return None
-
-
-def no_tables(evidence: Evidence) -> Sequence[Table]:
-    return ()
 
 
 def first(f: Finding, kind: type[T]) -> T | None:
@@ -192,7 +173,8 @@ def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> li
     if len(models) == 1:
         d = models[0]
         at = f" at {flops(d.train_flops)}" if d.train_flops else ""
-        texts.append(f"{d.model}{at}{_from_to(d, x)}.")
+        change = "" if d.from_x is None or d.to_x is None else f", {count(d.from_x)} → {count(d.to_x)} {x}"
+        texts.append(f"{d.model}{at}{change}.")
     elif models:
         up, down = (sum(d.verdict == verdict for d in models) for verdict in (Verdict.YES, Verdict.NO))
         what = "models" if len({d.model for d in models}) == len(models) else "budgets"
@@ -201,10 +183,6 @@ def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> li
         texts.append(f"Individually: {up} of {len(models)} {what} higher{lower}{others}.")
     tasks = [f"{measure_text(d.measure)} {points(d.estimate, d.low, d.high)}" for d in compared if not d.model]
     return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
-
-
-def _from_to(d: Difference, x: str) -> str:
-    return "" if d.from_x is None or d.to_x is None else f", {count(d.from_x)} → {count(d.to_x)} {x}"
 
 
 # -- one sentence ------------------------------------------------------------------------------------------------------
@@ -255,10 +233,6 @@ def _deviation(item: LawDeviation) -> str:
     return f"{who}: {missed}."
 
 
-def _lack_of_fit(f: Finding) -> str:
-    return " ".join(map(_deviation, every(f, LawDeviation)))
-
-
 REASONS: Mapping[str, Sentence] = {
     Reason.WITHIN_INTERVAL: _within,
     Reason.UNREPLICATED: lambda f: (
@@ -272,7 +246,7 @@ REASONS: Mapping[str, Sentence] = {
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",
     Reason.CHANGES: "",
-    Reason.LACK_OF_FIT: _lack_of_fit,
+    Reason.LACK_OF_FIT: lambda f: " ".join(map(_deviation, every(f, LawDeviation))),
 }
 """Words of the reasons that several questions give."""
 

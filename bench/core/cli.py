@@ -8,50 +8,107 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bench.core import registry
 from bench.core.errors import UserError, nearest, unknown
 
+# {"idle": options without effect, "used": all with any}; of either: what makes it so, such as "with --list" -> names,
+# separated by spaces; no names where it is not so.
+Effects = Callable[[argparse.Namespace], Mapping[str, Mapping[str, Any]]]
+
+
+class ParserMade(Exception):
+    """Holds the parser of a verb whose `main` was called with `PARSER_ALONE`."""
+
+
+PARSER_ALONE = ["\0"]  # no command line has this word
+
 
 class Parser(argparse.ArgumentParser):
-    """argparse that suggests the nearest option for a mistyped one and exits like every other mistake."""
+    """argparse that suggests the nearest option for a mistyped one and exits like every other mistake.
+
+    Attributes:
+        effects: which options have none beside others that were given.
+    """
+
+    effects: Effects = staticmethod(lambda _: {})
+
+    def format_help(self) -> str:
+        self.epilog = self.epilog() if callable(self.epilog) else self.epilog
+        return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse, but an empty value is refused: `--models "$MODELS"` with nothing in it would be taken for "the
         suite's own", and trained."""
         words = sys.argv[1:] if args is None else list(args)
+        if words == PARSER_ALONE:
+            raise ParserMade(self)
         for before, word in zip(["", *words], words, strict=False):
             option, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
             if equals and not value.strip(" ,\t\r\n"):
                 what = f"An empty value follows {option}." if option else "The first word is empty."
                 raise UserError(what, f"Give one, or leave the option out. See `{self.prog} --help`.")
-        return super().parse_known_args(words, namespace)
+        parsed, unknown_words = super().parse_known_args(words, namespace)
+        if not unknown_words:
+            self.refuse_idle(parsed, **self.effects(parsed))
+        return parsed, unknown_words
+
+    def refuse_idle(self, arguments: argparse.Namespace, **effects: Mapping[str, Any]) -> None:
+        """Refuse options that were given and have no effect: those that are `idle`, and all but those that are `used`.
+
+        Raises:
+            UserError: which, and with what.
+        """
+        for action in self._actions:
+            why = [
+                mode for mode, names in effects.get("idle", {}).items() if names and action.dest in names.split()
+            ] + [
+                mode
+                for mode, names in effects.get("used", {}).items()
+                if names and action.dest not in f"{names} json plugins".split()
+            ]
+            if why and (given := getattr(arguments, action.dest, action.default)) not in (action.default, []):
+                shown = action.option_strings or (given if isinstance(given, list) else [given])
+                raise UserError(f"{shown[-1]} has no effect {why[0]}.", f"Leave it out, or see `{self.prog} --help`.")
 
     def error(self, message: str) -> Any:
         if "unrecognized arguments" in message:
             wrong = message.split(":", 1)[1].split()[0]
-            said = wrong.partition("=")[0].removeprefix("--").lower()
+            said = wrong.partition("=")[0].lstrip("-").lower()
             known = [o.removeprefix("--") for a in self._actions for o in a.option_strings if o.startswith("--")]
             close = [name for name in known if name.startswith(said)] or nearest(said, known, cutoff=0.6)[:1]
-            hint = f"Did you mean --{' or --'.join(close)}? " if close else ""
-            what = "Unknown option" if wrong.startswith("-") else "One word too many:"
+            what, hint = "One word too many:", "Options have names, and several values are joined by commas. "
+            if wrong.startswith("-"):
+                what, hint = "Unknown option", f"Did you mean --{' or --'.join(close)}? " if close else ""
             raise UserError(f"{what} {wrong!r}.", f"{hint}See `{self.prog} --help`.")
         if match := re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message):
             raise unknown(f"value of {match[1]}", match[2], match[3].replace("'", "").split(", "))
-        raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
+        message = re.sub(r"invalid (?:int|float) value: (.*)", r"\1 is not a number", message)
+        raise UserError(message[0].upper() + message[1:].rstrip(".") + ".", f"See `{self.prog} --help`.")
 
 
-def parser(prog: str, description: str, examples: str, *, plugins: bool = False) -> Parser:
-    """A parser with the examples at its end; with --plugins for verbs that take it from no table of options."""
+def parser(
+    prog: str,
+    description: str,
+    examples: str | Callable[[], str],
+    *,
+    plugins: bool = False,
+    effects: Effects | None = None,
+) -> Parser:
+    """A parser with --json, and the examples at its end, which may be made when help is asked for; with --plugins for
+    verbs that take it from no table of options; `effects`: see `Parser`."""
     made = Parser(
         prog=prog,
         description=description,
-        epilog=examples,
+        epilog=examples,  # type: ignore[arg-type]
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # what a script abbreviates would change its meaning with the next option
     )
+    made.effects = effects or made.effects
+    made.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     if plugins:
         made.add_argument(
             "--plugins",
@@ -90,6 +147,18 @@ def seeds(text: str) -> int:
 def sizes_list(text: str) -> tuple[int, ...]:
     """Comma-separated whole numbers of at least 1, ascending, each once."""
     return tuple(sorted({positive(part) for part in names_list(text)}))
+
+
+def accuracies(text: str) -> tuple[float, ...]:
+    """Comma-separated accuracies, such as 95% or 0.95, ascending, each once; as shares."""
+    shares = []
+    for part in names_list(text):
+        match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?(%?)", part)
+        value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+        if not 0 < value < 1:
+            raise argparse.ArgumentTypeError(f"{part!r} is not an accuracy between 0 and 100 %, such as 95%")
+        shares.append(value)
+    return tuple(sorted(set(shares)))
 
 
 def hours(text: str) -> float:

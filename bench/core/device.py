@@ -1,6 +1,7 @@
 """Device selection, out-of-memory detection, and evaluation in batches that fit. Torch is imported only if needed.
 
-AMD's ROCm answers as "cuda". Apple's GPUs are "mps": on request only, for nothing was measured on one.
+AMD's ROCm answers as "cuda". Intel's GPUs are "xpu" and Apple's "mps": on request only, for nothing was measured on
+one. All of them are asked through `module`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import platform
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bench.core.errors import UserError
 
@@ -28,16 +29,29 @@ OOM_TEXTS = (
     "cublas_status_not_initialized",  # and cuBLAS where there is none for itself
     "novalidchoiceserror",  # and max-autotune where no kernel could be timed, torch's own neither
 )
-KINDS = ("auto", "cpu", "cuda", "mps")
+KINDS = ("auto", "cpu", "cuda", "xpu", "mps")
 DRIVERS = {"/dev/nvidiactl": "an NVIDIA driver", "/dev/dxg": "a GPU under WSL", "/dev/kfd": "an AMD driver"}
+MPS_CONTROL = "nvidia-cuda-mps-control"  # the daemon by which kernels of several processes run side by side
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # the first is understood by both makers
 
 
 class DeviceChoice(NamedTuple):
-    """A device, "cpu", "cuda" or "mps", and why it was chosen; nothing where it was asked for."""
+    """A device, one of KINDS but "auto", and why it was chosen; nothing where it was asked for."""
 
     device: str
     reason: str
+
+
+def meta() -> Any:
+    """`torch.device("meta")`, under which modules have shapes alone.
+
+    Libraries of networks import torch's compiler, which torch 2.8 cannot do under it: hence before.
+    """
+    import torch
+
+    if torch.torch_version.TorchVersion(torch.__version__) < "2.9":
+        import torch._dynamo
+    return torch.device("meta")
 
 
 def find_device(wanted: str) -> DeviceChoice:
@@ -59,10 +73,11 @@ def find_device(wanted: str) -> DeviceChoice:
         )
     import torch
 
-    if wanted == "mps":
-        if torch.backends.mps.is_available():
-            return DeviceChoice("mps", "")
-        raise UserError("No usable Apple GPU on this machine.", "Use --device cpu.")
+    if wanted in ("xpu", "mps"):
+        if module(wanted).is_available():
+            return DeviceChoice(wanted, "")
+        maker = "Apple" if wanted == "mps" else "Intel"
+        raise UserError(f"No usable {maker} GPU on this machine.", "Use --device cpu.")
     if torch.cuda.is_available():
         count, name = torch.cuda.device_count(), torch.cuda.get_device_name()
         return DeviceChoice("cuda", f"{count} × {name}" if count > 1 else name)
@@ -105,26 +120,62 @@ def place(devices: tuple[str, ...], worker: int, *, ranks: int = 1) -> tuple[str
     return tuple(devices[(worker * ranks + rank) % len(devices)] for rank in range(ranks)) if devices else ()
 
 
-def free_memory(device: str) -> int:
-    """Bytes that are free on a device: of a CPU, in this machine's memory, as far as the system tells."""
-    if device.startswith("cuda"):
-        import torch
+def sharing(device: str, processes: int) -> int:
+    """How many of so many processes share each device, as `place` gives them out; 1 on a CPU."""
+    return -(-processes // len(devices)) if (devices := accelerators(device)) else 1
 
-        return torch.cuda.mem_get_info(device)[0]
+
+def module(device: str) -> Any:
+    """torch's functions for a kind of device: torch.cuda, torch.xpu, torch.mps."""
+    import torch
+
+    return torch.get_device_module(device.partition(":")[0])
+
+
+def device_name(device: str) -> str | None:
+    """The maker's name of a device; None of the processor, and of an Apple GPU, which has none of its own."""
+    return None if device.startswith(("cpu", "mps")) else module(device).get_device_name(device)
+
+
+def generators(device: str) -> list[Any]:
+    """What draws on a device, and on the processor. `torch.manual_seed` visits every other kind too: 0.3 ms."""
+    import torch
+
+    place, own = torch.device(device), [torch.default_generator]
+    if place.type == "mps":
+        own.append(torch.mps._get_default_mps_generator())
+    elif place.type != "cpu":
+        at = module(device).current_device() if place.index is None else place.index
+        own.append(module(device).default_generators[at])
+    return own
+
+
+def free_memory(device: str) -> int:
+    """Bytes that are free on a device: of a CPU, in this machine's memory, as far as the system tells; so too of an
+    Apple GPU, whose memory that is."""
+    if not device.startswith(("cpu", "mps")):
+        return module(device).mem_get_info(device)[0]  # type: ignore[no-any-return]
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def to_device(tensor: Any, device: str) -> Any:
+    """A tensor of the processor's on a device, without waiting: a copy from memory that is not pinned would."""
+    return (tensor.pin_memory() if device.startswith(("cuda", "xpu")) else tensor).to(device, non_blocking=True)
+
+
 def synchronise(device: str) -> None:
     """Wait until the device has finished all submitted work."""
-    if not device.startswith("cpu"):
-        import torch
+    if device.startswith("mps"):
+        module(device).synchronize()
+    elif not device.startswith("cpu"):
+        module(device).synchronize(device)
 
-        torch.accelerator.synchronize(device) if device.startswith("mps") else torch.cuda.synchronize(device)
 
-
+DAMAGED: set[str] = set()
+"""Devices whose allocator a failed recording has left as if it were still going on (torch before 2.12)."""
 BEFORE_RELEASE: list[Callable[[], None]] = []
 """Drop what holds memory and can be made again."""
 
@@ -135,9 +186,7 @@ def release(device: str) -> None:
         drop()
     gc.collect()
     if not device.startswith("cpu"):
-        import torch
-
-        (torch.mps if device.startswith("mps") else torch.cuda).empty_cache()
+        module(device).empty_cache()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -157,8 +206,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def is_lost(device: str) -> bool:
     """Whether nothing can be computed any more: after an illegal access or an uncorrectable error all that a process
     asks of its GPU fails."""
-    if device.startswith("cpu"):
-        return False
+    if device.startswith("cpu") or device in DAMAGED:
+        return device in DAMAGED
     import torch
 
     try:
@@ -188,12 +237,12 @@ class InBatches:
         Raises:
             RuntimeError, MemoryError: not even one image at a time fits.
         """
-        found: list[T] = []
+        results: list[T] = []
         start = 0
         while start < images:
             stop = min(start + self.batch, images)
             try:
-                found.append(work(slice(start, stop)))
+                results.append(work(slice(start, stop)))
                 start = stop
                 continue
             except (RuntimeError, MemoryError) as error:
@@ -202,4 +251,4 @@ class InBatches:
             # outside the handler the traceback, which holds the activations, is gone
             self.batch, self.shrunk = (stop - start) // 2, True
             release(self.device)
-        return found
+        return results

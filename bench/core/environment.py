@@ -15,6 +15,7 @@ from bench import __version__
 from bench.core.record import Environment
 
 NODES = Path("/sys/devices/system/node")
+POWERCAP = Path("/sys/class/powercap")
 PACKAGES = ("torch", "timm", "numpy", "scipy", "pandas")
 
 
@@ -31,6 +32,11 @@ def commit() -> tuple[str | None, bool | None]:
         return (head.stdout.strip() or None, bool(dirty.stdout.strip())) if head.returncode == 0 else (None, None)
     except (OSError, subprocess.SubprocessError):
         return None, None
+
+
+def counts_energy(device: str) -> bool:
+    """Whether this machine may count the energy of a cell: it has RAPL's counters, or the device is NVIDIA's."""
+    return device.startswith("cuda") or any(POWERCAP.glob("intel-rapl:*"))
 
 
 def now() -> str:
@@ -57,12 +63,12 @@ def cores() -> int:
 def core_groups(root: Path = NODES) -> list[set[int]]:
     """Processors this process may use, by the memory that they are near to (NUMA nodes)."""
     own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    found = []
+    groups = []
     for path in sorted(root.glob("node*/cpulist")):
         with contextlib.suppress(OSError, ValueError):
             ranges = [part.split("-") for part in path.read_text().strip().split(",") if part]
-            found.append(own & {core for ends in ranges for core in range(int(ends[0]), int(ends[-1]) + 1)})
-    return [group for group in found if group]
+            groups.append(own & {core for ends in ranges for core in range(int(ends[0]), int(ends[-1]) + 1)})
+    return [group for group in groups if group]
 
 
 @cache

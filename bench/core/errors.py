@@ -9,11 +9,14 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.core.formatting import printable
 
+_usual_warning = warnings.formatwarning
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("bench", "baselines")  # in which plug-ins are found
 EXIT_OK = 0
@@ -90,6 +93,7 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
 
     @functools.wraps(main)
     def guarded(argv: list[str] | None = None) -> int:
+        warnings.formatwarning = _one_sentence
         try:
             code = main(argv)
             sys.stdout.flush()
@@ -113,6 +117,13 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     return guarded
 
 
+def _one_sentence(message: Warning | str, category: type[Warning], filename: str, *place: Any, **line: Any) -> str:
+    """The text of a warning: of this project's own the sentence alone, without the line of code."""
+    if category is UserWarning and Path(filename).is_relative_to(PROJECT / "bench"):
+        return f"warning: {printable(str(message))}\n"
+    return _usual_warning(message, category, filename, *place, **line)
+
+
 def explained(error: Exception) -> UserError | None:
     """The error as the user is told of it; None for a defect of the project."""
     if isinstance(error, UserError):
@@ -121,11 +132,22 @@ def explained(error: Exception) -> UserError | None:
         where = f"{error.filename}" if error.filename else str(error)
         return UserError(f"No permission to use {where}.", "Ask its owner, or name another folder.")
     if (place := plugin_line(error)) is None:
-        return None
+        return _not_installed(error)
     reason = f"{type(error).__name__}: {error}".rstrip(": ")
     return UserError(
         f"The plug-in {place}, failed: {reason}.",
-        "Fix it or move it away. python -m bench.check names what a plug-in must have.",
+        "Fix it or move it away. vit-bench check names what a plug-in must have.",
+    )
+
+
+def _not_installed(error: Exception) -> UserError | None:
+    """The error of a package that is missing, as where torch was left out on purpose (docs/install.md)."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in ("", "vit", *PACKAGES):
+        return None
+    return UserError(
+        f"This needs {package}, which is not installed.",
+        f"pip install {package}. Without torch: published, data, status, compare, fit, flops --list and report.",
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import itertools
 import json
@@ -26,7 +25,13 @@ from typing import IO, Any
 from bench.core.errors import UserError
 from bench.core.spec import canonical
 
+try:
+    import fcntl
+except ImportError:  # not POSIX: no file can be locked
+    fcntl = None  # type: ignore[assignment]
+
 SEAL = "digest"
+MOST_BYTES = 1 << 30  # of a file that is read as a whole
 ABANDONED = 7 * 86_400.0  # seconds after which a temporary file counts as left behind, where files cannot be locked
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 REASONS = {
@@ -77,7 +82,7 @@ def make_directory(path: Path) -> Path:
 
 
 def entries(folder: str | Path) -> list[os.DirEntry[str]]:
-    """What is in a folder; nothing of what is none, or may not be read."""
+    """Entries of a folder; none where it is no folder or may not be read."""
     try:
         with os.scandir(folder) as there:
             return list(there)
@@ -120,7 +125,7 @@ def new_directory(path: Path) -> Iterator[Path]:
     try:
         handle = os.open(temporary, os.O_RDONLY)
         try:
-            _lock(handle)
+            lock(handle)
             yield temporary
             os.fsync(handle)
             os.rename(temporary, path)
@@ -142,8 +147,8 @@ def remove_leftovers(folder: Path, *, owned: bool = False) -> None:
         with contextlib.suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
-                free = _lock(handle)
-                if free or (free is None and (owned or _is_old(handle))):
+                free = lock(handle)
+                if free or (free is None and (owned or time.time() - os.fstat(handle).st_mtime > ABANDONED)):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             finally:
                 os.close(handle)
@@ -157,13 +162,15 @@ def has_locks(folder: Path) -> bool:
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as handle:
-            return _lock(handle.fileno()) is True
+            return lock(handle.fileno()) is True
     except OSError as error:
         raise explain(error, folder) from error
 
 
-def _lock(handle: int, *, wait: bool = False) -> bool | None:
-    """Take the lock of an open file; False where another has it, None where the file system has none."""
+def lock(handle: int, *, wait: bool = False) -> bool | None:
+    """Take the lock of an open file; False where another has it, None where the file system or this system has none."""
+    if fcntl is None:
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
@@ -171,11 +178,6 @@ def _lock(handle: int, *, wait: bool = False) -> bool | None:
         return False
     except OSError:
         return None
-
-
-def _is_old(handle: int) -> bool:
-    """Whether a file was last written so long ago that nobody can be at it still, locks or not."""
-    return time.time() - os.fstat(handle).st_mtime > ABANDONED
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ def temporary_file(path: Path) -> Iterator[IO[bytes]]:
 def _create(path: Path) -> IO[bytes]:
     while True:
         handle = open(temporary_name(path), "xb")  # noqa: SIM115 - closed by the caller
-        _lock(handle.fileno(), wait=True)
+        lock(handle.fileno(), wait=True)
         if os.path.exists(handle.name):
             return handle
         handle.close()  # somebody found it before it was locked, and took it for a leftover
@@ -347,6 +349,17 @@ def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
     write_bytes(path, sealed(body))
 
 
+def read_whole(path: Path) -> bytes:
+    """A file's contents.
+
+    Raises:
+        OSError: it cannot be read, is a pipe, which might never end, or larger than all that is written here.
+    """
+    if (path.exists() and not path.is_file()) or path.stat().st_size > MOST_BYTES:
+        raise OSError(errno.EINVAL, "it is not a file, or too large", str(path))
+    return path.read_bytes()
+
+
 def read_sealed(path: Path, *, legacy_fields: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The object as it was written, without its seal.
 
@@ -358,7 +371,7 @@ def read_sealed(path: Path, *, legacy_fields: frozenset[str] = frozenset()) -> d
         ValueError: it is torn or altered.
     """
     try:
-        body = json.loads(path.read_bytes().decode())
+        body = json.loads(read_whole(path).decode())
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(body, dict):

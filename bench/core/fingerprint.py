@@ -1,10 +1,10 @@
 """Code fingerprints: detect whether a model's code has changed since its results were produced.
 
 A fingerprint covers the Python source of a model family's file and of everything that it imports, as far as that is
-neither an installed package nor the harness (`bench`). What changes no behaviour changes no fingerprint: comments,
+neither an installed package nor the harness (`bench`). It stays the same where no behaviour changes: comments,
 docstrings, layout, annotations of functions, moving a definition to another file. It is not part of a cell's id.
 
-Of a model that is not the project's own (timm, torchvision, a user's file, a plug-in) it also covers the versions of
+For a model that is not the project's own (timm, torchvision, a user's file, a plug-in) it also covers the versions of
 the installed packages that its file imports, but for torch and numpy, which the record's environment has.
 """
 
@@ -77,19 +77,19 @@ def of_file(root: str, path: Path) -> Fingerprint | None:
     """Fingerprint of a file, as module `root`, and of what it imports; None where it cannot be read."""
     waiting = {root: path}
     outside = not any(path.is_relative_to(PROJECT / own) for own in ("baselines", SUBJECT))
-    found: dict[str, _Source] = {}
+    sources: dict[str, _Source] = {}
     while waiting:
         name, path = waiting.popitem()
         try:
-            found[name] = _read(name, path, root.partition(".")[0])
+            sources[name] = _read(name, path, root.partition(".")[0])
         except (OSError, SyntaxError, ValueError, RecursionError):
             return None
-        waiting |= {name: path for name, path in found[name].imports.items() if name not in found}
-    definitions = [text for source in found.values() for text in source.definitions]
-    modules = {name: _digest(source.definitions) for name, source in found.items()}
+        waiting |= {name: path for name, path in sources[name].imports.items() if name not in sources}
+    definitions = [text for source in sources.values() for text in source.definitions]
+    modules = {name: _digest(source.definitions) for name, source in sources.items()}
     if outside:
-        tops = {top for source in found.values() for top in source.packages} - {*IN_RECORDS, HARNESS, SUBJECT}
-        tops -= sys.stdlib_module_names | {name.partition(".")[0] for name in found}
+        tops = {top for source in sources.values() for top in source.packages} - {*IN_RECORDS, HARNESS, SUBJECT}
+        tops -= sys.stdlib_module_names | {name.partition(".")[0] for name in sources}
         versions = {top: f"version {version}" for top in sorted(tops) if (version := version_of(top))}
         definitions += [f"{top} {version}" for top, version in versions.items()]
         modules |= versions
@@ -99,8 +99,7 @@ def of_file(root: str, path: Path) -> Fingerprint | None:
 def version_of(package: str) -> str | None:
     """The installed version of what a package belongs to, whatever it is called (PIL is of pillow); None where it is
     not installed."""
-    version = environment.version(package)
-    return version or next(map(environment.version, _distributions().get(package, ())), None)
+    return environment.version(package) or next(map(environment.version, _distributions().get(package, ())), None)
 
 
 _distributions = cache(importlib.metadata.packages_distributions)

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
+from bench.core.by_key import by_key
+
 FLOP_UNITS = (
     (1e21, "ZFLOP"),
     (1e18, "EFLOP"),
@@ -48,22 +50,28 @@ def flop_unit(value: float) -> tuple[float, str]:
     return FLOP_UNITS[-1]
 
 
+def common_flop_unit(values: Sequence[float]) -> tuple[float, str]:
+    """The unit of an axis, or of numbers beside each other: the one that suits the middle of their range."""
+    known = [value for value in values if value and math.isfinite(value)]
+    return flop_unit(math.sqrt(min(known) * max(known))) if known else FLOP_UNITS[-1]
+
+
 def flops(value: float | None) -> str:
     """3.2e12 -> "3.2 TFLOPs"."""
     return " ".join(number_of_flops(value))
 
 
-def number_of_flops(value: float | None) -> tuple[str, ...]:
-    """3.2e12 -> ("3.2", "TFLOPs")."""
+def number_of_flops(value: float | None, beside: Sequence[float] = ()) -> tuple[str, ...]:
+    """3.2e12 -> ("3.2", "TFLOPs"); in one unit with what stands beside it."""
     if value is None or not math.isfinite(value):
         return (MISSING,)
-    scale, unit = flop_unit(value)
+    scale, unit = common_flop_unit([*beside, value])
     return significant(value / scale), f"{unit}s"
 
 
 def flops_range(low: float, high: float) -> str:
-    """ "10.6 to 264 GFLOPs"; one value where both read the same."""
-    first, last = number_of_flops(low), number_of_flops(high)
+    """ "10.6 to 2,640 GFLOPs"; one value where both read the same."""
+    first, last = (number_of_flops(end, (low, high)) for end in (low, high))
     return " ".join(last) if first == last else span(first, last)
 
 
@@ -182,7 +190,7 @@ def set_and_task(measure: str) -> tuple[str, str]:
         return measure, ""
     if size.endswith("shot"):
         return name, f"{HOW[task]} on {size.removesuffix('shot')} images per class"
-    return name, HOW[task] + (f" at {size.removesuffix('px')} px" if size else "")
+    return name.removesuffix(f":{size}"), HOW[task] + (f" at {size.removesuffix('px')} px" if size else "")
 
 
 def measure_text(measure: str) -> str:
@@ -192,7 +200,8 @@ def measure_text(measure: str) -> str:
 
 
 def judged_on(measures: Sequence[str], shots: int | None) -> str:
-    """What a verdict rests on: "10-shot, mean of scripts and mnist", "mnist (fine-tuned)", "mean of 19 tasks"."""
+    """The measures that a verdict rests on: "10-shot, mean of scripts and mnist", "mnist (fine-tuned)", "mean of 19
+    tasks"."""
     probed = any(not set_and_task(measure)[1] and measure not in UNPROBED for measure in measures)
     names = [measure_text(measure) for measure in measures]
     mean = join(names) if len(names) <= MAX_TASKS else f"{len(names)} tasks"
@@ -202,9 +211,7 @@ def judged_on(measures: Sequence[str], shots: int | None) -> str:
 
 def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
     """Lines for (name, reason) pairs: every reason once, after the names it holds for."""
-    groups: dict[str, list[str]] = {}
-    for name, reason in reasons:
-        groups.setdefault(reason, []).append(name)
+    groups = by_key((reason, name) for name, reason in reasons)
     return [f"{_cells(names)}: {reason}" for reason, names in groups.items()]
 
 

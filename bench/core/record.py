@@ -91,7 +91,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Horizon:
-    """A cell read at one budget.
+    """A cell evaluated at one budget.
 
     Attributes:
         images_seen: the budget that was asked for, in images.
@@ -146,18 +146,18 @@ class LearningCurve:
 
     def parts(self) -> list[tuple[int | None, list[int], list[float]]]:
         """(horizon or None, images, losses) of each stretch; a cool-down starts where it left its trunk."""
-        found: list[tuple[int | None, list[int], list[float]]] = []
+        parts: list[tuple[int | None, list[int], list[float]]] = []
         trunk: list[tuple[int, float]] = []
         for images, loss, horizon in zip(self.images, self.losses, self.horizons, strict=True):
-            if not found or found[-1][0] != horizon:
+            if not parts or parts[-1][0] != horizon:
                 before = [point for point in trunk if point[0] <= images]
                 left = before[-1:] if horizon is not None or trunk else []
-                found.append((horizon, [x for x, _ in left], [y for _, y in left]))
-            found[-1][1].append(images)
-            found[-1][2].append(loss)
+                parts.append((horizon, [x for x, _ in left], [y for _, y in left]))
+            parts[-1][1].append(images)
+            parts[-1][2].append(loss)
             if horizon is None:
                 trunk.append((images, loss))
-        return found
+        return parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,7 +185,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataFacts:
-    """The upstream data: what was trained on, and held to.
+    """The upstream data: its training and its test split.
 
     Attributes:
         kind: "photographs", "handwriting", "rendered".

@@ -42,6 +42,7 @@ from vit.model_family import ModelFamily
 if TYPE_CHECKING:
     from torch import nn
 
+PRETRAINED = "+pretrained"  # ends the name of a network from outside that comes with its weights
 LONGEST, LONGEST_PATH = 100, 1000  # letters of a model's name; of one that holds a path
 
 
@@ -143,16 +144,16 @@ def names(kind: str) -> tuple[str, ...]:
     own = vars(package).setdefault("_own_path", list(package.__path__))
     more = [str(path / SUBFOLDERS[kind]) for path in _plugin_folders()] if kind in SUBFOLDERS else []
     package.__path__[:] = [*own, *(path for path in more if path not in own)]
-    found: dict[str, str] = dict.fromkeys(_row_names(kind), package.__file__ or "")
+    folders: dict[str, str] = dict.fromkeys(_row_names(kind), package.__file__ or "")
     for folder in package.__path__:
         for module in pkgutil.iter_modules([folder]):
             name = module.name.replace("_", "-")
-            if name in found:
-                raise UserError(f"{folder}/{module.name}.py has the name of a {kind} in {found[name]}.", "Rename it.")
+            if name in folders:
+                raise UserError(f"{folder}/{module.name}.py has the name of a {kind} in {folders[name]}.", "Rename it.")
             is_definition = KINDS[kind].defined.partition(":")[0] == f"{KINDS[kind].package}.{module.name}"
             if not name.startswith("-") and not module.ispkg and not is_definition:
-                found[name] = folder
-    return tuple(sorted(found))
+                folders[name] = folder
+    return tuple(sorted(folders))
 
 
 def plugged_in(kind: str) -> tuple[str, ...]:
@@ -213,16 +214,11 @@ def exported(kind: str, name: str, module: ModuleType) -> Any:
     where, _, type_name = about.defined.partition(":")
     if not type_name:
         return made
-    type_ = getattr(importlib.import_module(where), type_name)
-    if not isinstance(made, type_):
-        from bench.core import old_form
-
-        if not old_form.is_old_form(kind, module):
-            raise UserError(
-                f"The {kind} file {module.__file__} has no {about.export} = {type_name}(…).",
-                "CONTRIBUTING.md has an example.",
-            )
-        made = old_form.converted(kind, name, module, type_=type_, export=about.export)
+    if not isinstance(made, getattr(importlib.import_module(where), type_name)):
+        raise UserError(
+            f"The {kind} file {module.__file__} has no {about.export} = {type_name}(…).",
+            "CONTRIBUTING.md has an example.",
+        )
     if isinstance(made, ModelFamily):
         return replace(made, module=module.__name__)
     own = getattr(made, "name", name)
@@ -265,7 +261,7 @@ def _line(error: BaseException, path: str) -> str:
 
 def families() -> Iterator[ModelFamily]:
     """Every family, the subject (ViT) first, adapters to networks from outside last; imported one by one. A file of the
-    folder without FAMILY is none."""
+    folder without FAMILY is no family."""
     from vit import family as subject
 
     yield replace(subject.FAMILY, module=subject.__name__)
@@ -303,10 +299,10 @@ def family_of(name: str) -> ModelFamily:
     for family in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
         if family.accepts(base):
             return family
-    error = unknown("model", name, model_names())
+    error = unknown("model", name, model_names(), meant=f"{name}:CALLABLE" if name.endswith(".py") else "")
     raise UserError(
         error.what,
-        f"{error.fix} Naming rules: python -m bench.flops --list. Others: timm:NAME, "
+        f"{error.fix} Naming rules: vit-bench flops --list. Others: timm:NAME, "
         "torchvision:NAME, path/to/file.py:CALLABLE.",
     )
 
@@ -322,7 +318,7 @@ def check_model(name: str) -> None:
         family.check(split_options(name)[0])
     except ValueError as error:
         raise UserError(
-            f"Unknown model {name!r}: {str(error).rstrip('.?')}.", "Naming rules: python -m bench.flops --list"
+            f"Unknown model {name!r}: {str(error).rstrip('.?')}.", "Naming rules: vit-bench flops --list"
         ) from error
 
 
@@ -366,41 +362,27 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
     except Exception as error:
         if "out of memory" in str(error).lower():
             raise
+        if base.endswith(PRETRAINED) and isinstance(error, OSError):  # as all errors of the hub are
+            here = [one for family in families() for one in family.on_disk()]
+            raise UserError(
+                f"The weights of {name!r} are not on this machine and cannot be fetched ({type(error).__name__}).",
+                f"On this disk: {', '.join(here) or 'none'}. timm:local-dir:FOLDER+pretrained takes them from a folder "
+                "that timm.models.save_for_hf has written.",
+            ) from error
         path = str(source_of(name))
         what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
         raise UserError(
             f"Model {name!r} cannot be built at {image_size} px: {what} ({path}{_line(error, path)}).",
-            "python -m bench.check names what a model must have.",
+            "vit-bench check names what a model must have.",
         ) from error
-
-
-def transferred_model(
-    model: nn.Module, name: str, *, image_size: int, channels: int, num_classes: int, **options: Any
-) -> nn.Module:
-    """A copy of a trained model for another image size and other classes: its body, and a classifier of zeros.
-
-    Raises:
-        UserError: a size the model cannot take, or a family whose weights depend on the size.
-    """
-    from vit.resize import carry_over
-
-    if getattr(getattr(model, "config", None), "head", "linear") != "linear":
-        options["head"] = "linear"  # the rest of the head goes with the old task
-    fresh: Any = build_model(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
-    try:
-        if hasattr(fresh, "take_over"):
-            fresh.take_over(model)
-            return fresh
-        return carry_over(model, fresh)
-    except ValueError as error:
-        raise UserError(f"Model {name!r} cannot be fine-tuned at {image_size} px: {error}.") from error
 
 
 def revisions_of(cell: Cell) -> dict[str, int]:
     """The integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
     Images count by the name and the revision of their set, not by content.
 
-    That of the recipe is the training's. Another job's first revision is left out, as fields at their defaults are.
+    The recipe's revision stands for the revision of the job "train". Another job's first revision is left out, as
+    fields at their defaults are.
     """
     revisions = {"recipe": RECIPE_REVISION, "model": family_of(cell.model).revision}
     if cell.job != "train" and (job := load("job", cell.job).revision) != 1:

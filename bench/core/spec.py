@@ -28,7 +28,7 @@ RECIPE_REVISION = 3
 
 
 def is_rate_enough(*, lacks: float) -> bool:
-    """Whether a learning rate whose accuracy lacks so much to the best of its sweep may be chosen."""
+    """Whether a learning rate may be chosen whose accuracy lies `lacks` below the best of its sweep."""
     return lacks <= RATE_MARGIN + RATE_ROUNDING
 
 
@@ -52,7 +52,7 @@ BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the t
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained. Rates are per step; lengths are fractions of the horizon unless a unit is named.
+    """How a model is trained. Rates are per step; lengths are fractions of the horizon, but for those named `_images`.
 
     `schedule` "branch": the trunk is shared and each horizon cools down from it (Hägele et al. 2024); "separate": every
     horizon is trained on its own. Linear or cosine decay over the whole training, as in the paper, is a cool-down of 1.
@@ -73,7 +73,7 @@ class Recipe:
     warmup_images: int = 2_000
     decay: str = "constant"  # of the rate between warm-up and cool-down
     timescale_images: int = 0  # of the reciprocal root; 0: as long as the warm-up
-    cooldown: float = 0.2  # fraction of a horizon spent going to zero
+    cooldown: float = 0.2  # fraction of a horizon over which the rate falls to zero
     cooldown_shape: str = "1-sqrt"
     schedule: str = "branch"
     loss: str = "softmax"

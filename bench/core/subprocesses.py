@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.core.device import VISIBLE
+from bench.core.device import VISIBLE, accelerators, free_memory, place
+from bench.core.errors import UserError
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 POLL_SECONDS = 0.2  # seconds between looks at the parent
@@ -27,6 +30,24 @@ def end_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def free_memory_of(device: str) -> int:
+    """`free_memory`, asked by another process: who asks a GPU keeps half a gigabyte of it, and where it serves one
+    process at a time, no worker could begin.
+
+    Raises:
+        UserError: nothing can be asked there.
+    """
+    if device == "cpu":
+        return free_memory(device)
+    asks = f"from bench.core.device import free_memory; print(free_memory({device!r}))"
+    environment = child_environment(1, devices=place(accelerators(device), 0))
+    answer = subprocess.run([sys.executable, "-c", asks], env=environment, capture_output=True, text=True)
+    if answer.returncode:
+        said = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
+        raise UserError(f"{device} cannot be used: {said}", "See what else uses it, or give --device cpu.")
+    return int(answer.stdout)
 
 
 def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str, str]:
@@ -49,4 +70,5 @@ def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str,
     }
     if devices:
         environment |= {name: ",".join(devices) for name in VISIBLE if name == VISIBLE[0] or name in environment}
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers are those of nvidia-smi, and of the joules it counts
     return environment

@@ -114,11 +114,10 @@ def crosscheck(
 
 def on_meta(model_name: str, *, model_options: Options = (), **sizes: int) -> tuple[nn.Module, tuple[int, int]]:
     """A model without weights, in test mode, and height and width of the images it takes."""
-    import torch
-
     from bench.core import registry
+    from bench.core.device import meta
 
-    with torch.device("meta"):
+    with meta():
         model = registry.build_model(model_name, **sizes, **dict(model_options)).eval()
     size = getattr(model, "image_size", sizes["image_size"])
     return model, (size, size) if isinstance(size, int) else tuple(size)

@@ -2,7 +2,7 @@
 be read. Linux lets only root read RAPL's, unless a rule says otherwise.
 
 RAPL counts for all that runs on a processor: a cell's share of each interval is its share of the processor time that
-was used in it. GPUs count whole: a worker has its own.
+was used in it. Workers that share a GPU share its joules equally.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import files
+from bench.core.environment import POWERCAP
 from bench.core.record import Energy
+from bench.store.study import ENERGY
 
-POWERCAP = Path("/sys/class/powercap")
 STAT = Path("/proc/stat")
 READING_SECONDS = 30.0  # seconds between readings; at 500 W the smallest counters (65 kJ) come round after two minutes
-FILE = "energy.json"  # of an attempt
 Joules = float
 
 
@@ -77,14 +77,13 @@ def gpus(device: str, number: int) -> list[Callable[[], Joules | None]]:
 
         pynvml.nvmlInit()
         visible = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-        found: list[Callable[[], Joules | None]] = []
+        counters: list[Callable[[], Joules | None]] = []
         for name in (visible or list(map(str, range(number))))[:number]:
             of = pynvml.nvmlDeviceGetHandleByIndex if name.isdigit() else pynvml.nvmlDeviceGetHandleByUUID
-            handle = of(int(name) if name.isdigit() else name)
-            counter = Gpu(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+            counter = Gpu(pynvml.nvmlDeviceGetTotalEnergyConsumption, of(int(name) if name.isdigit() else name))
             if counter() is not None:
-                found.append(counter)
-        return found
+                counters.append(counter)
+        return counters
     except Exception:  # no library, no driver, no counter: nothing is known
         return []
 
@@ -107,6 +106,7 @@ class Meter:
 
     Args:
         ranks: processes of this cell on this machine, alike in the processor time that they use.
+        share: workers that use each of its GPUs.
     """
 
     def __init__(
@@ -115,10 +115,11 @@ class Meter:
         *,
         device: str = "cpu",
         ranks: int = 1,
+        share: int = 1,
         root: Path = POWERCAP,
         used: Callable[[], tuple[float, float] | None] = processor_seconds,
     ) -> None:
-        self._path, self._ranks, self._used = path, ranks, used
+        self._path, self._ranks, self._share, self._used = path, ranks, share, used
         self._zones, self._gpus = zones(root), gpus(device, ranks)
         self._processor, self._gpus_before = 0.0, [counter() for counter in self._gpus]
         self._read = [zone() for zone in self._zones]
@@ -143,7 +144,7 @@ class Meter:
         pairs = zip([counter() for counter in self._gpus], self._gpus_before, strict=True)
         accelerator = math.fsum(n - b for n, b in pairs if n is not None and b is not None)
         known = {"processor_joules": self._processor} if self._zones else {}
-        known |= {"accelerator_joules": accelerator} if self._gpus else {}
+        known |= {"accelerator_joules": accelerator / self._share} if self._gpus else {}
         with contextlib.suppress(Exception):  # of a full disk others speak
             files.write_sealed(self._path, known)
 
@@ -160,7 +161,7 @@ def of_attempts(attempts: Iterable[Path], *, co2: float | None) -> Energy | None
     sums: dict[str, float] = {}
     for attempt in attempts:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            for name, joules in files.read_sealed(attempt / FILE).items():
+            for name, joules in files.read_sealed(attempt / ENERGY).items():
                 if name in ("processor_joules", "accelerator_joules"):
                     sums[name] = sums.get(name, 0.0) + float(joules)
     return Energy(**sums, co2_grams_per_kwh=co2) if sums else None

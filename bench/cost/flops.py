@@ -3,8 +3,8 @@
 FLOP = 2 MACs. Training FLOPs per image = 6 x forward MACs: 2 FLOPs per MAC, and forward + backward = 3 forwards, the
 rule behind the paper's exaFLOPs (its first layers' missing input gradients are not deducted; `backward_macs` does).
 Both conventions are always given: "dense" counts every tap of a convolution, "paper" only those inside the image.
-Counted is the architecture, as is published. What is executed is less where a class token is read, on a GPU and in
-bfloat16: of the other tokens the last block computes keys and values only (ViT-S/16: 7 % less).
+Counted is the architecture, as is published. Less is executed where a class token is read, on a GPU and in bfloat16:
+the last block computes only keys and values of the other tokens (ViT-S/16: 7 % less).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from bench.core.device import meta
 from bench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,36 +47,20 @@ Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCost:
-    """Costs of one model at one image size; one image, Python ints throughout.
+class ModuleCost:
+    """Costs of one pass of a module over the inputs that it was given; Python ints throughout.
 
     Attributes:
-        params: all parameters.
-        params_body: without head (and its hidden layer) and patch, position, class embeddings.
-        num_features: width of what feeds the classifier.
+        params: all parameters; shared ones once.
         forward_macs: convention -> MACs of one forward pass.
-        backward_macs: convention -> MACs of one backward pass to all parameters (none for the gradient of the image).
+        backward_macs: convention -> MACs of one backward pass to all that wants a gradient.
         by_module: convention -> {module path: forward MACs run by that module itself, not its children}.
-        activation_bytes: what the backward pass keeps per image in float32, with fused attention (no N x N matrix).
-            None where it was not asked for.
     """
 
-    model: str
-    image_size: int
-    channels: int
-    num_classes: int
     params: int
-    params_body: int
-    num_features: int
     forward_macs: Mapping[str, int]
     backward_macs: Mapping[str, int]
     by_module: Mapping[str, Mapping[str, int]] = field(repr=False)
-    activation_bytes: int | None = None
-
-    @property
-    def train_flops_per_image(self) -> dict[str, int]:
-        """Convention -> FLOPs of training on one image: 6 x forward MACs."""
-        return {c: FLOPS_PER_MAC * TRAIN_PER_FORWARD * macs for c, macs in self.forward_macs.items()}
 
     @property
     def forward_flops(self) -> dict[str, int]:
@@ -86,6 +71,31 @@ class ModelCost:
     def backward_flops(self) -> dict[str, int]:
         """Convention -> FLOPs of one backward pass, exactly (a little under two forwards)."""
         return {c: FLOPS_PER_MAC * macs for c, macs in self.backward_macs.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCost(ModuleCost):
+    """Costs of one model at one image size, of one image; the image wants no gradient.
+
+    Attributes:
+        params_body: without head (and its hidden layer) and patch, position, class embeddings.
+        num_features: width of what feeds the classifier.
+        activation_bytes: what the backward pass keeps per image in float32, with fused attention (no N x N matrix).
+            None where it was not asked for.
+    """
+
+    model: str
+    image_size: int
+    channels: int
+    num_classes: int
+    params_body: int
+    num_features: int
+    activation_bytes: int | None = None
+
+    @property
+    def train_flops_per_image(self) -> dict[str, int]:
+        """Convention -> FLOPs of training on one image: 6 x forward MACs."""
+        return {c: FLOPS_PER_MAC * TRAIN_PER_FORWARD * macs for c, macs in self.forward_macs.items()}
 
 
 PRECOMPUTED: dict[tuple[str, int, int, int, Options], ModelCost] = {}
@@ -124,7 +134,7 @@ def count(
     from bench.cost.memory import activation_bytes
     from bench.cost.shapes import KnownShapes
 
-    with torch.device("meta"):
+    with meta():
         model = registry.build_model(
             model_name, image_size=image_size, channels=channels, num_classes=num_classes, **dict(model_options)
         )
@@ -149,17 +159,39 @@ def count(
             "Its forward pass must run on the meta device: no values of tensors, only shapes, may decide what is done.",
         ) from error
     return ModelCost(
+        **vars(_cost(model, counter)),
         model=model_name,
         image_size=image_size,
         channels=channels,
         num_classes=num_classes,
-        params=sum(parameter.numel() for parameter in model.parameters()),
-        params_body=sum(p.numel() for name, p in model.named_parameters() if not is_head_or_embedding(name)),
+        params_body=sum(
+            parameter.numel()
+            for name, parameter in model.named_parameters()
+            if not name.removeprefix("body.").startswith(NOT_BODY)
+        ),
         num_features=int(model.num_features),  # type: ignore[arg-type]
+        activation_bytes=kept,
+    )
+
+
+def count_module(module: nn.Module, *inputs: Any, **keywords: Any) -> ModuleCost:
+    """Run `module(*inputs, **keywords)` once and count its contractions; nothing is trained.
+
+    Args:
+        module: any, on any device; on "meta" nothing is computed, and no weights are allocated.
+
+    Raises:
+        NotImplementedError: it runs a contraction that has no formula.
+    """
+    return _cost(module, count_forward(module, *inputs, **keywords))
+
+
+def _cost(module: nn.Module, counter: MacCounter) -> ModuleCost:
+    return ModuleCost(
+        params=sum(parameter.numel() for parameter in module.parameters()),
         forward_macs=_freeze({c: counter.total(c) for c in CONVENTIONS}),
         backward_macs=_freeze(counter.backward),
         by_module=_freeze({c: _freeze(counter.by_module[c]) for c in CONVENTIONS}),
-        activation_bytes=kept,
     )
 
 
@@ -176,7 +208,7 @@ def _check_contract(model: nn.Module, name: str) -> None:
         )
 
 
-def count_forward(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., Any] | None = None) -> MacCounter:
+def count_forward(model: nn.Module, *inputs: Any, run: Callable[..., Any] | None = None, **keywords: Any) -> MacCounter:
     """Run `model(*inputs)` (or `run`, a method of it) once under a counter: any module, any device, compiled or not."""
     import torch
 
@@ -184,17 +216,8 @@ def count_forward(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., An
 
     # Gradients on: without them torch may take a fused path that changes what is run (nn.MultiheadAttention).
     with torch.enable_grad(), MacCounter(model) as counter:
-        (run or model)(*inputs)
+        (run or model)(*inputs, **keywords)
     return counter
-
-
-def is_head_or_embedding(parameter: str) -> bool:
-    """Whether a parameter is left out of `params_body`, by its path.
-
-    Left out: the head and the hidden layer before it, the patch embedding (not a backbone in front of it), class token
-    and position tables.
-    """
-    return parameter.removeprefix("body.").startswith(NOT_BODY)
 
 
 def exaflops(cost: ModelCost, *, images_seen: float, convention: str = "paper") -> float:

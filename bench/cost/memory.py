@@ -1,16 +1,10 @@
-"""Peak memory: predicted from shapes on the meta device, and as measured on this machine.
-
-Predictions follow every tensor that is alive at once. What a real device needs besides (workspaces of its kernels, its
-own context, fragmentation) is not in them.
-"""
+"""Memory: what is kept for the backward pass, by shapes on the meta device; and peaks as measured on this machine."""
 
 from __future__ import annotations
 
 import contextlib
-import resource
 import sys
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from bench.cost.units import OPTIMIZER_BYTES
+from bench.core.device import module
 
 
 class _FusedAttention(torch.autograd.Function):
@@ -79,68 +71,6 @@ def _saved_bytes(model: nn.Module, images: torch.Tensor, run: Callable[..., Any]
     return sum(storage.nbytes() for storage in kept.values())
 
 
-class LiveBytes(TorchDispatchMode):
-    """Follows the bytes of all tensors made under it until they are freed. `peak` is the most that lived at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live = 0
-        self.peak = 0
-        self._seen: set[int] = set()
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        known = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in known:
-                self._follow(tensor.untyped_storage())
-        return result
-
-    def _follow(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._free, key, size)
-
-    def _free(self, key: int, size: int) -> None:
-        self._seen.discard(key)
-        self.live -= size
-
-
-def peak_bytes(model: nn.Module, images: torch.Tensor, *, training: bool) -> int:
-    """Bytes alive at once at the worst moment of `model(images)`, or of a whole training step with AdamW.
-
-    Args:
-        model, images: both on the meta device; the numbers are those of their dtypes.
-    """
-    weights = sum(t.untyped_storage().nbytes() for t in (*model.parameters(), *model.buffers()))
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    with LiveBytes() as tracker, AssumeFused():
-        if training:
-            model(images).sum().backward()
-        else:
-            with torch.no_grad():
-                model(images)
-    for parameter in model.parameters():
-        parameter.grad = None
-    extra = OPTIMIZER_BYTES * parameters if training else 0
-    return weights + extra + images.untyped_storage().nbytes() + tracker.peak
-
-
-def largest_batch(model: nn.Module, image_shape: tuple[int, int, int], *, budget: int, training: bool) -> int:
-    """The most images whose step stays within `budget` bytes: peak memory is a straight line in the batch size."""
-
-    def peak(batch: int) -> int:
-        return peak_bytes(model, torch.empty(batch, *image_shape, device="meta"), training=training)
-
-    few, many = peak(8), peak(16)
-    per_image = (many - few) / 8
-    return max(0, int((budget - (few - 8 * per_image)) / per_image)) if per_image > 0 else 0
-
-
 # -- measured ----------------------------------------------------------------------------------------------------------
 
 # `ru_maxrss` alone would do where there is no /proc, but on Linux it is also the peak of whatever process started this
@@ -151,19 +81,21 @@ _RESET = Path("/proc/self/clear_refs")
 
 def measured_peak_bytes(device: str = "cpu") -> int:
     """Largest bytes held at once since `reset_peak`: of the accelerator where there is one, else of this process."""
-    if device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated(device)
+    if not device.startswith(("cpu", "mps")):
+        return module(device).max_memory_allocated(device)  # type: ignore[no-any-return]
     with contextlib.suppress(OSError):
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024  # proc_pid_status(5): in kB
+    import resource  # not of Windows
+
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, kilobytes elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def reset_peak(device: str = "cpu") -> None:
     """Make `measured_peak_bytes` count from now, where the system can: a worker does many cells in one process."""
-    if device.startswith("cuda") and torch.cuda.is_initialized():
-        torch.cuda.reset_peak_memory_stats(device)
+    if not device.startswith(("cpu", "mps")) and module(device).is_initialized():
+        module(device).reset_peak_memory_stats(device)
     with contextlib.suppress(OSError):
         _RESET.write_text("5")  # proc_pid_clear_refs(5): resets the peak resident set size

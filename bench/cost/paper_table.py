@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from baselines import published
 from bench.core import registry
-from bench.cost.flops import Options, count, exaflops
+from bench.cost.flops import count, exaflops
 
 JFT_IMAGES = 303_000_000
 JFT_CLASSES = 18_291
@@ -42,11 +42,6 @@ class PaperRow:
         return abs(self.ratio - 1) <= self.tolerance
 
 
-def pretraining_options(model: str) -> Options:
-    """Model options of the paper's pre-training: ViTs and hybrids have a hidden layer before the head."""
-    return () if registry.family_of(model).label == "ResNet" else (("head", "mlp"),)
-
-
 def rows() -> list[PaperRow]:
     """All rows in the paper's order. Counts every model once, on the meta device."""
     result = []
@@ -56,7 +51,7 @@ def rows() -> list[PaperRow]:
             model,
             image_size=IMAGE_SIZE,
             num_classes=JFT_CLASSES,
-            model_options=pretraining_options(model),
+            model_options=() if registry.family_of(model).label == "ResNet" else (("head", "mlp"),),  # in pre-training
             activations=False,
         )
         key = entry["name"], epochs

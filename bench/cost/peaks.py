@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.core.device import synchronise
+from bench.core.device import device_name, synchronise
 
 TERA = 1e12
 
@@ -164,9 +164,9 @@ def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> PeakRate:
 
     if torch.device(device).type == "cuda":
         kind = "tf32" if dtype == "float32" and torch.backends.cuda.matmul.allow_tf32 else dtype
-        found = published_peak(torch.cuda.get_device_name(device), kind)
-        if found is not None:
-            return found
+        known = published_peak(torch.cuda.get_device_name(device), kind)
+        if known is not None:
+            return known
     return PRECOMPUTED.get((dtype, threads, device)) or measured_peak(dtype, threads, device)
 
 
@@ -196,7 +196,7 @@ def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds:
                     best, best_size = rate, size
     finally:
         torch.set_num_threads(before)
-    where = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else f"{device}, {threads} thread"
+    where = device_name(device) or f"{device}, {threads} thread"
     plural = "s" if not on_gpu and threads != 1 else ""
     source = f"measured matmul ({best_size}x{best_size}), {dtype}, {where}{plural}"
     return PeakRate(flops_per_second=best, source=source, measured=True)

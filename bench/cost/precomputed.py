@@ -34,10 +34,10 @@ def counted(cell: Cell, *, classes: int) -> Json:
     return to_json(measured={}, costs=[(cost, cell.model_options)])
 
 
-def merge(found: Iterable[Json]) -> Json:
+def merge(parts: Iterable[Json]) -> Json:
     """The results of several processes that ran at the same time; of peaks the highest: the least disturbed."""
     made: Json = {"peaks": {}, "costs": []}
-    for part in found:
+    for part in parts:
         for dtype, peak in part["peaks"].items():
             best = made["peaks"].get(dtype)
             if best is None or peak["flops_per_second"] > best["flops_per_second"]:
@@ -46,12 +46,12 @@ def merge(found: Iterable[Json]) -> Json:
     return made
 
 
-def install(found: Json, *, device: str, threads: int) -> None:
+def install(known: Json, *, device: str, threads: int) -> None:
     """Let this process use results from this machine, for workers of `threads` threads."""
-    for dtype, peak in found.get("peaks", {}).items():
+    for dtype, peak in known.get("peaks", {}).items():
         source = f"{peak['source']}, once for the study" if peak["measured"] else peak["source"]
         peaks.PRECOMPUTED[dtype, threads, device] = PeakRate(**{**peak, "source": source})
-    for entry in found.get("costs", ()):
+    for entry in known.get("costs", ()):
         cost = ModelCost(**entry["cost"])
         key = cost.model, cost.image_size, cost.channels, cost.num_classes, _tuples(entry["options"])
         flops.PRECOMPUTED[key] = cost

@@ -88,8 +88,7 @@ def table(name: str = "checkpoints") -> pd.DataFrame:
     """
     if name not in TABLES:
         raise unknown("table", name, TABLES)
-    rows = {"checkpoints": _checkpoints, "clip": _clip, "paper": _paper}[name]()
-    made = pd.DataFrame(rows)
+    made = pd.DataFrame({"checkpoints": _checkpoints, "clip": _clip, "paper": _paper}[name]())
     made = made[[column for column in COLUMNS if column in made]]
     for column in made.columns.difference(NUMBERS):
         made[column] = made[column].eq(True) if column in FLAGS else made[column].fillna("").astype(str)

@@ -1,8 +1,8 @@
 """Shapes of the commonest operations on the meta device, found without torch's own functions for them.
 
 Those are Python and load torch's compiler and SymPy with the first operation: as much processor time as torch itself
-takes to be imported. Whatever has no rule here, or does not fit its rule (other dtypes, shapes that torch refuses), is
-left to torch.
+takes to be imported. An operation that has no rule here, or does not fit its rule (other dtypes, shapes that torch
+refuses), is left to torch.
 """
 
 from __future__ import annotations

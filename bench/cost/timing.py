@@ -138,17 +138,17 @@ def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str,
     """Milliseconds of single calls, each waited for: percentiles over `calls` of them, after a warm-up."""
     for _ in range(3):
         timed(call, device=device)
-    found = sorted(1e3 * timed(call, device=device) for _ in range(calls))
+    milliseconds = sorted(1e3 * timed(call, device=device) for _ in range(calls))
 
     def percentile(share: float) -> float:
-        return found[min(len(found) - 1, round(share * (len(found) - 1)))]
+        return milliseconds[min(len(milliseconds) - 1, round(share * (len(milliseconds) - 1)))]
 
     return {
         "p50_ms": percentile(0.5),
         "p90_ms": percentile(0.9),
         "p99_ms": percentile(0.99) if calls >= 100 else None,  # fewer calls say nothing about the slowest hundredth
-        "min_ms": found[0],
-        "max_ms": found[-1],
+        "min_ms": milliseconds[0],
+        "max_ms": milliseconds[-1],
         "n": calls,
     }
 
@@ -160,22 +160,22 @@ def scan_batches(
 
     Stops where memory ends, where one call takes longer than `pace.slowest_call`, or at `largest`.
     """
-    found: list[Workload] = []
+    workloads: list[Workload] = []
     batch = 1
     while batch <= largest:
         if should_stop():
-            return found, "stopped"
+            return workloads, "stopped"
         workload = make(batch)
         try:
             warm_up(workload, device=device, pace=pace)
         except OutOfMemory:
-            return found, f"out of memory at batch {batch}"
-        found.append(workload)
+            return workloads, f"out of memory at batch {batch}"
+        workloads.append(workload)
         assert workload.call_seconds is not None
         if 2 * workload.call_seconds > pace.slowest_call:
-            return found, f"a call at batch {2 * batch} would take more than {pace.slowest_call:g} s"
+            return workloads, f"a call at batch {2 * batch} would take more than {pace.slowest_call:g} s"
         batch *= 2
-    return found, f"batch {largest} is the largest tried"
+    return workloads, f"batch {largest} is the largest tried"
 
 
 def fastest(workloads: Sequence[Workload], *, count: int) -> list[Workload]:

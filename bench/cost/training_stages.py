@@ -25,7 +25,7 @@ CONFIDENCE = ("verbatim", "derived")
 """Verbatim: the source states the recipe for this checkpoint or its family. Derived: it is the repository's default, a
 sibling's command, or a number in the checkpoint's name."""
 UNCOUNTED = ("fine-tuning", "teacher", "target network", "text tower", "decoder", "fused branches")
-"""What a recipe's cost leaves out."""
+"""Parts that a recipe's cost leaves out."""
 LEARNT_FROM = ("teacher", "target network")
 """Those of `UNCOUNTED` that are another trained network, whose outputs were learnt."""
 

@@ -19,18 +19,18 @@ from bench.data import cache
 from bench.data.data_set import Download
 from bench.data.fetch import check_room
 from bench.data.load import DEFAULT_SIDE, SPLITS, data_set, load, look, named_at, parse, resizes
-from bench.data.source import allow_unreadable
+from bench.data.readable import allow_unreadable
 
 EXAMPLES = """\
 examples:
-  python -m bench.data                                                all data sets, and whether they are here
-  python -m bench.data fashion-mnist glyphs@1000                      images, classes, content hash
-  python -m bench.data folder:mine:224px:stream --data-root data --max-unreadable 5%    index it, and leave those out
-  python -m bench.data kmnist --download --data-root data             get it from its authors, by torchvision
-  python -m bench.data hf:owner/name --download --data-root data      get it from the Hugging Face hub
-  python -m bench.data --json
-  python -m bench.data --copies fashion-mnist fashion-mnist           which training images are test images
-  python -m bench.data --copies folder:mine pets:64px --data-root data --picture pairs.png
+  vit-bench data                                                all data sets, and whether they are here
+  vit-bench data fashion-mnist glyphs@1000                      images, classes, content hash
+  vit-bench data folder:mine:224px:stream --data-root data --max-unreadable 5%    index it, and leave those out
+  vit-bench data kmnist --download --data-root data             get it from its authors, by torchvision
+  vit-bench data hf:owner/name --download --data-root data      get it from the Hugging Face hub
+  vit-bench data --json
+  vit-bench data --copies fashion-mnist fashion-mnist           which training images are test images
+  vit-bench data --copies folder:mine pets:64px --data-root data --picture pairs.png
 """
 
 
@@ -74,7 +74,19 @@ def counted(name: str, root: Path | None) -> dict[str, Any]:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.data", __doc__ or "", EXAMPLES, plugins=True)
+    p = parser(
+        "vit-bench data",
+        __doc__ or "",
+        EXAMPLES,
+        plugins=True,
+        effects=lambda args: {
+            "used": {"with --copies": args.copies and "copies picture data_root max_unreadable"},
+            "idle": {
+                "without --copies": not args.copies and "picture",
+                "without a set": not (args.copies or args.names) and "max_unreadable",
+            },
+        },
+    )
     p.add_argument("names", nargs="*", metavar="NAME", help="a data set, to look into (default: list all)")
     p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
     p.add_argument(
@@ -88,7 +100,6 @@ def main(argv: list[str] | None = None) -> int:
         help="pair test images of one set with their copies among training images of another (NAME@N: N of these)",
     )
     p.add_argument("--picture", type=Path, metavar="FILE.png", help="with --copies: draw the pairs")
-    p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     if arguments.max_unreadable:
         allow_unreadable(arguments.max_unreadable)
@@ -168,7 +179,7 @@ def _show_list(rows: list[dict[str, Any]]) -> None:
         here = "yes" if row["available"] else "--download" if row["download"] else "no"
         line = f"{row['name']:{width}}  {here:10}  {row['description']} ({row['licence']})"
         print(textwrap.fill(line, columns, subsequent_indent=" " * (width + 14)))
-    print("How to get one: python -m bench.data NAME")
+    print("How to get one: vit-bench data NAME")
 
 
 def _show(facts: dict[str, Any]) -> None:

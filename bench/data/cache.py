@@ -2,16 +2,18 @@
 
 An entry is a folder `<key>/` with one .npy per array and `manifest.json` (size and sha256 of each). The key must name
 everything the content depends on (a revision, a hash of the source). An entry that does not verify is built again. The
-cache is never a result: when it cannot be written, the arrays are used from memory and a warning says so. What is
-larger than memory is built as `Chunks`, and in a `scratch` array.
+cache is never a result: when it cannot be written, the arrays are used from memory and a warning says so. Arrays larger
+than memory are built as `Chunks`, and in a `scratch` array.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import hashlib
 import json
 import math
+import mmap
 import os
 import shutil
 import stat
@@ -29,8 +31,8 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from bench.core.errors import UserError
-from bench.core.files import dump_json, file_sha256, sync_directory
-from bench.data.source import not_regular, printable
+from bench.core.files import dump_json, file_sha256, sync_directory, synced
+from bench.data.readable import not_regular, printable
 
 MANIFEST = "manifest.json"
 IN_MEMORY = 256 << 20  # bytes; a larger scratch array lies in a file
@@ -124,6 +126,17 @@ def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> 
         return _open(entry) or _built(entry, build)
 
 
+def _by_path(mapped: np.memmap) -> Any:
+    """The file and its part, for another process to map where it is not forked; else the array."""
+    if (file := mapped._mmap) is None or not mapped.size or not mapped.flags.c_contiguous:  # type: ignore[attr-defined]
+        return np.ndarray.__reduce__(mapped)
+    behind = mapped.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data - mapped.offset % mmap.ALLOCATIONGRANULARITY
+    return np.memmap, (mapped.filename, mapped.dtype, "r", mapped.offset + behind, mapped.shape)
+
+
+copyreg.pickle(np.memmap, _by_path)
+
+
 def stored(key: str) -> dict[str, np.ndarray] | None:
     """The arrays stored under `key`; None where there are none, or they are damaged."""
     return _open(directory() / key)
@@ -201,7 +214,7 @@ def _verify(path: Path, *, size: int, sha256: str) -> bool:
 
 
 def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
-    """Write beside the final place, sync, then rename. Of two writers either may win: they wrote the same content."""
+    """Write beside the final place, sync, then rename. Either of two writers may win: they wrote the same content."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{entry.name}-", dir=entry.parent))
     try:
@@ -229,10 +242,8 @@ def _save(array: np.ndarray, file: IO[bytes]) -> None:
 
 
 def _write(path: Path, save: Callable[[IO[bytes]], object]) -> None:
-    with open(path, "xb") as file:
+    with synced(path) as file:
         save(file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def fingerprint(settings: object, files: Sequence[Path], *, read_up_to: int = 1 << 30) -> str:

@@ -88,6 +88,8 @@ class DataSet:
         listed_images: (option, root=…) -> training images by the lists in its files.
         some_encoded: (option, root=…) -> a few encoded images, to measure how fast they are decoded.
         indexed: (root) -> numbers of the copy that is here, once its files are indexed; None before.
+        grouped: (option, root=…, file=…) -> the option with the identity of its images' groups (`bench.data.groups`),
+            from a file or from its own, and a sentence's part on them; None where images cannot have groups.
         download: (option) -> what `--download` fetches; None where it has to be got by hand.
     """
 
@@ -115,6 +117,7 @@ class DataSet:
     listed_images: Callable[..., int] | None = None
     some_encoded: Callable[..., list[bytes]] | None = None
     indexed: Callable[[Path | None], Numbers | None] | None = None
+    grouped: Callable[..., tuple[str, str]] | None = None
     download: Callable[[str], Download] | None = None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import struct
 import warnings
 import zlib
@@ -21,7 +22,8 @@ from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import content_key
 from bench.data.progress import Progress
-from bench.data.source import MAX_FILE_BYTES, Source, max_unreadable
+from bench.data.readable import max_unreadable
+from bench.data.source import MAX_FILE_BYTES, Source
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
@@ -130,7 +132,8 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
     with opened(data, name=name, as_published=storage.as_published) as image:
         if storage.size is not None:
             image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that is averaged away
-        return _stored(image if storage.as_published else _upright(image), storage)
+        turned = not storage.as_published and _orientation(image) != 1  # as the camera was held
+        return _stored(ImageOps.exif_transpose(image) if turned else image, storage)
 
 
 def facts_of(data: bytes, *, name: str, as_published: bool) -> tuple[int, int, int, int]:
@@ -202,11 +205,6 @@ def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
         return None
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """The image as the camera was held."""
-    return ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
-
-
 def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
     channels = storage.channels or (1 if image.mode in GREY else 3)
     mode = "L" if channels == 1 else "RGB"
@@ -227,7 +225,7 @@ def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | str]:
 
 
 def each(source: Source, work: Callable[[bytes | np.ndarray, str], T], *, at_once: int = BATCH) -> Iterator[T | str]:
-    """What `work` returns of (encoded image, its name), or why it is unreadable, in order: on all cores, a bounded
+    """Results of `work` for (encoded image, its name), or why it is unreadable, in order: on all cores, a bounded
     number at a time."""
 
     def batch_of(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[T | str]:
@@ -281,7 +279,8 @@ def judge(unreadable: list[str], *, count: int, where: str) -> None:
     more = " or more" if too_many(unreadable, count=count) else ""
     what = f"{where}: {len(unreadable):,}{more} of {count:,} images cannot be read: {named}"
     if len(unreadable) > (most := max_unreadable()) * count:
-        fix = f"Get them again, or delete them; up to {most:.1%} would be left out (--max-unreadable)."
+        enough = f" {math.ceil(100 * len(unreadable) / count)}%" if not more else ""
+        fix = f"Get them again, delete them, or leave out more than {most:.1%}: --max-unreadable{enough}."
         raise UserError(what, fix)
     warnings.warn(f"{what}. They are left out.", stacklevel=3)
 

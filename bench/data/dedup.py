@@ -17,7 +17,9 @@ Accuracy is then reported with and without the test images of which upstream hol
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -31,6 +33,7 @@ SIDE = 28  # pixels per side on which images are compared, in grey
 FREQUENCIES = 8  # per axis: the hash has FREQUENCIES**2 - 1 bits
 MAX_BITS = 10  # that may differ between the hashes of candidates
 BLOCK = 2_048  # images at a time
+MAX_KEPT = 50_000  # images of a set whose thumbnails are kept
 MAX_RESIDUAL = 0.055  # of what the copy varies by; correlation 0.9985
 MIN_CORRELATION = 0.8  # at half the size, below which a pair is not looked at closely; clipping costs most
 COARSE = ((0.0, 7.0), (0.5, 3.0))  # looks at half the size: a blur, and what may be left, in units of MAX_RESIDUAL
@@ -68,12 +71,15 @@ def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
 
     Args:
         upstream: what a model is pre-trained on.
-        downstream: what it is judged on.
+        downstream: what it is judged on; the same object for the pairs within one set, each once.
     """
     hashes_N = hashes(upstream)
     ups, downs, flips = [], [], []
     for flipped in (False, True):
         up_M, down_M = near(hashes_N, hashes(downstream, flipped=flipped))
+        if upstream is downstream:
+            once_M = up_M < down_M
+            up_M, down_M = up_M[once_M], down_M[once_M]
         ups.append(up_M)
         downs.append(down_M)
         flips.append(np.full(len(up_M), flipped))
@@ -82,8 +88,7 @@ def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
     progress = Progress(f"comparing {upstream.name} with {downstream.name}", len(up_M), unit="pairs")
     for start in range(0, len(up_M), BLOCK):
         part = slice(start, start + BLOCK)
-        one_MYX = grey(upstream.images_NHWC[up_M[part]])
-        other_MYX = grey(downstream.images_NHWC[down_M[part]])
+        one_MYX, other_MYX = thumbnails(upstream)(up_M[part]), thumbnails(downstream)(down_M[part])
         other_MYX = np.where(flipped_M[part, None, None], other_MYX[..., ::-1], other_MYX)
         residual_M[part] = residual(one_MYX, other_MYX)
         progress.step(len(one_MYX))
@@ -103,30 +108,39 @@ def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
 
 def copies(upstream: ImageSet, downstream: ImageSet) -> np.ndarray:
     """Whether upstream holds a copy of each downstream image, bool (M,). Looked for once per pair of contents."""
-    key = f"copies-r{REVISION}-{upstream.content_hash[:16]}-{downstream.content_hash[:16]}"
+    copied_M = np.zeros(len(downstream), dtype=bool)
+    copied_M[pairs(upstream, downstream)[1]] = True
+    return copied_M
+
+
+def pairs(upstream: ImageSet, downstream: ImageSet) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of copies in the two sets, (upstream_M, downstream_M), looked for once per pair of contents; see
+    `find`."""
+    key = f"pairs-r{REVISION}-{upstream.content_hash[:16]}-{downstream.content_hash[:16]}"
 
     def build() -> dict[str, np.ndarray]:
-        copied_M = np.zeros(len(downstream), dtype=bool)
-        copied_M[find(upstream, downstream).downstream_M] = True
-        return {"copied": copied_M}
+        found = find(upstream, downstream)
+        return {"upstream": found.upstream_M, "downstream": found.downstream_M}
 
-    return np.array(cache.arrays(key, build)["copied"])
+    kept = cache.arrays(key, build)
+    return np.array(kept["upstream"]), np.array(kept["downstream"])
 
 
 def hashes(images: ImageSet, *, flipped: bool = False) -> np.ndarray:
     """uint64 per image: its perceptual hash."""
     place = (np.arange(SIDE) + 0.5) * np.pi / SIDE
     cosines_FS = np.cos(np.arange(FREQUENCIES)[:, None] * place).astype(np.float32)
-    found = np.empty(len(images), dtype=np.uint64)
+    hash_N = np.empty(len(images), dtype=np.uint64)
+    read = thumbnails(images)
     for start in range(0, len(images), BLOCK):
-        grey_NYX = grey(images.images_NHWC[start : start + BLOCK])
+        grey_NYX = read(slice(start, start + BLOCK))
         grey_NYX = grey_NYX[..., ::-1] if flipped else grey_NYX
         amplitude_NFF = cosines_FS @ grey_NYX @ cosines_FS.T
         low_NF = amplitude_NFF.reshape(len(grey_NYX), -1)[:, 1:]  # without the mean brightness
         bits_NB = low_NF > np.median(low_NF, axis=1, keepdims=True)
         packed_N8 = np.packbits(np.pad(bits_NB, ((0, 0), (1, 0))), axis=1)
-        found[start : start + BLOCK] = packed_N8.view(">u8")[:, 0]
-    return found
+        hash_N[start : start + BLOCK] = packed_N8.view(">u8")[:, 0]
+    return hash_N
 
 
 def near(one_N: np.ndarray, other_M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -147,6 +161,20 @@ def _popcount(value: np.ndarray) -> np.ndarray:
         return np.bitwise_count(value)
     table = np.array([bin(n).count("1") for n in range(1 << 16)], dtype=np.uint8)
     return table[np.ascontiguousarray(value).view(np.uint16)].reshape(*value.shape, 4).sum(axis=-1, dtype=np.uint8)
+
+
+def thumbnails(images: ImageSet) -> Callable[[Any], np.ndarray]:
+    """Rows -> their `grey` images. Those of a set that is not too large are made once and kept, 3 kB each."""
+    if len(images) > MAX_KEPT or images.images_NHWC.shape[1:3] == (SIDE, SIDE):
+        return lambda rows: grey(images.images_NHWC[rows])
+
+    def make() -> Iterator[np.ndarray]:
+        for start in range(0, len(images), BLOCK):
+            yield grey(images.images_NHWC[start : start + BLOCK])
+
+    whole = cache.Chunks(shape=(len(images), SIDE, SIDE), dtype="float32", make=make)
+    kept_NYX = cache.arrays(f"thumbnails-{images.content_hash[:16]}", lambda: {"grey": whole})["grey"]
+    return lambda rows: np.array(kept_NYX[rows])
 
 
 def grey(images_NHWC: np.ndarray) -> np.ndarray:

@@ -109,7 +109,8 @@ def _fetch(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path
     """Have the files below the data root, each checked; then list them, or unpack the archive.
 
     Raises:
-        UserError: the hub breaks off or sends something else. What was fetched is kept, and continued next time.
+        UserError: the hub breaks off or sends something else. The part that was fetched is kept, and continued next
+        time.
     """
     from huggingface_hub import hf_hub_download
 

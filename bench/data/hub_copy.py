@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -75,11 +74,6 @@ def _complete(listed: Path) -> Path | None:
     try:
         sizes = json.loads(listed.read_text())["files"]
         whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
-        return folder / _common(sizes) if whole else None
+        return folder / os.path.commonpath([PurePosixPath(name).parent for name in sizes]) if whole else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _common(names: Iterable[str]) -> str:
-    """The folder that holds all of them."""
-    return os.path.commonpath([PurePosixPath(name).parent for name in names])

@@ -32,7 +32,7 @@ class HubSet(DataSet):
 
     def __post_init__(self) -> None:
         assert self.images is not None and self.side is not None
-        run = f"Run: python -m bench.data {self.name} --download --data-root <data root>"
+        run = f"Run: vit-bench data {self.name} --download --data-root <data root>"
         unpinned = "not verified: the newest commit is fetched"
         wired = {
             "load": self._load,

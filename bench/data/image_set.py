@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -81,8 +82,8 @@ class EncodedImages(LazyImages):
         out_BHWC: np.ndarray,
         resize: Callable[[np.ndarray, np.ndarray], None] | None = None,
     ) -> None:
-        """What training reads, into uint8 (B, H, W, C): of each full image a part (top, left, height, width), which
-        `resize` brings to this size; or as indexing gives it. In one thread."""
+        """Read images for training, into uint8 (B, H, W, C): of each full image a part (top, left, height, width),
+        which `resize` brings to this size; or as indexing gives it. In one thread."""
 
 
 Images = np.ndarray | LazyImages  # uint8 (N, H, W, C), read by slices
@@ -100,6 +101,7 @@ class ImageSet:
         kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set says it.
         source: which copy was read, where there are several ("embedded part", "IDX files", …); for people, not hashed.
         multi_labels: all classes that are in each image, where they are annotated (`bench.data.real`), else None.
+        groups_N: uint64, equal for images that belong together (`bench.data.groups`); None where nobody says.
     """
 
     name: str
@@ -110,11 +112,12 @@ class ImageSet:
     kind: str
     source: str = ""
     multi_labels: tuple[tuple[int, ...], ...] | None = None
+    groups_N: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.images_NHWC.dtype != np.uint8 or self.images_NHWC.ndim != 4:
-            found = f"{self.images_NHWC.dtype} {self.images_NHWC.shape}"
-            raise ValueError(f"{self.name}: images must be uint8 NHWC, not {found}")
+            given = f"{self.images_NHWC.dtype} {self.images_NHWC.shape}"
+            raise ValueError(f"{self.name}: images must be uint8 NHWC, not {given}")
         if len(self.images_NHWC) != len(self.labels_N):
             raise ValueError(f"{self.name}: {len(self.images_NHWC)} images but {len(self.labels_N)} labels")
         if len(self.labels_N) and not 0 <= int(self.labels_N.min()) <= int(self.labels_N.max()) < self.num_classes:
@@ -157,9 +160,11 @@ class ImageSet:
 
     @cached_property
     def content_hash(self) -> str:
-        """sha256 over shape, pixels and labels: the same images give the same hash, whatever file carried them. Of
-        encoded images, over what their files hold and how they are decoded."""
-        images = self.images_NHWC
+        """sha256 over shape, pixels and labels: the same images give the same hash, whatever file carried them. For
+        encoded images it is over what their files hold and how they are decoded."""
+        images, labels = self.images_NHWC, np.ascontiguousarray(self.labels_N, dtype="<i8")
+        if (known := (*_place(images), hashlib.sha256(labels.data).digest())) in _hashes:
+            return _hashes[known]
         digest = hashlib.sha256(repr(tuple(images.shape)).encode())
         if isinstance(images, EncodedImages):
             digest.update(images.identity.encode())
@@ -167,7 +172,9 @@ class ImageSet:
         else:
             for block in self.blocks():
                 digest.update(block.data)
-        digest.update(np.ascontiguousarray(self.labels_N, dtype="<i8").data)
+        digest.update(labels.data)
+        if len(known) > 1:
+            _hashes[known] = digest.hexdigest()
         return digest.hexdigest()
 
     @cached_property
@@ -188,7 +195,22 @@ class ImageSet:
             images_NHWC=images.take(indices_M) if isinstance(images, LazyImages) else images[indices_M],
             labels_N=self.labels_N[indices_M],
             multi_labels=None if several is None else tuple(several[i] for i in np.asarray(indices_M).tolist()),
+            groups_N=None if self.groups_N is None else self.groups_N[indices_M],
         )
+
+
+_hashes: dict[tuple[Any, ...], str] = {}  # of mapped images, which may be many gigabytes that every cell reads
+
+
+def _place(images: Images) -> tuple[Any, ...]:
+    """Which rows of which file, as it is now, mapped images are; () for others."""
+    mapped = images.images_NHWC if isinstance(images, MappedImages) else images
+    if not isinstance(mapped, np.memmap) or mapped.mode != "r" or mapped.filename is None:
+        return ()
+    file, rows = os.stat(mapped.filename), getattr(images, "rows_N", np.arange(0))
+    start = np.frombuffer(mapped._mmap, dtype=np.uint8).__array_interface__["data"][0]  # type: ignore[attr-defined]
+    where = mapped.__array_interface__["data"][0] - start, mapped.strides, images.shape
+    return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, where, hashlib.sha256(rows.tobytes()).digest()
 
 
 def tier_of(decoded_bytes: int, free_bytes: int, *, encoded: bool) -> Tier:

@@ -5,9 +5,9 @@ the middle of an epoch. Those that cannot are left out, counted and named, befor
 same for every process and every restart. The images come in an order that follows their keys (`subset.nested`), so the
 same files are the same set whichever format carries them.
 
-What is compressed inside its file (Parquet) is copied out once, into one file in the cache. A file that has changed
-since it was indexed, in its size, its time or (by a checksum) its bytes, is an error when it is read: nothing else is
-put in its place.
+Images that are compressed inside their file (Parquet) are copied out once, into one file in the cache. A file that has
+changed since it was indexed, in its size, its time or (by a checksum) its bytes, is an error when it is read: nothing
+else is put in its place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shlex
 import zlib
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -59,9 +59,9 @@ class ImageIndex:
     """
 
     def __init__(self, folder: Path, stored: dict[str, np.ndarray], split: str) -> None:
-        self.folder, self.stored, self._status = folder, stored, np.asarray(stored["file_status"])
-        found = {name: stored.get(f"{split}_{name}") for name in IMAGE}
-        own = {name: np.asarray(values) for name, values in found.items() if values is not None}  # np.memmap is slow
+        self.folder, self.stored, self._split, self._status = folder, stored, split, np.asarray(stored["file_status"])
+        columns = {name: stored.get(f"{split}_{name}") for name in IMAGE}
+        own = {name: np.asarray(values) for name, values in columns.items() if values is not None}  # np.memmap is slow
         self._crc = own.get("crc")  # an index that is older than checksums has none
         self._file, self._offset, self._size = own["file"], own["offset"], own["size"]
         self.label, self.key, self.height, self.width = own["label"], own["key"], own["height"], own["width"]
@@ -70,8 +70,12 @@ class ImageIndex:
         self.class_names, self.format = tuple(facts["class_names"]), str(facts["format"])
         self.unreadable, self.encoded_bytes = int(facts["unreadable"]), int(facts["bytes"][split])
         self.copied = self._path(len(stored["file_ends"]) - 1) if facts.get("copied") else None
+        self.groups_N = stored.get(f"{split}_groups")
         self.multi_labels = real.from_arrays(stored) if split == "test" and "real_classes" in stored else None
         self._open = lru_cache(OPEN_FILES)(_Handle)  # of a path: an index that it referred to would outlive its use
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ImageIndex, (self.folder, self.stored, self._split)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -125,10 +129,10 @@ class _Handle:
             os.close(self.handle)
 
 
-def key_of(folder: Path, *, as_published: bool) -> str:
+def key_of(folder: Path, *, as_published: bool, groups: str = "") -> str:
     """The name of a folder's index in the cache. It changes when files are added, removed or renamed, or when one that
     holds several images is written anew."""
-    digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published)).encode())
+    digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published, *groups.split())).encode())
     for where, folders, files in os.walk(folder):
         folders.sort()
         for name in ["", *sorted(name for name in files if not is_image(name))]:
@@ -149,23 +153,23 @@ def open_index(folder: Path, split: str, *, found: FolderContents, as_published:
     Raises:
         UserError: too many images cannot be decoded; there is no room for what is copied out.
     """
-    if (known := indexed(folder, split, as_published=as_published)) is not None:
+    if (known := indexed(folder, split, as_published=as_published, groups=found.groups)) is not None:
         return known
-    key = key_of(folder, as_published=as_published)
+    key = key_of(folder, as_published=as_published, groups=found.groups)
     copied = (cache.directory() / f"{key}.images").absolute()
     stored = cache.arrays(key, partial(_build, folder, found, as_published=as_published, copied=copied))
     return ImageIndex(folder, stored, split)
 
 
-def indexed(folder: Path, split: str, *, as_published: bool) -> ImageIndex | None:
+def indexed(folder: Path, split: str, *, as_published: bool, groups: str = "") -> ImageIndex | None:
     """The index of a folder that has one already. One whose copied images are not there any more is removed."""
-    key = key_of(folder, as_published=as_published)
+    key = key_of(folder, as_published=as_published, groups=groups)
     stored = cache.stored(key)
     if stored is None:
         return None
-    found = ImageIndex(folder, stored, split)
-    if found.copied is None or _status(found.copied) == stored["file_status"][-1].tolist():
-        return found
+    opened = ImageIndex(folder, stored, split)
+    if opened.copied is None or _status(opened.copied) == stored["file_status"][-1].tolist():
+        return opened
     cache.remove(key)
     return None
 
@@ -179,13 +183,13 @@ def _status(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def _build(folder: Path, found: FolderContents, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
+def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
     files = list[Path]()
-    copies = any(source.places is None for source in found.sources.values())
+    copies = any(source.places is None for source in contents.sources.values())
     built: dict[str, np.ndarray] = {}
     unreadable, total = list[str](), {}
-    with _copying(copied, found) if copies else contextlib.nullcontext() as copy:
-        for part, source in found.sources.items():
+    with _copying(copied, contents) if copies else contextlib.nullcontext() as copy:
+        for part, source in contents.sources.items():
             images, kept_N, bad = _read_all(source, copy, as_published=as_published, where=f"{folder}, {part}")
             if source.places is not None:
                 images["file"] += len(files)
@@ -202,7 +206,9 @@ def _build(folder: Path, found: FolderContents, *, as_published: bool, copied: P
                     raise UserError(what, "Put two or more into a class, or the test images into a folder test/.")
                 built |= {f"{split}_{name}": values[rows_M] for name, values in images.items()}
                 total[split] = int(images["size"][rows_M].sum(dtype=np.int64))
-            several = real.beside(folder, source, num_classes=len(found.class_names)) if part == "test" else None
+            if source.groups_N is not None:
+                built[f"{part}_groups"] = source.groups_N[kept_N[order_N]]
+            several = real.beside(folder, source, num_classes=len(contents.class_names)) if part == "test" else None
             if several is not None:
                 built |= real.to_arrays(tuple(several[i] for i in kept_N[order_N].tolist()))
     names = [os.fsencode(os.path.relpath(path, folder)) for path in files]
@@ -213,8 +219,8 @@ def _build(folder: Path, found: FolderContents, *, as_published: bool, copied: P
             file_N[file_N == COPIED] = len(names) - 1
     status = [os.stat(path) for path in files]
     facts = {
-        "class_names": found.class_names,
-        "format": found.format,
+        "class_names": contents.class_names,
+        "format": contents.format,
         "bytes": total,
         "copied": copies,
         "unreadable": len(unreadable),
@@ -270,13 +276,15 @@ def _read_all(
 
 
 @contextlib.contextmanager
-def _copying(path: Path, found: FolderContents):  # type: ignore[no-untyped-def]
+def _copying(path: Path, contents: FolderContents):  # type: ignore[no-untyped-def]
     """The file that images are copied into; it comes to its place when all went well.
 
     Raises:
         UserError: there is no room.
     """
-    sizes = (file.stat().st_size for source in found.sources.values() if source.places is None for file in source.files)
+    sizes = (
+        file.stat().st_size for source in contents.sources.values() if source.places is None for file in source.files
+    )
     need, temporary = sum(sizes), path.with_name(f".{path.name}-{os.getpid()}")
     full = "Free some space, or set VIT_BENCH_CACHE to a folder on a larger disk."
     try:

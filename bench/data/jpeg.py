@@ -1,6 +1,6 @@
 """A part of an encoded image at another size: what training on full images does most.
 
-What comes out is defined without regard to speed: the image as libjpeg-turbo decodes it (accurate integer DCT, smooth
+The result is defined without regard to speed: the image as libjpeg-turbo decodes it (accurate integer DCT, smooth
 chroma), at the smallest of the scales 1, 1/2, 1/4, 1/8 at which the part is still as large as what is wanted; of that
 the part, rounded down to whole pixels; resized bilinearly without a low-pass. (google-research/vision_transformer
 resizes so too, with `tf.image.resize`, but at full scale.) A grey image is the luma of a JPEG, and Rec. 601 luma of

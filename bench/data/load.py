@@ -116,9 +116,20 @@ def named_at(name: str, side: int, channels: int) -> str:
     return ":".join(words)
 
 
+def stored_at(name: str, side: int, channels: int, *, root: Path | None) -> str:
+    """`named_at`; the name itself where the set does not resize, or not to this size: tiles are cut out of pictures."""
+    if resizes(name):
+        try:
+            look(stored := named_at(name, side, channels), root=root)
+            return stored
+        except UserError:
+            pass
+    return name
+
+
 def parse(text: str) -> tuple[str, int | None]:
     """`"name@N"` -> (name, N); a plain name -> (name, None). "folder:mine:rgb:32px" is "folder:mine:32px:rgb"."""
-    match = re.fullmatch(r"([^@]+)(?:@([0-9][0-9_,]{0,17}))?", text)
+    match = re.fullmatch(r"([^@]*[^@:])(?:@([0-9][0-9_,]{0,17}))?", text)
     if match is None:
         raise UserError(f"{text!r} is not a data set.", "Write a name, or name@N for N images: fashion-mnist@1000.")
     size = match.group(2)

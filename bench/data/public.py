@@ -2,8 +2,8 @@
 
 A row is found by its name, as a file in bench/data/sets/ is. Published splits are used as they are; "train" holds the
 published validation part too, as VTAB's tasks do (Zhai et al., 2019, arXiv:1910.04867), whose nineteen are all here.
-Where none is published, a hash of the file's name divides. What torchvision does not read comes from the Hugging Face
-hub (`bench.data.vtab`).
+Where none is published, a hash of the file's name divides. Sets that torchvision does not read come from the Hugging
+Face hub (`bench.data.vtab`).
 """
 
 from __future__ import annotations

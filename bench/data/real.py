@@ -66,7 +66,7 @@ def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLa
     Raises:
         UserError: a name without a number, or with one that the file does not go up to.
     """
-    found = []
+    ordered = []
     for name in names:
         match = NUMBER.search(name)
         if match is None or not 1 <= int(match.group(1)) <= len(labels):
@@ -74,8 +74,8 @@ def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLa
                 f"{name} is none of the {len(labels):,} images of {path}.",
                 f"Images keep their published names, ILSVRC2012_val_00000001.JPEG; take {FILE} away if they do not.",
             )
-        found.append(labels[int(match.group(1)) - 1])
-    return tuple(found)
+        ordered.append(labels[int(match.group(1)) - 1])
+    return tuple(ordered)
 
 
 def real_right(predictions_N: np.ndarray, labels: MultiLabels) -> np.ndarray:

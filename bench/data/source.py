@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.by_key import by_key
 from bench.core.errors import UserError
+from bench.data.readable import not_regular, printable
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".gif")
 MAX_FILE_BYTES = 256 << 20  # of one encoded image
 MAX_BYTES = 64 << 30  # of an array that a header promises
 MAX_CLASSES = 1_000_000
-MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
-ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that says another share (5%)
 # Words for the two splits, best first. Public sets often keep the labels of "test" to themselves and are judged on
 # "val"; where both are there, "test" is used, and a format that finds it without labels says what to do.
 SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val", "valid", "validation")}
@@ -45,6 +43,7 @@ class Source:
             OSError where the image is not there.
         places: says where the images lie in `files`; None where they have to be unpacked.
         is_pixels: whether `read` gives pixels.
+        groups_N: uint64 per image, equal for those that belong together (`bench.data.groups`); None where nobody says.
         in_order: yields what `read` gives for 0, 1, 2, …, where that is cheaper than by number; called in one thread.
     """
 
@@ -55,6 +54,7 @@ class Source:
     in_order: Callable[[], Iterator[bytes | np.ndarray]] | None = None
     places: Callable[[], Places] | None = None
     is_pixels: bool = False
+    groups_N: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -68,11 +68,13 @@ class FolderContents:
         sources: "train" and "test"; or "all", of which a part is held out for testing.
         class_names: one per class, in label order.
         format: for people, for example "image folder".
+        groups: the part of the set's name that its groups make; "" without.
     """
 
     sources: dict[str, Source]
     class_names: tuple[str, ...]
     format: str
+    groups: str = ""
 
 
 def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> Source:
@@ -120,37 +122,6 @@ def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, 
     )
 
 
-def max_unreadable() -> float:
-    """The share of unreadable images that is left out; of more, a set is refused.
-
-    Raises:
-        UserError: $VIT_BENCH_MAX_UNREADABLE is no share.
-    """
-    text = os.environ.get(ALLOWED)
-    return _share(text) if text else MAX_UNREADABLE
-
-
-def allow_unreadable(text: str) -> None:
-    """Another share, for this process and those that it starts.
-
-    Raises:
-        UserError: it is no share.
-    """
-    _share(text)
-    os.environ[ALLOWED] = text
-
-
-def _share(text: str) -> float:
-    """ "5%" or "0.05"."""
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise UserError(f"{text!r} is not a share of images.", "Write such as 5% or 0.05.")
-    return share
-
-
 def is_image(name: str) -> bool:
     """Whether a file is named as an image."""
     return name.lower().endswith(SUFFIXES)
@@ -178,26 +149,6 @@ def regular(paths: Iterable[Path]) -> list[Path]:
     return checked
 
 
-def not_regular(path: Path) -> UserError:
-    """The error for something that has an image's or an archive's name and is none."""
-    return UserError(f"{printable(path)} is no regular file.", "Take it away; plain files and links to such are read.")
-
-
-def in_package(package: str, path: str = "") -> Path | None:
-    """A file or folder inside an installed package, found without importing it; None where it is not there."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
-        return None
-    inside = Path(found.submodule_search_locations[0]) / path
-    return inside if inside.exists() else None
-
-
-def printable(path: Path | str) -> str:
-    """A file name as it may be printed: nothing in it moves a terminal's cursor."""
-    text = str(path)
-    return text if text.isprintable() else ascii(text)
-
-
 def split_word(path: str) -> str:
     """The word of SPLIT_WORDS that a relative path names first; "all" without one."""
     words = re.split(r"[^a-z]+", path.rsplit(".", 1)[0].lower())
@@ -210,19 +161,17 @@ def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
     Raises:
         UserError: a test split without a training split; something that is no regular file.
     """
-    groups: dict[str, list[Path]] = {}
-    for path in sorted(regular(paths)):
-        groups.setdefault(split_word(path.relative_to(below).as_posix()), []).append(path)
+    groups = by_key((split_word(path.relative_to(below).as_posix()), path) for path in sorted(regular(paths)))
     if set(groups) == {"all"}:
         return groups
-    found = {
+    splits = {
         split: groups[next(word for word in words if word in groups)]
         for split, words in SPLIT_WORDS.items()
         if any(word in groups for word in words)
     }
-    if "train" not in found:
+    if "train" not in splits:
         raise UserError(f"{below} has no training split.", "Name its files or folders after their split: train, test.")
-    return found if "test" in found else {"all": found["train"]}
+    return splits if "test" in splits else {"all": splits["train"]}
 
 
 def found(

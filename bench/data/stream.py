@@ -1,7 +1,7 @@
 """Encoded images as an array of pixels: what is indexed is read from its file and decoded.
 
 Indexed, an image is what the same set would be with its pixels stored (`bench.data.decode.pixels_of`): its central
-square, or all of it, at one size. What training cuts out of the full image is defined in `bench.data.jpeg`.
+square, or all of it, at one size. `bench.data.jpeg` defines the parts that training cuts out of the full image.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ class StreamedImages(EncodedImages):
         self.identity = repr(storage)
         self._ahead: tuple[tuple[int, int], Future[np.ndarray]] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamedImages, (self.index, self.storage, self._rows_N)
+
     def rows(self, chosen: Any = slice(None)) -> np.ndarray:
         """Positions in the index."""
         if self._rows_N is not None:
@@ -61,7 +64,7 @@ class StreamedImages(EncodedImages):
 
     @property
     def encoded_bytes(self) -> int:  # type: ignore[override]
-        """Of these images, as far as they are of one size on average."""
+        """Bytes of these images, as far as they are of one size on average."""
         return round(self.index.encoded_bytes * len(self) / max(1, len(self.index)))
 
     def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

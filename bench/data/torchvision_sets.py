@@ -1,6 +1,6 @@
 """Published data sets that torchvision knows: its classes read them, check them and fetch them.
 
-What a class is given and where its files lie is said in a row of `bench.data.public`. Images are decoded once, here.
+A row of `bench.data.public` says what a class is given and where its files lie. Images are decoded once, here.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TorchvisionSet(DataSet):
             options = f"{self.name}[:64px][:rgb|:grey]; the whole image is resized to a square of so many pixels "
             options += f"(default {self.side}px)"
         how = self.how_to_get
-        run = f"python -m bench.data {self.name} --download --data-root <data root>"
+        run = f"vit-bench data {self.name} --download --data-root <data root>"
         if self.fetched_by != "" and run not in how:
             how = f"Run: {run}. {how}" if how else f"Run: {run}"
         described = self.description
@@ -271,7 +271,7 @@ class TorchvisionSet(DataSet):
 
 
 def fetched_below(data_set: DataSet, *, of: str, archive_bytes: int) -> Download:
-    """What `--download` fetches of a set in MNIST's form that its own file reads: into torchvision's layout."""
+    """The download of a set in MNIST's form that its own file reads: into torchvision's layout."""
     facts = {one.name: getattr(data_set, one.name) for one in fields(DataSet) if one.name != "load"}
     names = (f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
     full = TorchvisionSet(

@@ -1,4 +1,4 @@
-"""Checks of `python -m bench.doctor` that start workers or ranks, feed a step, or run a suite.
+"""Checks of `vit-bench doctor` that start workers or ranks, feed a step, or run a suite.
 
 `python -m bench.execute.first_hour exchange` is what each rank does of those with several, under torchrun.
 """
@@ -20,19 +20,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.core import environment
-from bench.core.device import accelerators, release
+import numpy as np
+import torch
+import torch.distributed as dist
+from PIL import Image
+
+from bench.core import environment, registry
+from bench.core.device import InBatches, accelerators, is_out_of_memory, release
 from bench.core.errors import EXIT_OK
 from bench.core.formatting import compact
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.core.subprocesses import child_environment
-from bench.cost import precomputed
+from bench.cost import memory, precomputed
+from bench.cost import timing as clock
+from bench.data.image_set import ImageSet
+from bench.data.load import load
 from bench.execute.examined import CheckResult, as_wanted, at_least, at_most
 from bench.store import faults
 from bench.store.records import read_record
 from bench.store.study import Study
 from bench.suites._recipes import recipe_for
+from bench.tasks._features import extractor
+from bench.train import inference, precision
+from bench.train.batches import Batches
+from bench.train.distributed import DistributedRanks
+from bench.train.ranks import ONE_RANK
+from bench.train.rehearsal import rehearse
+from bench.train.step import Step
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
 CELL = Cell(
@@ -100,9 +115,9 @@ def _said(done: Any) -> str:
     return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
-def _apart(found: Record, wanted: Record) -> float:
+def _apart(record: Record, wanted: Record) -> float:
     """The largest relative difference of two records' losses."""
-    pairs = zip(found.horizons, wanted.horizons, strict=True)
+    pairs = zip(record.horizons, wanted.horizons, strict=True)
     losses = [(a.final_train_loss, b.final_train_loss) for a, b in pairs]
     return max(abs(a - b) / max(abs(b), 1e-3) for a, b in losses if a is not None and b is not None)
 
@@ -117,14 +132,14 @@ def kills(device: str) -> Iterator[CheckResult]:
         done = _attempt(killed, device)
         yield as_wanted("started again", "finished" if done.returncode == 0 else _said(done), "finished")
         _attempt(whole, device)
-        found, wanted = _record(killed), _record(whole)
-        if found is None or wanted is None:
+        resumed, wanted = _record(killed), _record(whole)
+        if resumed is None or wanted is None:
             yield CheckResult(check="records", value="missing", outcome="fail")
             return
         limit = 0.0 if device == "cpu" else ROUNDING
-        yield at_most("losses of horizons apart", _apart(found, wanted), limit)
+        yield at_most("losses of horizons apart", _apart(resumed, wanted), limit)
         if device == "cpu":
-            same = [[replace(s, detail={}) for s in row.scores] for row in found.horizons] == [
+            same = [[replace(s, detail={}) for s in row.scores] for row in resumed.horizons] == [
                 [replace(s, detail={}) for s in row.scores] for row in wanted.horizons
             ]
             yield as_wanted("scores", "the same" if same else "others", "the same")
@@ -155,14 +170,14 @@ def ranks(device: str) -> Iterator[CheckResult]:
         shared = {kind: replace(CELL, recipe=replace(CELL.recipe, sharding=kind)) for kind in ("replicate", "fsdp")}
         done = _attempt(several, device, *shared.values(), ranks=count)
         for sharding, cell in shared.items():
-            found = _record(several, cell)
-            if found is None:  # perhaps the other's failure ended both
+            record = _record(several, cell)
+            if record is None:  # perhaps the other's failure ended both
                 done = _attempt(several, device, cell, ranks=count)
-                found = _record(several, cell)
-            if found is None or wanted is None:
+                record = _record(several, cell)
+            if record is None or wanted is None:
                 yield CheckResult(check=f"{count} ranks, {sharding}", value=_said(done), outcome="fail")
                 continue
-            yield at_most(f"{count} ranks, {sharding}: losses apart from one rank's", _apart(found, wanted), limit)
+            yield at_most(f"{count} ranks, {sharding}: losses apart from one rank's", _apart(record, wanted), limit)
         yield from _killed_rank(Path(name, "killed"), device, count)
     if device.startswith("cuda"):
         for what in ("exchange", "growth"):
@@ -234,15 +249,10 @@ def _under_torchrun(what: str, device: str, count: int) -> Iterator[CheckResult]
 
 def exchange(joined: Any) -> list[CheckResult]:
     """How fast gradients are exchanged."""
-    import torch
-    import torch.distributed as dist
-
-    from bench.cost import timing
-
     size = 1 << 28 if joined.device == "cuda" else 1 << 20
     flat = torch.ones(size, device=joined.device)
-    timing.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=3)
-    seconds = timing.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=10) / 10
+    clock.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=3)
+    seconds = clock.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=10) / 10
     rate = 2 * (joined.size - 1) / joined.size * 4 * size / seconds / 1e9
     if joined.device == "cuda":
         return [at_least("exchange", rate, TARGET_GIGABYTES_PER_SECOND, "GB/s", why="target, with NVLink")]
@@ -251,8 +261,6 @@ def exchange(joined: Any) -> list[CheckResult]:
 
 def growth(joined: Any) -> list[CheckResult]:
     """Images per second of all ranks, over as many times those of one that is alone."""
-    from bench.train.ranks import ONE_RANK
-
     rates = []
     for shared in (ONE_RANK, joined):
         step, batch = _step(MODEL, joined.device, ranks=shared, images=BATCH * shared.size)
@@ -267,21 +275,12 @@ def growth(joined: Any) -> list[CheckResult]:
 
 def _allow(size: float | None) -> None:
     """How much of the GPU's memory this process may take; None: all."""
-    import torch
-
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     torch.cuda.set_per_process_memory_fraction(1.0 if size is None else min(1.0, size / total))
 
 
 def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> tuple[Any, tuple[Any, Any]]:
     """A training step of a new network, and this rank's share of a batch that it was prepared with."""
-    import torch
-
-    from bench.core import registry
-    from bench.train.ranks import ONE_RANK
-    from bench.train.rehearsal import rehearse
-    from bench.train.step import Step
-
     torch.manual_seed(0)
     shared = ranks or ONE_RANK
     model = registry.build_model(name, image_size=SIDE, channels=3, num_classes=1000).to(device).train()
@@ -295,21 +294,16 @@ def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> 
 
 def _rate(step: Any, batch: tuple[Any, Any], device: str) -> float:
     """Images of this rank per second."""
-    from bench.cost import timing
 
     def once() -> None:
         step(*batch, lr=1e-6, seed=0)
 
-    timing.timed(once, device=device, calls=5)
-    return len(batch[1]) * FED / timing.timed(once, device=device, calls=FED)
+    clock.timed(once, device=device, calls=5)
+    return len(batch[1]) * FED / clock.timed(once, device=device, calls=FED)
 
 
 def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
     """(all weights after three steps, the bytes that they took)."""
-    import torch
-
-    from bench.cost import memory
-
     release(device)
     memory.reset_peak(device)
     step, batch = _step(MODEL, device, ranks=ranks, images=BATCH * (ranks.size if ranks else 1))
@@ -324,16 +318,14 @@ def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
 
 def scarcity(device: str) -> Iterator[CheckResult]:
     """Less memory than a step needs, less and less: it recovers with the same weights, or says that nothing fits."""
-    from bench.core.device import is_out_of_memory
-
     whole, need = _trained(device)
     yield CheckResult(check=f"{MODEL}: memory of a step", value=f"{compact(need / 1e9, 3)} GB")
     for share in MEMORY_SHARES:
         name = f"with {share:.0%} of it"
         try:
             _allow(share * need)
-            found, _ = _trained(device)
-            yield at_most(f"{name}: weights apart", float((found - whole).norm() / whole.norm()), ROUNDING)
+            trained, _ = _trained(device)
+            yield at_most(f"{name}: weights apart", float((trained - whole).norm() / whole.norm()), ROUNDING)
         except (RuntimeError, MemoryError) as error:
             good = is_out_of_memory(error)
             yield as_wanted(name, f"{type(error).__name__}: {error}".splitlines()[0], "out of memory", good=good)
@@ -347,8 +339,6 @@ def scarcity(device: str) -> Iterator[CheckResult]:
 
 def timing(device: str) -> Iterator[CheckResult]:
     """The rate by this machine's clock against the GPU's own events; how busy the GPU is."""
-    import torch
-
     for name, least in ((MODEL, 0.95), ("ViT-Ti/16", 0.85)):
         step, batch = _step(name, device)
         ours = _rate(step, batch, device)
@@ -373,13 +363,6 @@ def timing(device: str) -> Iterator[CheckResult]:
 
 def feed(device: str) -> Iterator[CheckResult]:
     """Batches alone, from each place that images may lie in, against a step; and both together."""
-    import numpy as np
-
-    from bench.cost import timing as clock
-    from bench.data.image_set import ImageSet
-    from bench.data.load import load
-    from bench.train.batches import Batches
-
     step, batch = _step(MODEL, device)
     alone = _rate(step, batch, device)
     yield CheckResult(check=f"{MODEL} on images that are there", value=f"{compact(alone)} images/s")
@@ -424,9 +407,6 @@ def feed(device: str) -> Iterator[CheckResult]:
 
 def write_jpegs(folder: Path, *, number: int) -> None:
     """A folder of two classes, of smooth made-up pictures of 500 x 375 pixels."""
-    import numpy as np
-    from PIL import Image
-
     rng = np.random.default_rng(0)
     for index in range(number):
         place = folder / "train" / "ab"[index % 2] / f"{index:05d}.jpg"
@@ -441,15 +421,6 @@ def write_jpegs(folder: Path, *, number: int) -> None:
 
 def evaluation(device: str) -> Iterator[CheckResult]:
     """Features: how fast, and how near to the CPU's, as which scores are."""
-    import numpy as np
-    import torch
-
-    from bench.core import registry
-    from bench.core.device import InBatches
-    from bench.cost import timing as clock
-    from bench.tasks._features import extractor
-    from bench.train import inference
-
     images_NHWC = np.random.default_rng(0).integers(0, 256, (4 * BATCH, SIDE, SIDE, 3), np.uint8)
     torch.manual_seed(0)
     model = registry.build_model(LARGE, image_size=SIDE, channels=3, num_classes=10)
@@ -532,7 +503,7 @@ def suites(device: str) -> Iterator[CheckResult]:
 def judged(record: Record) -> Iterator[CheckResult]:
     """Checks of a record of "speed"."""
     if record.speed is not None and record.speed.inference is not None:
-        batches = [found.batch for found in record.speed.batches]
+        batches = [batch.batch for batch in record.speed.batches]
         yield as_wanted(
             f"{record.directory}: batches", "in order" if batches == sorted(batches) else str(batches), "in order"
         )
@@ -546,15 +517,12 @@ def judged(record: Record) -> Iterator[CheckResult]:
 
 
 def main(argv: list[str]) -> int:
-    from bench.train import precision
-    from bench.train.distributed import DistributedRanks
-
     what, device = argv
     precision.set_up(threads=1)
     joined = DistributedRanks(device=device)
-    found = {"exchange": exchange, "growth": growth}[what](joined)
+    results = {"exchange": exchange, "growth": growth}[what](joined)
     if joined.is_rank0:
-        print(json.dumps([to_json(line) for line in found]), flush=True)
+        print(json.dumps([to_json(line) for line in results]), flush=True)
     joined.close()
     return EXIT_OK
 

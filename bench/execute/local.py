@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from bench.core import environment, files
-from bench.core.device import accelerators, place
+from bench.core.cell_state import CellState
+from bench.core.device import accelerators, place, sharing
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.events import (
@@ -50,6 +51,7 @@ STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
 KILL_SIGNAL_AFTER = 1.0  # seconds after the first signal from which a further one kills
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
 MAX_RESTARTS = 3  # of workers whose device no longer answers, in one run
+MAX_LOG_BYTES = 16 << 20  # that are kept of what a worker and its network write to standard error
 NOTICE_SECONDS = 50.0  # seconds before the same notice is given again
 NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same cell; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
@@ -117,6 +119,7 @@ class Pool:
 
     def __init__(self, plan: Plan, *, profile: bool, co2: float | None = None) -> None:
         with contextlib.ExitStack() as opened:  # closes everything where a worker cannot be started
+            variables = _served(opened, plan)
             cells = _shared(opened, plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
             computed = _shared(opened, plan.store / "run.precomputed.json", plan.calibration.precomputed)
             arguments = command(plan, cells=cells, precomputed=computed, device=plan.device, profile=profile, co2=co2)
@@ -126,12 +129,15 @@ class Pool:
             self._failures: dict[int, ProcessFailed] = {}  # as workers report them, the last of each
             self.events: queue.Queue[tuple[int, WorkerEvent | None]] = queue.Queue()
             self._errors = [
-                opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(plan.workers, len(plan.todo)))
+                opened.enter_context(tempfile.TemporaryFile("a+", errors="replace"))
+                for _ in range(min(plan.workers, len(plan.todo)))
             ]
             devices = accelerators(plan.device)
-            self._command, self._restarts = [*arguments, "--parent", str(os.getpid())], MAX_RESTARTS
+            share = sharing(plan.device, len(self._errors) * plan.ranks)
+            self._command = [*arguments, "--share", str(share), "--parent", str(os.getpid())]
+            self._restarts = MAX_RESTARTS
             self._environments = [
-                child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks))
+                child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks)) | variables
                 for number in range(len(self._errors))
             ]
             self._groups = groups_for(plan)
@@ -140,10 +146,11 @@ class Pool:
                 self.processes.append(self._started(number))
             self._open = opened.pop_all()
         for index in range(len(self.processes)):
-            self._follow(index)
+            self._listen(index)
 
     def _started(self, index: int) -> subprocess.Popen[str]:
-        """A session of its own: Ctrl-C in the terminal reaches only this process, which then asks it to save."""
+        """Start a worker in a session of its own: Ctrl-C in the terminal reaches only this process, which then asks the
+        worker to save."""
         process = subprocess.Popen(
             self._command,
             stdout=subprocess.PIPE,
@@ -157,7 +164,7 @@ class Pool:
                 os.sched_setaffinity(process.pid, self._groups[index % len(self._groups)])
         return process
 
-    def _follow(self, index: int) -> None:
+    def _listen(self, index: int) -> None:
         threading.Thread(target=self._read, args=(index, self.processes[index].stdout), daemon=True).start()
 
     def _read(self, index: int, stream: IO[str]) -> None:
@@ -167,6 +174,11 @@ class Pool:
             elif event is not None:
                 self.events.put((index, event))
         self.events.put((index, None))
+
+    def bound_logs(self) -> None:
+        """Begin anew what workers have written where it is long: a network may print at every step."""
+        for errors in (file for file in self._errors if os.fstat(file.fileno()).st_size > MAX_LOG_BYTES):
+            os.ftruncate(errors.fileno(), 0)
 
     def stop(self) -> None:
         """Ask every worker to save and leave."""
@@ -198,7 +210,7 @@ class Pool:
             return False
         self._restarts -= 1
         self.processes[index] = self._started(index)
-        self._follow(index)
+        self._listen(index)
         return True
 
     def ended(self, index: int) -> UserError | None:
@@ -261,7 +273,7 @@ def command(
     """
     alone = plan.ranks == 1
     program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.ranks)]
-    found = [
+    words = [
         sys.executable,
         "-m",
         *program,
@@ -280,9 +292,9 @@ def command(
         "--run",
         secrets.token_hex(8),
     ]
-    found += ["--data-root", str(plan.data_root.absolute())] if plan.data_root else []
-    found += ["--co2", str(co2)] if co2 is not None else []
-    return found + (["--profile"] if profile else [])
+    words += ["--data-root", str(plan.data_root.absolute())] if plan.data_root else []
+    words += ["--co2", str(co2)] if co2 is not None else []
+    return words + (["--profile"] if profile else [])
 
 
 def complaint(code: int | None, failure: ProcessFailed | None, log: str) -> UserError:
@@ -320,12 +332,21 @@ def signals(numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[list[float]
 
 def refused(plan: Plan) -> list[Failure]:
     """Cells that cannot be run at all."""
-    return [Failure(cell.name, str(cell.note)) for cell in plan.cells if cell.state == "refused"]
+    return [Failure(cell.name, str(cell.note)) for cell in plan.cells if cell.state == CellState.REFUSED]
+
+
+def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
+    """What workers find NVIDIA's MPS by, where they are to share GPUs by it, until `opened` is closed."""
+    if plan.share != "mps":
+        return {}
+    from bench.execute.sharing import served
+
+    return opened.enter_context(served(plan.store))
 
 
 def _shared(opened: contextlib.ExitStack, path: Path, content: Any) -> str:
-    """A file for the workers to read, in the study's folder, until `opened` is closed. What a killed process leaves of
-    it, the next run removes."""
+    """A file for the workers to read, in the study's folder, until `opened` is closed. The next run removes what a
+    killed process leaves of it."""
     try:
         handle = opened.enter_context(files.temporary_file(path))
         handle.write(json.dumps(content).encode())
@@ -374,7 +395,7 @@ def _work_off(
     pool = Pool(plan, profile=profile, co2=co2)
     left: list[int] = []
     try:
-        _follow(pool, account, on_event=on_event, tick=tick, received=received, hurry=hurry)
+        _forward_events(pool, account, on_event=on_event, tick=tick, received=received, hurry=hurry)
     except (BrokenPipeError, SystemExit) as error:  # rich turns the first into the second
         pool.stop()
         left = pool.finish(hurry=hurry)
@@ -391,7 +412,7 @@ def _work_off(
     return account, pool.complaints, began
 
 
-def _follow(
+def _forward_events(
     pool: Pool,
     account: Account,
     *,
@@ -416,6 +437,7 @@ def _follow(
             pool.kill()
             killed = True
         tick()
+        pool.bound_logs()
         try:
             index, event = pool.events.get(timeout=0.25)
         except queue.Empty:
@@ -458,7 +480,7 @@ def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, beg
     for planned in plan.todo:
         directory = Study(plan.store).cell(planned.cell)
         name = directory.path.name
-        if state_of(directory).name == "done":
+        if state_of(directory).name == CellState.DONE:
             failures.pop(name, None)
         elif name not in failures:
             last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.core.cell_state import CellState
 from bench.plan.changed import accept
 from bench.plan.plan import Plan
 from bench.store import grid
-from bench.store.planned import PlannedCost, note
+from bench.store.planned import PlannedCost, add_plans
 from bench.store.study import Study
 
 
 def begin(plan: Plan) -> None:
-    """Prepare the store for a run: write the names of the whole grid, so that a report can list missing cells, and the
-    study file that asks for it, and what its cells are planned at; complete the cleanup of finished cells after a kill.
+    """Prepare the store for a run.
+
+    - The names of the whole grid are written, so that a report can list missing cells.
+    - The study file that repeats the run is written.
+    - The planned cost of each cell is noted.
+    - The cleanup of finished cells, which a kill interrupted, is completed.
 
     Raises:
         UserError: the store cannot be written.
     """
     study = Study(plan.store)
     study.create()
-    refused = {cell.name: str(cell.note) for cell in plan.cells if cell.state == "refused"}
+    refused = {cell.name: str(cell.note) for cell in plan.cells if cell.state == CellState.REFUSED}
     if unseen := set(plan.grid).difference(cell.name for cell in plan.cells):  # left out by --only
         before = grid.read(plan.store)
         refused |= {name: why for name, why in (before.refused if before else {}).items() if name in unseen}
@@ -31,7 +36,7 @@ def begin(plan: Plan) -> None:
     grid.write_study_file(plan.store, plan.asked)
     accept(plan.accepted)
     on = PlannedCost(seconds=0.0, device=plan.device, threads=plan.threads, ranks=plan.ranks)
-    note(
+    add_plans(
         plan.store,
         [
             (cell.name, cell.state, replace(on, seconds=cell.whole, error=cell.error))
@@ -40,5 +45,5 @@ def begin(plan: Plan) -> None:
         ],
     )
     for planned in plan.cells:
-        if planned.state == "done":
+        if planned.state == CellState.DONE:
             study.cell(planned.cell).tidy()

@@ -122,18 +122,18 @@ class LiveProgress:
                 self._set(running.name, self._fraction_of(running, running.progress))
 
     def _fraction_of(self, running: RunningCell, progress: Advanced) -> float:
-        """How much of a running cell is done, in expected time: its training, and the horizons it has read. The one
-        that is being read counts by the time it has taken, as far as was expected."""
+        """How much of a running cell is done, in expected time: its training, and the horizons it has evaluated. One
+        that is being evaluated counts by the time it has taken, as far as was expected."""
         cell = self.cells[running.name]
         trained = progress.done / progress.total if progress.total else 0.0
         if not cell.evaluate_share:
             return min(0.99, trained)
         horizons = len(cell.cell.horizons)
-        read: float = progress.horizons
+        evaluated: float = progress.horizons
         if progress.phase == "evaluating":
             expected = cell.evaluate_share * self.expected[cell.name] / horizons
-            read += min(0.95, (time.monotonic() - running.since) / expected) if expected else 0.0
-        return min(0.99, (1 - cell.evaluate_share) * trained + cell.evaluate_share * min(1.0, read / horizons))
+            evaluated += min(0.95, (time.monotonic() - running.since) / expected) if expected else 0.0
+        return min(0.99, (1 - cell.evaluate_share) * trained + cell.evaluate_share * min(1.0, evaluated / horizons))
 
     def _set(self, name: str, fraction: float) -> None:
         self._done += self.expected[name] * (fraction - self.fraction[name])

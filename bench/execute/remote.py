@@ -1,22 +1,27 @@
 """Runs a plan on a cluster: workers that an executor starts elsewhere, followed through the study's folder.
 
 Each worker runs the command that `bench.execute.local` runs, and takes cells as workers everywhere do: by their leases.
-Whatever ends a worker costs its cell the time since its last checkpoint; another worker goes on with it.
+A worker's end costs its cell the time since its last checkpoint; another worker goes on with it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.core import files
+from bench.core.by_key import by_key
+from bench.core.cell_state import CellState
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.events import Notice, WorkerEvent, last_failure
@@ -29,135 +34,93 @@ from bench.execute.local import Account, Failure
 from bench.execute.watching import Watched
 from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell
+from bench.plan.resources import MEMORY_MARGIN, beside_gpu
 from bench.store.lease import EXPIRES_AFTER
 from bench.store.study import CellDirectory, Study, state_of
 
 SUBMITTED_FILE = "submitted-{}.json"  # in the folder of a run, for each kind of worker
-EXECUTOR_FOLDER = "executor"  # beside it: where the executor keeps its own
-MAX_NAMED_JOBS = 5  # jobs that are named
+FIRST_DELAY_SECONDS, MOST_DELAY_SECONDS = 15.0, 300.0  # until a cluster that has refused workers is asked again
 RUNS_FOLDER = ".jobs"  # in the study's: what workers read, their logs, and what executors keep
 POLL_SECONDS = 0.5  # seconds between looks at the folder, at least
-DRAIN_SECONDS = 60.0  # seconds in which workers that have nothing left to do may end
 LEASE_PATIENCE_SECONDS = (
     EXPIRES_AFTER + 10.0
 )  # seconds after which a worker leaves what others hold: a dead holder is known by then
 GIB = 1 << 30
 WORKER_BASE_BYTES = 2 * GIB  # bytes of a worker that has loaded torch
-MEMORY_MARGIN = 1.5  # times the memory that a plan expects, and twice that the hours
 LEAST_HOURS, MOST_HOURS = 1.0, 24.0
+CORES = ("cpus-per-task", "cpus-per-gpu", "num-cpus")  # names of --job for a worker's cores, of SLURM and Ray
+NO_GPUS = "No GPU is here, so jobs ask for none: with --hardware 8xH100 each asks for one; --device cpu says the same."
 FORWARDED_VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "TORCHINDUCTOR_", "PYTHONPATH")
 
 
-def runs_on(make: Callable[[Path, Resources], Executor]) -> Callable[..., list[Failure]]:
-    """What an executor of clusters exports: (plan, options of the study, on_event=…, tick=…) -> as `run`."""
-
-    def run_as_asked(
-        plan: Plan, options: StudyOptions, *, on_event: Callable[[int, WorkerEvent], None], tick: Callable[[], None]
-    ) -> list[Failure]:
-        return run(
-            plan,
-            make,
-            device=options.device,
-            nodes=options.nodes,
-            workers=options.workers,
-            options=options.job,
-            detach=options.detach,
-            on_event=on_event,
-            tick=tick,
-            profile=options.profile,
-            co2=options.co2,
-        )
-
-    return run_as_asked
+def runs_on(make: Callable[[Resources, WorkerCommand], Executor]) -> Callable[..., list[Failure]]:
+    """The function that an executor of clusters exports: (plan, options of the study, on_event=…, tick=…), as `run`."""
+    return partial(run, make)
 
 
 def run(
+    make: Callable[[Resources, WorkerCommand], Executor],
     plan: Plan,
-    make: Callable[[Path, Resources], Executor],
+    options: StudyOptions,
     *,
-    device: str = "auto",
-    nodes: int = 1,
-    workers: int | None = None,
-    options: Sequence[tuple[str, Any]] = (),
-    detach: bool = False,
     on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
-    profile: bool = False,
-    co2: float | None = None,
 ) -> list[Failure]:
     """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
 
     Args:
-        make: an executor, of the folder for its files and the needs of its workers.
-        device: as workers are to find it.
-        nodes: machines of each worker.
-        workers: at once, at most.
-        options: see `Resources.options`.
-        detach: leave when workers are submitted.
+        make: an executor, of the needs of its workers and how they are started.
+        options: those of the study. device: as workers are to find it; nodes: machines of each worker; workers: at
+            once, at most; detach: leave when workers are submitted.
 
     Raises:
-        Interrupted: a signal to stop. UserError: as `bench.execute.local.run`.
+        Interrupted: a signal to stop. UserError: the cluster refuses; as `bench.execute.local.run`.
     """
     study = Study(plan.store)
     study.create()
     refused = local.refused(plan)
     if not plan.todo:
         return refused
+    gpus = options.device != "cpu" and plan.on_gpu
+    if not gpus and options.device == "auto":
+        on_event(-1, Notice(message=NO_GPUS))
     name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
-    folder = files.make_directory(plan.store.absolute() / RUNS_FOLDER / name)
-    gpus = device != "cpu" and plan.on_gpu
-    kinds = [
-        WorkerKind(
-            plan,
-            number,
-            cells,
-            folder=folder,
-            device=device,
-            profile=profile,
-            co2=co2,
-            nodes=nodes,
-            needs=resources(plan, cells, nodes=nodes, gpus=gpus, options=dict(options)),
-        )
-        for number, cells in enumerate(kinds_of(plan, gpus=gpus))
-    ]
+    folder = plan.store.absolute() / RUNS_FOLDER / name
     with contextlib.ExitStack() as opened:
-        early = opened.enter_context(local.signals())
-        for kind in kinds:
-            kind.executor = make(kind.files, kind.needs)
-            opened.callback(kind.executor.close)
+        early, followed = opened.enter_context(local.signals()), opened.enter_context(contextlib.ExitStack())
+        kinds = list[WorkerKind]()
+        for number, cells in enumerate(kinds_of(plan, gpus=gpus)):
+            kinds.append(WorkerKind(make, plan, options, cells, gpus=gpus, folder=folder, number=number))
+            followed.callback(kinds[-1].executor.close)
         received = opened.enter_context(local.signals())  # in place of what a library has put there
         earlier, before = adopt(kinds, study, folder.parent)
         if earlier:
             queued = f"{plural(earlier, 'job')} of an earlier run still queued or running: not submitted again."
             on_event(-1, Notice(message=queued))
         if early or received:  # while the library was loaded, or asked
-            for kind in kinds:
-                kind.executor.leave()
-            shutil.rmtree(folder, ignore_errors=True)
+            followed.pop_all()
             raise Interrupted("nothing was submitted")
-        fleet = Fleet(kinds, Watched(study, [planned.cell for planned in plan.todo]), workers=workers)
-        fleet.begin()
-        closed: list[float] = []  # when the terminal was
-        names = [name for kind in kinds for name in kind.executor.names()]
-        if names or earlier:
-            closed = opened.enter_context(local.signals((signal.SIGHUP,)))
-        if detach:
-            for kind in kinds:
-                kind.executor.leave()
-            if names:
-                shown = ", ".join(names[:MAX_NAMED_JOBS]) + (", …" if len(names) > MAX_NAMED_JOBS else "")
-                on_event(-1, Notice(message=f"{plural(len(names), 'job')} submitted: {shown}."))
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+        fleet = Fleet(
+            kinds,
+            Watched(study, [planned.cell for planned in plan.todo]),
+            workers=options.workers or (plan.workers if plan.hardware else None),
+        )
+        fleet.submit(fleet.names)
+        closed = opened.enter_context(local.signals((signal.SIGHUP,) if kinds[0].executor.queue else ()))
+        if options.detach:
+            submitted = fleet.running - earlier
+            followed.pop_all()
+            if submitted:
+                queues = ", ".join(kind.executor.queue for kind in kinds)
+                on_event(-1, Notice(message=f"{plural(submitted, 'job')} submitted: {queues}."))
             return refused
         account = Account()
-        try:
-            fleet.follow(account, on_event=on_event, tick=tick, received=received, closed=closed)
-        except BaseException:
-            fleet.stop()
-            raise
+        fleet.follow(account, on_event=on_event, tick=tick, received=received, closed=closed)
         if received:
             raise Interrupted(account.stopped())
+        if closed:
+            followed.pop_all()
+            raise Interrupted("the terminal was closed, jobs go on without it")
     failures = local.unfinished(plan, account, fleet.complaints, began=fleet.began)
     if not failures:
         for done in (folder, *before):
@@ -177,15 +140,16 @@ def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int,
         needed = False
         for path in sorted(earlier.glob(SUBMITTED_FILE.format("*"))):
             entry = json.loads(path.read_text())
-            jobs, theirs = entry["jobs"], earlier / EXECUTOR_FOLDER
-            left = {name for name in entry["cells"] if state_of(CellDirectory(study.cells_path / name)).name != "done"}
+            queue = str(entry.get("queue", "-"))  # an earlier version's jobs are not known by such a name
+            left = {
+                name
+                for name in entry["cells"]
+                if state_of(CellDirectory(study.cells_path / name)).name != CellState.DONE
+            }
             if not left:
-                kinds[0].executor.call_off(jobs, theirs)
+                kinds[0].executor.call_off(queue)
             elif left <= asked:
-                kind = max(kinds, key=lambda kind: len(kind.names & left))
-                number = kind.executor.adopt(jobs, theirs)
-                kind.running += number
-                followed += number
+                followed += max(kinds, key=lambda kind: len(kind.names & left)).executor.adopt(queue)
             else:
                 needed = True
         done += [] if needed else [earlier]
@@ -194,87 +158,94 @@ def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int,
 
 def kinds_of(plan: Plan, *, gpus: bool) -> list[list[PlannedCell]]:
     """Cells whose workers need about as much: memory within a factor of two, hours within one of four."""
-    found: dict[tuple[int, int], list[PlannedCell]] = {}
-    for cell in plan.todo:
-        key = _memory(cell, gpus=gpus).bit_length(), int(_hours(cell)).bit_length() // 2
-        found.setdefault(key, []).append(cell)
-    return list(found.values())
+    kinds = by_key(
+        ((_memory(cell, gpus=gpus).bit_length(), int(_hours(cell)).bit_length() // 2), cell) for cell in plan.todo
+    )
+    return list(kinds.values())
 
 
 def _memory(cell: PlannedCell, *, gpus: bool) -> int:
     """Bytes of a machine's memory for a process: on a CPU that of what trains is the same."""
+    if gpus:
+        return beside_gpu(cell.needs)[1]
     needs = cell.needs
-    return (
-        WORKER_BASE_BYTES
-        if needs is None
-        else WORKER_BASE_BYTES + int(MEMORY_MARGIN * (needs.host + (needs.kept if gpus else needs.device)))
-    )
+    return WORKER_BASE_BYTES + (0 if needs is None else int(MEMORY_MARGIN * (needs.host + needs.device)))
 
 
 def _hours(cell: PlannedCell) -> float:
     return min(MOST_HOURS, max(LEAST_HOURS, 2 * (cell.seconds or 0.0) / 3600))
 
 
-def resources(
-    plan: Plan, cells: Sequence[PlannedCell], *, nodes: int, gpus: bool, options: dict[str, Any]
-) -> Resources:
+def resources(plan: Plan, options: StudyOptions, cells: Sequence[PlannedCell], *, gpus: bool) -> Resources:
     """The needs of each worker for these cells, on each of its machines."""
-    each = max(1, plan.ranks // nodes)
+    each = max(1, plan.ranks // options.nodes)
+    cores = each * (max(beside_gpu(cell.needs)[0] for cell in cells) if gpus else plan.threads)
+    for name, value in options.job:  # threads beside a GPU follow from them
+        if name.replace("_", "-") in CORES and isinstance(value, int | float):
+            cores = max(1, int(value) * (each if name.endswith("gpu") else 1))
     return Resources(
-        cpus=each * plan.threads,
+        cpus=cores,
         gpus=each if gpus else 0,
-        nodes=nodes,
-        options=options,
+        nodes=options.nodes,
+        options=dict(options.job),
         memory=each * max(_memory(cell, gpus=gpus) for cell in cells),
         hours=max(map(_hours, cells)),
     )
 
 
 class WorkerKind:
-    """Cells that need about as much, and the workers for them."""
-
-    executor: Executor
+    """Cells that need about as much, and the workers for them. fewer: workers that ended and are not replaced."""
 
     def __init__(
         self,
+        make: Callable[[Resources, WorkerCommand], Executor],
         plan: Plan,
-        number: int,
+        options: StudyOptions,
         cells: Sequence[PlannedCell],
         *,
+        gpus: bool,
         folder: Path,
-        device: str,
-        profile: bool,
-        co2: float | None,
-        nodes: int,
-        needs: Resources,
+        number: int,
     ) -> None:
-        self.needs, self.names, self.running = needs, {cell.name for cell in cells}, 0
-        self._folder, self._number, self._made = folder, number, 0
-        self.files = folder / EXECUTOR_FOLDER
+        needs = resources(plan, options, cells, gpus=gpus)
+        if needs.gpus:
+            plan = replace(plan, threads=max(1, needs.cpus // needs.gpus))
+        self.names, self.fewer, self.cancelled = {cell.name for cell in cells}, 0, False
+        self._next_try, self._delay = 0.0, FIRST_DELAY_SECONDS
         listed, computed = folder / f"cells-{number}.json", folder / f"precomputed-{number}.json"
-        files.write_json(listed, [to_json(planned.cell) for planned in cells])
-        costs = plan.calibration.precomputed.get("costs", [])  # the peaks beside them are of this machine
-        files.write_json(computed, {"costs": costs})
-        self._command = local.command(
-            plan, cells=listed, precomputed=computed, device=device, profile=profile, co2=co2, ranks=plan.ranks // nodes
+        self._folder, self._files = folder, dict[Path, Any]({listed: [to_json(planned.cell) for planned in cells]})
+        self._files[computed] = {"costs": plan.calibration.precomputed.get("costs", [])}  # peaks are of this machine
+        arguments = local.command(
+            plan,
+            cells=listed,
+            precomputed=computed,
+            device=options.device,
+            profile=options.profile,
+            co2=options.co2,
+            ranks=plan.ranks // options.nodes,
         )
-        self._command += ["--patience", str(LEASE_PATIENCE_SECONDS)]
         environment = child_environment(plan.threads)
-        self._environment = {name: value for name, value in environment.items() if name.startswith(FORWARDED_VARIABLES)}
+        command = WorkerCommand(
+            arguments=(*arguments, "--patience", str(LEASE_PATIENCE_SECONDS)),
+            environment={name: value for name, value in environment.items() if name.startswith(FORWARDED_VARIABLES)},
+            folder=folder,
+            number=number,
+        )
+        self.executor = make(needs, command)
+        if queue := self.executor.queue:  # a later process adopts them by this
+            self._files[folder / SUBMITTED_FILE.format(number)] = {"cells": sorted(self.names), "queue": queue}
 
     def submit(self, number: int) -> None:
-        """Start so many more workers."""
-        works = []
-        for _ in range(number):
-            log = self._folder / f"worker-{self._number}-{self._made}.log"
-            works.append(WorkerCommand(self._command, environment=self._environment, log=log))
-            self._made += 1
-        self.running += number
-        if works:
-            self.executor.submit(works)
-            if jobs := self.executor.names():  # a later process adopts them by this
-                listed = {"cells": sorted(self.names), "jobs": jobs}
-                files.write_json(self._folder / SUBMITTED_FILE.format(self._number), listed)
+        """Start so many more workers, unless the cluster has refused some just now. Raises UserError: it refuses."""
+        if not number or time.monotonic() < self._next_try:
+            return
+        files.make_directory(self._folder)
+        for path, content in self._files.items():
+            files.write_json(path, content)
+        self._next_try = time.monotonic() + self._delay
+        self._delay = min(2 * self._delay, MOST_DELAY_SECONDS)
+        self.executor.submit(number)
+        self._next_try, self._delay = 0.0, FIRST_DELAY_SECONDS
 
 
 def shared(workers: int, cells: Sequence[int]) -> list[int]:
@@ -282,32 +253,41 @@ def shared(workers: int, cells: Sequence[int]) -> list[int]:
     proportion, of which the largest remainders are rounded up."""
     least = int(workers >= len(cells))
     exact = [least + (workers - least * len(cells)) * number / sum(cells) for number in cells]
-    found = [int(share) for share in exact]
-    for kind in sorted(range(len(cells)), key=lambda kind: found[kind] - exact[kind])[: workers - sum(found)]:
-        found[kind] += 1
-    return found
+    shares = [int(share) for share in exact]
+    for kind in sorted(range(len(cells)), key=lambda kind: shares[kind] - exact[kind])[: workers - sum(shares)]:
+        shares[kind] += 1
+    return shares
 
 
 class Fleet:
-    """All workers of a run."""
+    """All workers of a run. owed: workers that the cluster has refused so far."""
 
     def __init__(self, kinds: Sequence[WorkerKind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
-        self._restarts = local.MAX_RESTARTS * len(kinds)
-        self._waiting = list[WorkerKind]()  # for a free worker
+        self._restarts, self.owed = local.MAX_RESTARTS * len(kinds), 0
         self.complaints: list[UserError] = []
-        self.began = watched.began
+        self.began, self.names = watched.began, watched.left()
 
-    def begin(self) -> None:
-        """Start workers beside those that are there: of every kind as many as its share of the cells asks for, and of
-        some kinds none at first where fewer workers are allowed than there are kinds."""
-        cells = [len(kind.names) for kind in self._kinds]
-        shares = [kind.executor.slots for kind in self._kinds]
-        if self._workers is not None:
-            shares = shared(self._workers, cells)
-        for kind, number, share in zip(self._kinds, cells, shares, strict=True):
-            kind.submit(max(0, min(number, share) - kind.running))
-        self._waiting = [kind for kind in self._kinds if not kind.running]
+    @property
+    def running(self) -> int:
+        return sum(len(kind.executor.alive) for kind in self._kinds)
+
+    def submit(self, left: set[str]) -> None:
+        """Start workers beside those that are there: of every kind as many as its share of the cells that are left asks
+        for, and of some kinds none for now where fewer workers are allowed than there are kinds.
+
+        Raises:
+            UserError: the cluster refuses them; it can be asked again.
+        """
+        open = [kind for kind in self._kinds if kind.names & left]
+        cells = [len(kind.names & left) for kind in open]
+        shares = [kind.executor.slots for kind in open] if self._workers is None else shared(self._workers, cells)
+        free, self.owed = (self._workers or sum(shares)) - self.running, 0
+        for kind, share, number in zip(open, shares, cells, strict=True):
+            missing = max(0, min(free, min(share - kind.fewer, number) - len(kind.executor.alive)))
+            self.owed += missing
+            free -= missing
+            kind.submit(missing)
 
     def follow(
         self,
@@ -323,73 +303,85 @@ class Fleet:
         Args:
             received: signals to stop.
             closed: that of a closed terminal, where workers can do without this process.
-
-        Raises:
-            Interrupted: the terminal was closed.
         """
-        stops, nothing_left = 0, None  # how often workers were told to save and end
+        told = (
+            nothing_left
+        ) = -math.inf  # when workers were told to save and end, last; when queued ones were called off
 
         def look() -> None:
             for number, event in self._watched.news():
                 account.take(number, event)
                 on_event(number, event)
 
+        def say(message: str) -> None:
+            if account.is_news(message):
+                on_event(-1, Notice(message=message))
+
         while True:
-            if closed and not stops:
-                for kind in self._kinds:
-                    kind.executor.leave()
-                raise Interrupted("the terminal was closed, jobs go on without it")
+            if closed and not received:
+                return
             tick()
             look()
-            if received and not stops:
-                on_event(-1, Notice(message="Stopping: running cells are being saved."))
-                self.stop()
-                stops = 1
-            if stops == 1 and time.monotonic() - received[0] > 1.1 * SAVE_SECONDS:
-                self.stop()  # who got the first call has ended by now, but a library may have lost it
-                stops = 2
             left = self._watched.left()
-            if not stops:
-                self._replace(left, on_event)
-            else:
-                for kind in self._kinds:
-                    kind.running -= len(kind.executor.ended())
-            idle = not any(kind.running for kind in self._kinds)
-            if stops and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * SAVE_SECONDS):
+            if received and told < 0:
+                say("Stopping: running cells are being saved.")
+            if received and time.monotonic() - told > SAVE_SECONDS:
+                told = time.monotonic()  # again: a library may have lost the first call
+                self.stop(say)
+            elif not left and nothing_left < 0:  # those that run end by themselves
+                nothing_left = time.monotonic()
+                self.stop(say, running=False)
+            with heard(say):
+                self._replace(left, say, ending=bool(received))
+            for why in {kind.executor.waits for kind in self._kinds} - {""}:
+                say(f"Workers are still queued, for this reason: {why}.")
+            idle = not self.running
+            if received and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * SAVE_SECONDS):
                 look()  # at what they wrote while they ended
                 return
-            if not left:  # workers end by themselves; those that still wait for a machine are called off
-                nothing_left = nothing_left or time.monotonic()
-                if idle or time.monotonic() - nothing_left > DRAIN_SECONDS:
-                    return
-            elif idle and not self._watched.held():
+            if not left and (idle or time.monotonic() - nothing_left > SAVE_SECONDS):
+                return
+            if left and idle and not self.owed and not self._watched.held():
                 return
             time.sleep(max(POLL_SECONDS, self._watched.pause))
 
-    def _replace(self, left: set[str], on_event: Callable[[int, WorkerEvent], None]) -> None:
+    def _replace(self, left: set[str], say: Callable[[str], None], *, ending: bool) -> None:
         """Start a worker for each that was lost, and for cells that nobody is left to do."""
         for kind in self._kinds:
             for ended in kind.executor.ended():
-                kind.running -= 1
-                if ended.code in (EXIT_OK, EXIT_FAILED):
+                kind.fewer += 1
+                if ending or ended.code in (EXIT_OK, EXIT_FAILED):
                     continue
-                complaint = local.complaint(ended.code, last_failure(ended.log.splitlines()), ended.log)
+                if ended.cancelled:
+                    kind.cancelled = True
+                    complaint = UserError(f"Somebody cancelled {ended.cancelled}: it is not replaced.", local.CONTINUE)
+                else:
+                    complaint = local.complaint(ended.code, last_failure(ended.log.splitlines()), ended.log)
+                    self._again(kind)
                 if ended.code != EXIT_INTERRUPTED:
                     self.complaints.append(complaint)
-                    on_event(-1, Notice(message=complaint.what))
-                self._again(kind, left)
-            if not kind.running and kind not in self._waiting and not self._watched.held():
-                self._again(kind, left)
-        self._waiting = [kind for kind in self._waiting if kind.names & left]
-        while self._waiting and (free := (self._workers or 1) - sum(kind.running for kind in self._kinds)) > 0:
-            kind = self._waiting.pop(0)
-            kind.submit(min(free, len(kind.names & left)))
+                    say(complaint.what)
+            nobody = kind.names & left and not kind.executor.alive and kind.fewer and not kind.cancelled
+            if nobody and not self._watched.held():
+                self._again(kind)
+        if not ending:
+            self.submit(left)
 
-    def _again(self, kind: WorkerKind, left: set[str]) -> None:
-        if self._restarts and left & kind.names:
-            self._restarts -= 1
-            kind.submit(1)
+    def _again(self, kind: WorkerKind) -> None:
+        kind.fewer -= bool(self._restarts)
+        self._restarts -= bool(self._restarts)
 
-    def stop(self) -> None:
+    def stop(self, say: Callable[[str], None], *, running: bool = True) -> None:
+        """Call off queued workers, and have those that run save and end, as far as the cluster answers."""
         for kind in self._kinds:
-            kind.executor.stop()
+            with heard(say):
+                kind.executor.stop(running=running)
+
+
+@contextlib.contextmanager
+def heard(say: Callable[[str], None]) -> Iterator[None]:
+    """Inside, a cluster that refuses or does not answer is heard, and asked again later."""
+    try:
+        yield
+    except UserError as error:
+        say(f"{error.what} Asked again later; what runs is followed.")

@@ -61,7 +61,4 @@ def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str
             try:
                 trackers.send(store, name)
             except Exception as error:
-                say(
-                    f"{name} is not up to date: {error}. Try again: python -m bench.report --suite {store.name} "
-                    f"--to {name}"
-                )
+                say(f"{name} is not up to date: {error}. Try again: vit-bench report --suite {store.name} --to {name}")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.core.cell_state import CellState
 from bench.core.environment import now
 from bench.core.events import (
     Advanced,
@@ -24,7 +25,7 @@ from bench.core.events import (
     WorkerEvent,
 )
 from bench.core.spec import Cell
-from bench.store.lease import holder
+from bench.store.lease import is_held
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
 
 LOG_TAIL_BYTES = 4096  # bytes of a log of metrics in which its last line is looked for
@@ -41,20 +42,23 @@ class Watched:
         self._names = {number: directory.path.name for number, directory in self._open.items()}
         self._running: dict[int, WorkerEvent] = {}
         self._failed: dict[int, str] = {}  # when the attempt began
+        self._held = False
         self.began, self.pause = now(), 0.0
 
     def news(self) -> list[tuple[int, WorkerEvent]]:
         """Events since the last look: (number of the cell, event)."""
-        began, found = time.monotonic(), list[tuple[int, WorkerEvent]]()
+        began, events = time.monotonic(), list[tuple[int, WorkerEvent]]()
         for number, directory in list(self._open.items()):
             if (event := self._look(number, directory)) is not None:
-                found.append((number, event))
+                events.append((number, event))
+        # a list: each must be looked at, each time
+        self._held = any([is_held(self._open[number].lease) for number in self._running])
         self.pause = (time.monotonic() - began) / MAX_POLLING_SHARE
-        return found
+        return events
 
     def _look(self, number: int, directory: CellDirectory) -> WorkerEvent | None:
         name = self._names[number]
-        if directory.record.exists() and (state := state_of(directory)).name == "done":
+        if directory.record.exists() and (state := state_of(directory)).name == CellState.DONE:
             del self._open[number]
             self._running.pop(number, None)
             self._failed.pop(number, None)
@@ -88,8 +92,8 @@ class Watched:
         return {self._names[number] for number in self._open if number not in self._failed}
 
     def held(self) -> bool:
-        """Whether a living process holds one of them."""
-        return any(holder(self._open[number].lease) is not None for number in self._running)
+        """Whether a living process held one of them at the last look."""
+        return self._held
 
 
 def _last_line(directory: CellDirectory) -> Advanced | None:

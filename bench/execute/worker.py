@@ -1,7 +1,7 @@
 """A worker: runs cells that are neither done nor leased, one after the other (`python -m bench.worker`).
 
 Started by the executor, once per device or core, on this machine or on any that shares the folder. A worker takes the
-next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. What was its
+next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. Its former
 standard output carries events, one JSON object per line, for whoever started it; what a network prints goes to standard
 error.
 
@@ -58,12 +58,12 @@ from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.core.user_code import answers_only
-from bench.cost import energy, precomputed
+from bench.cost import precomputed
 from bench.data import cache
 from bench.execute.jobs.job import Job, JobContext
 from bench.store.lease import Lease, LeaseLost, claim, holder
-from bench.store.study import CellDirectory, Study, attempt_status
-from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells
+from bench.store.study import ENERGY, CellDirectory, Study, attempt_status
+from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells, here
 
 WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers
 POLLS_BEFORE_NOTICE, POLLS_BETWEEN_NOTICES = 5, 60  # polls before the lease holders are reported, and between reports
@@ -111,6 +111,7 @@ class WorkerOptions:
     Attributes:
         device: "cpu", "cuda", "cuda:1", "mps".
         threads: of the processor, of this process.
+        share: workers that use its device.
         data_root: folder with data sets that are not installed.
         profile: leave a trace of each cell's first steps.
         co2: grams per kilowatt-hour, for the records.
@@ -120,6 +121,7 @@ class WorkerOptions:
 
     device: str
     threads: int = 1
+    share: int = 1
     data_root: Path | None = None
     profile: bool = False
     co2: float | None = None
@@ -153,7 +155,7 @@ class Worker:
         """
         try:
             if not self.ranks.is_rank0:
-                return self._follow()
+                return self._work_beside_rank0()
             code = self._choose()
             self.ranks.run_on_rank0(lambda: None)  # nothing more to do
             return code
@@ -162,7 +164,7 @@ class Worker:
                 raise
             raise self.ranks.failure(error) from error
 
-    def _follow(self) -> int:
+    def _work_beside_rank0(self) -> int:
         """The loop of every rank except rank 0: the same work, without writing."""
         while (order := self.ranks.run_on_rank0(lambda: None)) is not None:
             number, attempt = order
@@ -177,11 +179,10 @@ class Worker:
         return EXIT_INTERRUPTED if self.stop() else EXIT_OK
 
     def _job(self, cell: Cell, context: JobContext) -> Result:
-        """Run the cell's job. What breaks one rank, unknown to the others, ends them all."""
+        """Run the cell's job. An error of one rank that the others do not know of ends them all."""
         try:
             job: Job = registry.load("job", cell.job)
-            result = job.run(cell, context)
-            return result
+            return job.run(cell, context)
         except (Interrupted, SharedError):
             raise
         except Exception as error:
@@ -259,7 +260,7 @@ class Worker:
         meter = self._meter(attempt.path)
         try:
             result = self._job(cell, context)
-            meter.stop()
+            meter.close()
             self._publish(cell, attempt, result)
         except Interrupted as interruption:
             self.stop.stopping = True  # the signal may have come to another rank
@@ -280,12 +281,18 @@ class Worker:
                 emit(Notice(message="The device no longer answers: the worker starts anew."))
                 raise DeviceLost from error
         finally:
-            meter.stop()
+            meter.close()
         return True
 
-    def _meter(self, attempt: Path) -> energy.Meter:
-        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        return energy.Meter(attempt / energy.FILE, device=self.options.device, ranks=here)
+    def _meter(self, attempt: Path) -> contextlib.ExitStack:
+        """The counter of an attempt's energy until it is closed, where this machine has one."""
+        counting = contextlib.ExitStack()
+        if environment.counts_energy(device := self.options.device):
+            from bench.cost import energy
+
+            meter = energy.Meter(attempt / ENERGY, device=device, ranks=here(), share=self.options.share)
+            counting.callback(meter.stop)
+        return counting
 
     def _publish(self, cell: Cell, attempt: RunningAttempt, result: Result) -> None:
         """Write the record, and only then remove what it makes superfluous."""
@@ -294,9 +301,12 @@ class Worker:
         cost = result.cost
         if cell.job == "train":  # others leave the work to processes of theirs
             cost = dataclasses.replace(cost, processor_seconds=attempt.processor_seconds())
-        if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
-            spent = energy.of_attempts(attempt.directory.attempts(), co2=self.options.co2)
-            cost = dataclasses.replace(cost, energy=spent)
+        on_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+        if on_one_host and any((path / ENERGY).exists() for path in attempt.directory.attempts()):
+            from bench.cost import energy
+
+            joules = energy.of_attempts(attempt.directory.attempts(), co2=self.options.co2)
+            cost = dataclasses.replace(cost, energy=joules)
         record = Record(
             suite=self.suite,
             cell_id=cell_id(cell, revisions),
@@ -464,7 +474,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cells", type=Path, required=True, help="JSON list of cell specs")
     parser.add_argument("--suite", required=True, help="name of the suite, for the records")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=None, help="default: 1, or on a GPU this rank's share of cores")
+    parser.add_argument("--share", type=int, default=1, help="workers that use its device, and share its joules")
     parser.add_argument("--data-root", type=Path, default=None)
     parser.add_argument("--precomputed", type=Path, default=None, help="JSON file with measurements for all workers")
     parser.add_argument("--profile", action="store_true")
@@ -480,6 +491,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     given = parser.parse_args(argv)
     given.device = resolve_device(given.device)
+    if given.threads is None:
+        given.threads = 1 if given.device == "cpu" else max(1, environment.cores() // here())
     options = WorkerOptions(**{entry.name: getattr(given, entry.name) for entry in dataclasses.fields(WorkerOptions)})
     if given.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
         given.parent = os.getppid()  # torchrun: a machine's ranks end with it
@@ -489,8 +502,8 @@ def main(argv: list[str] | None = None) -> int:
         precomputed.install(json.loads(given.precomputed.read_text()), device=options.device, threads=options.threads)
     study = Study(given.store)
     study.create()
-    if options.device != "cpu":  # the next process finds the same kernels
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.kernels()))
+    if options.device != "cpu" and files.has_locks(kernels := cache.kernels()):  # torch locks what it keeps
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # the next process finds the same
     ranks = join(options.device, cells)
     with answers_only() as channel:
         _channels.append(channel)

@@ -1,6 +1,6 @@
 """Show what a study would run and cost on this machine, without running it.
 
-Without --budget and --save, the same as bench.run --plan.
+Without --budget, --save and --write-cells, the same as bench.run --plan.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from rich.console import Console
 
 from bench.core.cli import parser
 from bench.core.console import make_console, write
-from bench.core.errors import EXIT_OK, UserError, command, sigterm_interrupts
-from bench.core.files import write_bytes
+from bench.core.errors import EXIT_OK, command, sigterm_interrupts
+from bench.core.files import make_directory, write_bytes, write_json
+from bench.core.formatting import plural
+from bench.core.spec import to_json
 from bench.plan import recipes, view
 from bench.plan.options import StudyOptions, add_options, listing
 from bench.plan.plan import Plan, make_plan
@@ -28,19 +30,31 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  python -m bench.plan --suite scaling
-  python -m bench.plan --suite scaling --scale paper              cost the grid of the paper
-  python -m bench.plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh
-  python -m bench.plan --suite scaling --budget 5min --save smaller.toml     the best grid for five minutes
-  python -m bench.plan --suite scaling --recipes                  how each cell is trained, and whether it is alike
-  python -m bench.plan study.toml                                 the study that a file describes
-  python -m bench.plan --suite scaling --json | python -m json.tool
+  vit-bench plan --suite scaling
+  vit-bench plan --suite scaling --scale paper              cost the grid of the paper
+  vit-bench plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh
+  vit-bench plan --suite scaling --budget 5min --save smaller.toml     the best grid for five minutes
+  vit-bench plan --suite scaling --recipes                  how each cell is trained, and whether it is alike
+  vit-bench plan study.toml                                 the study that a file describes
+  vit-bench plan --suite scaling --write-cells cells.json   for workers that you start yourself
+  vit-bench plan --suite scaling --json | python -m json.tool
 """
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.plan", __doc__ or "", EXAMPLES + listing())
+    p = parser(
+        "vit-bench plan",
+        __doc__ or "",
+        lambda: EXAMPLES + listing(),
+        effects=lambda args: {
+            "idle": {
+                "without --budget": not args.budget and "save",
+                "with --budget": args.budget and "recipes",
+                "with --recipes": args.recipes and "write_cells",
+            }
+        },
+    )
     add_options(p)
     p.add_argument(
         "--budget",
@@ -55,11 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         "nothing",
     )
     p.add_argument("--save", metavar="FILE.toml", type=Path, help="write the chosen grid as a study file of bench.run")
+    p.add_argument("--write-cells", metavar="FILE.json", type=Path, help="write what is left: --cells of bench.worker")
     arguments = p.parse_args(argv)
-    if arguments.save and not arguments.budget:
-        raise UserError("--save writes the grid that --budget chooses.", "Give --budget too.")
-    if arguments.recipes and arguments.budget:
-        raise UserError("--recipes plans nothing, and --budget does.", "Give one of them.")
     options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
     if arguments.recipes:
         axes = recipes.axes(options)
@@ -73,6 +84,11 @@ def main(argv: list[str] | None = None) -> int:
             view.show(plan, console)
         else:
             plan, chosen = _within(options, arguments.budget, console, save=arguments.save)
+    if arguments.write_cells:
+        make_directory(arguments.write_cells.absolute().parent)
+        write_json(arguments.write_cells, [to_json(planned.cell) for planned in plan.todo])
+        files = f"--store {plan.store} --cells {arguments.write_cells} --suite {plan.suite}"
+        write(console, f"Written: {plural(len(plan.todo), 'cell')}. Do them with: python -m bench.worker {files}")
     if arguments.json:
         print(json.dumps(plan.json() | ({} if chosen is None else {"budget": chosen.json()})))
     return EXIT_OK
@@ -84,16 +100,16 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
 
     wanted = budget.parse(text)
     whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
-    asked = budget.question(whole, _evidence(options))
-    chosen = budget.chosen(asked, budget.within(whole, wanted), budget=wanted)
+    chosen = budget.chosen(budget.question(whole, _evidence(options)), budget.within(whole, wanted), budget=wanted)
     for line in budget.sentences(chosen, workers=whole.workers):
         write(console, line)
     options = replace(options, grid=chosen.grid, seeds=chosen.seeds, calibrate=False)
     plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console))
     view.show(plan, console)
     if save is not None:
-        write_bytes(save, f"# {text} of budget: python -m bench.run {save}\n{plan.asked}".encode())
-        write(console, f"Written to {save}: python -m bench.run {save}")
+        write_bytes(save, f"# {text} of budget: vit-bench run {save}\n{plan.asked}".encode())
+        named = "".join(f" --plugins {folder}" for folder in options.plugins)
+        write(console, f"Written to {save}: vit-bench run {save}{named}")
     return plan, chosen
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.core import registry
+from bench.core.by_key import by_key
 from bench.core.errors import UserError, nearest
 from bench.core.formatting import duration, join, significant
 from bench.core.spec import Cell, Recipe
@@ -34,7 +35,8 @@ BUDGET_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]+|[€$£¥]
 UNITS = {"gpuh": ("device", 1.0), "h": ("wall", 1.0), "min": ("wall", 1 / 60)}
 CURRENCIES = "€ $ £ ¥ eur usd gbp jpy chf cny inr cad aud"
 ASSUMED_COMPONENTS = Components(model=0.0169, point=5.5e-4, trunk=3.8e-5, run=2.0e-4, df=10)
-"""Of the headline accuracy of the main study at scale `cpu`, on two cores. An assumption about any other study."""
+"""Components of the headline accuracy of the main study at scale `cpu`, on two cores. An assumption about any other
+study."""
 MIN_RECORDS = 20  # records of runs from which a study's own components are used
 MAX_SEED_FACTOR = 2  # times the suite's number of seeds, at most
 MAX_SWAPS = 4  # at most
@@ -245,7 +247,7 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
     options: dict[Unit, GridOption] = {}
     trained = [p for p in plan.cells if p.cell.job == "train" and p.cell.horizons != (0,) and p.seconds]
     most = max((p.cell.num_images or math.inf for p in trained), default=math.inf)
-    for unit, group in _grouped(trained).items():
+    for unit, group in by_key(((p.cell.model, p.cell.num_images), p) for p in trained).items():
         options[unit] = _option(group, whole=(unit[1] or math.inf) == most)
     on_compute = {unit[0]: option for unit, option in options.items() if option.is_on(COMPUTE)}
     pairs = list(itertools.combinations(sorted({o.family for o in on_compute.values()}), 2))
@@ -277,13 +279,6 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
             for pair in itertools.combinations(sorted({o.family for o in parts.values()}), 2)
         ),
     )
-
-
-def _grouped(cells: Iterable[PlannedCell]) -> dict[Unit, list[PlannedCell]]:
-    groups: dict[Unit, list[PlannedCell]] = {}
-    for planned in cells:
-        groups.setdefault((planned.cell.model, planned.cell.num_images), []).append(planned)
-    return groups
 
 
 def _option(group: Sequence[PlannedCell], *, whole: bool) -> GridOption:
@@ -597,10 +592,8 @@ def sentences(best: Chosen, *, workers: int) -> list[str]:
     def points(widths: Mapping[str, float], key: str) -> str:
         return f"±{100 * widths[key]:.1f}" if math.isfinite(widths[key]) else "nothing"
 
-    left = []
-    for unit in best.twice | best.choice:
-        if unit not in best.choice:
-            left.append(_called(unit))
+    unchosen = (unit for unit in best.twice | best.choice if unit not in best.choice)
+    left = [name if images is None else f"{name} on {images:,} images" for name, images in unchosen]
     lines = [
         f"Within the budget: {sum(n for _, n in best.choice.values())} trainings, "
         f"{duration(best.seconds / workers)} (the whole grid: {duration(best.whole_seconds / workers)})."
@@ -618,7 +611,3 @@ def sentences(best: Chosen, *, workers: int) -> list[str]:
     if left:
         lines.append(f"Left out, and in the grid for twice the budget: {join(left)}.")
     return lines
-
-
-def _called(unit: Unit) -> str:
-    return unit[0] if unit[1] is None else f"{unit[0]} on {unit[1]:,} images"

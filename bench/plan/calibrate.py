@@ -8,6 +8,7 @@ Run as a process of its own so that it sees the thread settings and the neighbou
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench.core import registry
-from bench.core.device import InBatches, synchronise
+from bench.core.device import InBatches, meta, synchronise
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.events import reports_failure
 from bench.core.spec import Cell, cell_from_json
@@ -71,8 +72,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     `measure` the rates are derived from the model's FLOPs, as are those of a step that would take too long."""
     from bench.train import modes
 
-    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
-    cost = flops.count(cell.model, **sizes, model_options=cell.model_options)
+    cost, sizes = _counted(cell, classes)
     dtype = _dtype(cell, sizes, device)
     peak = peaks.peak(dtype, device=device, threads=threads)
     assumed = (
@@ -99,9 +99,27 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
         share=share,
         activation_bytes=cost.activation_bytes or 0,
         features=cost.num_features,
+        slowness=_slowness(tuple(task.task for task in cell.tasks)) if measure else 1.0,
     )
     for_workers = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": for_workers}
+
+
+@functools.cache
+def _slowness(tasks: tuple[str, ...]) -> float:
+    """That of the first task that says how it is measured, once for all models."""
+    says = (registry.load("task", name).slowness for name in tasks)
+    return next((each(lambda run: quickest(run)[0]) for each in says if each is not None), 1.0)
+
+
+def _counted(cell: Cell, classes: int, **_: Any) -> tuple[flops.ModelCost, dict[str, Any]]:
+    """The cost of a cell's model, counted once; the sizes that it is built with.
+
+    Raises:
+        UserError: it cannot be built.
+    """
+    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+    return flops.count(cell.model, **sizes, model_options=cell.model_options), sizes
 
 
 def refusal(cell: Cell, error: Exception) -> str:
@@ -114,11 +132,9 @@ def refusal(cell: Cell, error: Exception) -> str:
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
     """The precision that the cell is trained in, which the model's shapes decide."""
-    import torch
-
     from bench.train import precision
 
-    with torch.device("meta"):
+    with meta():
         model = registry.build_model(cell.model, **sizes, **dict(cell.model_options))
     return precision.resolve(cell.recipe.dtype, device, model)
 
@@ -190,15 +206,17 @@ def main(argv: list[str] | None = None) -> int:
 
     precision.set_up(threads=options.threads)
     with answers_only() as answers:
-        for key, question in json.load(sys.stdin).items():
-            cell = cell_from_json(question.pop("cell"))
-            try:
-                said = answer(cell, **question, device=options.device, threads=options.threads)
-            except (
-                Exception
-            ) as error:  # a user's network may raise anything: the other models are measured all the same
-                said = {"refused": refusal(cell, error)}
-            print(json.dumps({"key": key} | said), file=answers, flush=True)
+        questions = json.load(sys.stdin)
+        for step in (_counted, answer):  # what cannot be built is told of before anything is measured
+            for key, question in list(questions.items()):
+                cell = cell_from_json(question["cell"])
+                try:
+                    said = step(**question | {"cell": cell}, device=options.device, threads=options.threads)
+                except Exception as error:  # a user's network may raise anything: the others are measured all the same
+                    said = {"refused": refusal(cell, error)}
+                    del questions[key]
+                if isinstance(said, dict):
+                    print(json.dumps({"key": key} | said), file=answers, flush=True)
     return EXIT_OK
 
 

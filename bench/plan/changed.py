@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.core import fingerprint, registry
+from bench.core.cell_state import CellState
 from bench.core.errors import UserError
 from bench.core.fingerprint import Fingerprint
 from bench.core.formatting import join
@@ -15,7 +16,7 @@ from bench.core.spec import Cell
 from bench.core.subprocesses import PROJECT
 from bench.store.study import CellDirectory, State
 
-WITH_RESULTS = ("done", "partial", "failed")
+WITH_RESULTS = (CellState.DONE, CellState.PARTIAL, CellState.FAILED)
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,14 @@ class Change:
 
 def changes(cells: Sequence[Cell], directories: Sequence[CellDirectory], states: Sequence[State]) -> tuple[Change, ...]:
     """The cells with results of other code. Results without a fingerprint of their code count as current."""
-    found = []
+    changed = []
     for cell, directory, state in zip(cells, directories, states, strict=True):
         if state.name not in WITH_RESULTS or (then := directory.code()) is None:
             continue
         now = fingerprint.of_model(cell.model)
         if now is not None and now.digest != then.digest:
-            found.append(Change(cell.model, directory, then, now))
-    return tuple(found)
+            changed.append(Change(cell.model, directory, then, now))
+    return tuple(changed)
 
 
 def refusal(changed: Sequence[Change]) -> UserError:

@@ -32,7 +32,7 @@ class RemainingWork:
     Attributes:
         options: of the study, with a scale that is resolved.
         cells: of this run, those that are done included.
-        fractions: cell that is not done -> share of its training that is.
+        fractions: unfinished cell -> share of its training that is done.
         sizes: of the data sets.
         exclusive: one worker has the machine to itself.
         side_by_side: most cells that are trained at once; None: all.
@@ -131,14 +131,15 @@ class CostModel(Protocol):
 
 
 def choose(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, CostModel]:
-    """The options with their scale resolved, and the cost model that they ask for: devices that --hardware names, one
-    accelerator for a study of scale `paper` that is planned on a CPU, else measurements on this machine.
+    """The options with their scale resolved, and the cost model that they ask for: devices that --hardware names, of a
+    plan or of a cluster; one accelerator for a study of scale `paper` that is planned on a CPU; else measurements on
+    this machine.
 
     Raises:
         UserError: an unknown scale, device or hardware.
     """
     device, reason = find_device(options.device)
-    named = bool(options.hardware) and not to_run
+    named = bool(options.hardware) and not (to_run and options.executor == "local")
     options = replace(options, scale=preflight.resolve_scale(options.scale, "cuda" if named else device))
     assumed = options.scale == "paper" and device == "cpu" and not named and not to_run
     name = "named-hardware" if named or assumed else "this-machine"

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.core import fingerprint, registry
@@ -70,6 +70,7 @@ class Rates:
         activation_bytes: kept for the backward pass, per image in float32.
         error: of the logarithm of the rate, one standard deviation, where it was not measured here.
         utilisation: of the peak, where the rate is of a device that is not here.
+        slowness: how many times as long as tasks say they work on features here.
     """
 
     model: str
@@ -84,6 +85,7 @@ class Rates:
     features: int = 0
     error: float = 0.0
     utilisation: float | None = None
+    slowness: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,18 +205,6 @@ def _measure(
         str(os.getpid()),
     ]
     devices = accelerators(device)
-    errors = [tempfile.TemporaryFile("w+") for _ in shares]  # noqa: SIM115 - live as long as the processes
-    running = [
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-            env=child_environment(threads, devices=place(devices, index)),
-        )
-        for index, file in enumerate(errors)
-    ]
     answers: dict[str, Json] = {}
     failures: list[ProcessFailed] = []
 
@@ -227,31 +217,46 @@ def _measure(
             answer = json.loads(line)
             if (key := answer.pop("key")) not in answers:
                 answers[key] = answer
+                if len(questions) > 1 and "refused" in answer:  # alone, it is the error that follows
+                    report.message(answer["refused"])
                 report.calibrated(len(answers), len(questions))
 
-    try:
-        for process, share in zip(running, shares, strict=True):
-            assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # one that could not start is reported below
-                process.stdin.write(json.dumps(share))
-                process.stdin.close()
-        with ThreadPoolExecutor(len(running)) as pool:
-            list(pool.map(read, running))
-    except BaseException:  # Ctrl-C, or a signal to this process alone: nobody waits for their answers
-        for process in running:
-            process.kill()
-        raise
-    for process, file in zip(running, errors, strict=True):
-        if (code := process.wait()) < 0:
-            raise UserError(
-                f"A process that measured speeds was killed by {signal.Signals(-code).name}.",
-                "Run the same command again; where memory is short, with fewer --workers.",
+    with contextlib.ExitStack() as opened:
+        errors = [opened.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in shares]
+        running = [
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                env=child_environment(threads, devices=place(devices, index)),
             )
-        if code:
-            if failures:
-                raise UserError(failures[0].what, failures[0].fix)
-            file.seek(0)  # it crashed where it begins
-            raise UserError(file.read().strip().rpartition("\n")[2] or "The calibration failed.")
+            for index, file in enumerate(errors)
+        ]
+        try:
+            for process, share in zip(running, shares, strict=True):
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):  # one that could not start is reported below
+                    process.stdin.write(json.dumps(share))
+                    process.stdin.close()
+            with ThreadPoolExecutor(len(running)) as pool:
+                list(pool.map(read, running))
+        except BaseException:  # Ctrl-C, or a signal to this process alone: nobody waits for their answers
+            for process in running:
+                process.kill()
+            raise
+        for process, file in zip(running, errors, strict=True):
+            if (code := process.wait()) < 0:
+                raise UserError(
+                    f"A process that measured speeds was killed by {signal.Signals(-code).name}.",
+                    "Run the same command again; where memory is short, with fewer --workers.",
+                )
+            if code:
+                if failures:
+                    raise UserError(failures[0].what, failures[0].fix)
+                file.seek(0)  # it crashed where it begins
+                raise UserError(file.read().strip().rpartition("\n")[2] or "The calibration failed.")
     return answers
 
 
@@ -309,7 +314,11 @@ def cell_cost(
     training = images / (rates.train_images_per_second * gain(cell, rates, ranks=ranks, device=device, own=own))
     evaluation = horizons * evaluation_images(cell, sizes) / (own * rates.eval_images_per_second)
     evaluation += READ_TASK_SECONDS * horizons * len(cell.tasks)
-    solving = solving_seconds(cell, sizes, features=rates.features) / (own * min(ranks, max(1, len(cell.tasks))))
+    solving = (
+        rates.slowness
+        * solving_seconds(cell, sizes, features=rates.features)
+        / (own * min(ranks, max(1, len(cell.tasks))))
+    )
     beside = device != "cpu" and ranks == 1
     evaluation += waited(cell, solving, training=training) if beside else horizons * solving
     return CellCost(
@@ -344,11 +353,6 @@ def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0)
         EXCHANGE_SECONDS_CPU if device == "cpu" else EXCHANGE_SECONDS
     )
     return step / (step / (ranks * own) + exchange / own)
-
-
-def rates_json(calibration: Calibration) -> list[Json]:
-    """Rates as JSON types."""
-    return [asdict(rates) for rates in calibration.rates.values()]
 
 
 def waiting(trained: float, decoded: float, *, device: str) -> float:

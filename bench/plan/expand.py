@@ -7,6 +7,8 @@ from pathlib import Path
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.core.formatting import join
+from bench.core.spec import Cell
 from bench.data.load import data_set, num_images, parse
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
@@ -16,7 +18,9 @@ from bench.plan.study_cells import StudyCells, StudyRequest
 from bench.suites.suite import Suite, SuiteOptions
 
 
-def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name: str = "H100") -> StudyCells:
+def expand(
+    suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name: str = "H100", notes: Sequence[str] = ()
+) -> StudyCells:
     """The cells of a suite under these options, every name in them checked. Whether models of the suite's own can be
     built is found out when their cost is measured.
 
@@ -24,6 +28,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
         options: with a scale that is resolved.
         sizes: used only where sizes of data matter: for sets that were named or declare a size, and for epochs.
         device_name: the accelerator that the hours of scale `gpu` are of.
+        notes: on the options, that those of the passes follow.
 
     Raises:
         UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
@@ -34,12 +39,24 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     if options.sizes and not {cell.num_images for cell in cells} & set(options.sizes):
         what = f"Suite {suite.name!r} compares no numbers of images, for which --sizes could give others."
         raise UserError(what, "Use --suite data, or NAME@N to limit a set to N images.")
-    study = apply_all(StudyCells(cells=cells), request)
+    study = apply_all(StudyCells(cells=cells, notes=(*notes, *_idle(suite, options, cells))), request)
     for cell in study.cells:
         registry.family_of(cell.model)
         for task in cell.tasks:
             registry.load("task", task.task)
     return study
+
+
+def _idle(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+    """A note on options that are about training, where nothing is trained."""
+    asked: dict[str, object] = {
+        "--data": options.data and not {parse(name)[0] for name in options.data} & {cell.data for cell in cells},
+        "--downstream": options.downstream,
+        "--horizons": options.overrides.horizons,
+        "--recipe": options.overrides.recipe,
+    }
+    idle = [flag for flag, given in asked.items() if given and not any(cell.job == "train" for cell in cells)]
+    return [f"Suite {suite.name!r} trains nothing: no effect has {join(idle)}."] if idle else []
 
 
 def _request(suite: Suite, options: StudyOptions, sizes: DataSizes, device_name: str) -> StudyRequest:

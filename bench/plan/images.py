@@ -16,7 +16,7 @@ from typing import Any
 from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
-from bench.data.load import DEFAULT_SIDE, look, named_at, resizes
+from bench.data.load import DEFAULT_SIDE, look, resizes, stored_at
 from bench.suites.suite import fitting, merge, patched
 
 MIN_SIDE, MAX_SIDE = 8, 1024
@@ -33,7 +33,7 @@ class StudyImages:
         root: folder with data sets that do not come with the installation.
 
     Attributes:
-        names: upstream sets as they were written -> as they are stored, of the cells that `fit` has seen.
+        names: upstream sets as they were written -> as they are stored, of the cells that `at_one_size` has seen.
 
     Raises:
         UserError: a set that is unknown or not here, a size out of range.
@@ -58,13 +58,11 @@ class StudyImages:
         if self.asked is not None and not MIN_SIDE <= self.asked <= MAX_SIDE:
             raise UserError(f"An image size of {self.asked} px is out of range.", f"From {MIN_SIDE} to {MAX_SIDE}.")
         whole = known if len(known) == len(self._looks) else {}  # of what is not here nothing is known
-        self.side = max((self._usual(name, seen[0]) for name, seen in whole.items()), default=0)
+        sides = ((seen[0] or DEFAULT_SIDE, resizes(name)) for name, seen in whole.items())
+        self.side = max((min(side, DEFAULT_SIDE) if resized else side for side, resized in sides), default=0)
         self.channels = max((seen[1] for seen in whole.values()), default=0)
 
-    def _usual(self, name: str, side: int | None) -> int:
-        return min(side or DEFAULT_SIDE, DEFAULT_SIDE) if resizes(name) else side or DEFAULT_SIDE
-
-    def fit(self, cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
+    def at_one_size(self, cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
         """The cells at this size, judged on these sets; which models were exchanged, in a sentence.
 
         Raises:
@@ -113,7 +111,8 @@ class StudyImages:
             return name
         if name not in self._looks:
             self._looks[name] = look(name, root=self.root)
-        return name if self._looks[name] == (side, channels) else named_at(name, side, channels)
+        seen = self._looks[name]
+        return name if seen == (side, channels) else stored_at(name, side, channels, root=self.root)
 
 
 def _at_ratio(task: TaskSpec, model: str, ratio: float) -> TaskSpec:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from bench.core.formatting import join, plural
+from bench.core.by_key import by_key
+from bench.core.formatting import duration, join, plural
 from bench.core.spec import Cell
 from bench.data.load import data_set
+from bench.plan.estimate import Rates, rate_key
 from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes, evaluation_images
+from bench.plan.study_cells import StudyCells
 from bench.suites._recipes import DEFAULT_RATE, rate_of
 from bench.suites.suite import Suite
 
@@ -22,19 +27,32 @@ def part_of_a_run(options: StudyOptions) -> list[str]:
     return [f"This run does only cells{failed}."] if options.retry else []
 
 
+def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:
+    """A note on fine-tuning that was left out for the time that it takes."""
+    if not study.costly:
+        return []
+    seconds = [
+        f"{cell.model} {duration(evaluation_images(replace(cell, tasks=tasks), sizes) / known.eval_images_per_second)}"
+        for cell, tasks in study.costly.items()
+        if (known := rates.get(rate_key(cell, sizes[cell.data].classes))) is not None
+    ]
+    named = f" (on one worker about: {join(seconds)})" if seconds else ""
+    return [
+        f"Fine-tuning of the whole network is left out where it takes long{named}; with it: --tasks adapt,finetune."
+    ]
+
+
 def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
     """A note on models that train at a learning rate which nobody chose for them."""
     if options.scale == "paper" or options.overrides.recipe or options.overrides.changes("lr"):
         return []
-    rates: dict[str, set[float]] = {}
-    for cell in cells:
-        if cell.job == "train" and cell.horizons != (0,) and rate_of(cell.model, scale=options.scale) is None:
-            rates.setdefault(cell.model, set()).add(cell.recipe.lr)
-    models = [model for model, tried in rates.items() if tried == {DEFAULT_RATE}]
+    trained = (cell for cell in cells if cell.job == "train" and cell.horizons != (0,))
+    rates = by_key((c.model, c.recipe.lr) for c in trained if rate_of(c.model, scale=options.scale) is None)
+    models = [model for model, tried in rates.items() if set(tried) == {DEFAULT_RATE}]
     if not models:
         return []
     return [
-        f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: python -m bench.run "
+        f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: vit-bench run "
         f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"
     ]
 
@@ -53,5 +71,5 @@ def absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[s
         notes += [f"Not evaluated on {name}, which is not on this machine. {how}" for name, how in gone.items()]
         if len(gone) > MAX_SINGLE_NOTES:
             what = f"Not evaluated on {join(list(gone))}, which are not on this machine."
-            notes = [f"{what} python -m bench.data NAME says how to get one."]
+            notes = [f"{what} vit-bench data NAME says how to get one."]
     return notes

@@ -6,19 +6,32 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.cli import Parser, folder, grams, hours, names_list, pair, positive, seeds, sizes_list
+from bench.core.cli import Parser, accuracies, folder, grams, hours, names_list, pair, positive, seeds, sizes_list
 from bench.core.errors import UserError
-from bench.core.options import Kind, Option, Values, add_flags, given, read_file, read_mapping, resolve, to_toml
+from bench.core.options import Kind, Option, Values, add_flags, given, resolve, to_toml
 from bench.plan import overrides
 from bench.plan.overrides import Overrides
 
+MPS_CELLS = 4  # that share a GPU by NVIDIA's MPS
 CHANGED = ("refuse", "keep", "redo")
+
+
+def share(text: str) -> str:
+    """How cells share a GPU: "none", a number of them, or "mps"."""
+    if text not in ("none", "mps") and not re.fullmatch("[1-9][0-9]{0,2}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of cells up to 999")
+    return text
+
+
 STUDY = (
     Option(
         name="plugins",
@@ -88,12 +101,27 @@ STUDY = (
     ),
     Option(name="data_root", read=folder, help="folder that contains your data sets"),
     Option(
+        name="groups",
+        read=folder,
+        metavar="FILE.csv",
+        help="columns file,group: images of one patient, camera or site stay on one side of every division "
+        "(default: groups.csv in a folder of images)",
+    ),
+    Option(
         name="max_unreadable",
         metavar="SHARE",
         help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)",
     ),
     Option(name="device", default="auto", help="cpu, cuda, mps, or auto"),
     Option(name="workers", read=positive, here=True, help="cells to run at once (default: one per core; one per GPU)"),
+    Option(
+        name="share",
+        read=share,
+        default="none",
+        here=True,
+        metavar="none|N|mps",
+        help=f"cells at once on each GPU: one (default); N, in turns; by NVIDIA's MPS {MPS_CELLS}, or --workers in all",
+    ),
     Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
     Option(
         name="executor",
@@ -147,7 +175,7 @@ STUDY = (
         name="hardware",
         here=True,
         metavar="8xH100",
-        help="for a plan, not a run: these devices instead of this machine's; from records of theirs below "
+        help="for a plan, or jobs of a cluster: these devices instead of this machine's; from records of theirs below "
         "--results, else from a roofline, with its error",
     ),
     Option(
@@ -168,6 +196,13 @@ STUDY = (
 RUN = (
     *STUDY,
     Option(name="reference", choices=("paper", "published"), help="add published results to the figures"),
+    Option(
+        name="target",
+        kind=Kind.LIST,
+        read=accuracies,
+        metavar="95%%",
+        help="comma-separated accuracies: how many images, or how much compute, do they take? (default: round ones)",
+    ),
     Option(
         name="track",
         kind=Kind.LIST,
@@ -209,9 +244,11 @@ class StudyOptions:
         only: patterns of cells' names; the others are left for another run.
         results: folder for results.
         data_root: folder with the user's data sets.
+        groups: file that says which images of a folder belong together.
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: one of `bench.core.device.KINDS`.
         workers: cells at a time.
+        share: of a GPU by cells: "none", a number of them, or "mps".
         ranks: processes that train a cell together.
         calibrate: measure every model's speed again.
         accelerator: also cost the study on this one.
@@ -227,6 +264,7 @@ class StudyOptions:
         retry: "failed": only those.
         co2: grams per kilowatt-hour.
         reference: "paper" or "published" adds such results to the figures.
+        target: accuracies, 0..1, that the report says the need of.
         track: trackers, see `bench.trackers`.
         profile: write traces.
     """
@@ -248,9 +286,11 @@ class StudyOptions:
     only: tuple[str, ...]
     results: Path
     data_root: Path | None
+    groups: Path | None
     max_unreadable: str | None
     device: str
     workers: int | None
+    share: str
     ranks: int
     executor: str
     job: tuple[tuple[str, Any], ...]
@@ -266,6 +306,7 @@ class StudyOptions:
     cores: int | None
     price: str | None
     reference: str | None
+    target: tuple[float, ...] | None
     track: tuple[str, ...]
     profile: bool
 
@@ -287,9 +328,10 @@ class StudyOptions:
         """From a command line to which `add_options` was added, and the study file that it names.
 
         Raises:
-            UserError: see `of` and `bench.core.options.read_file`.
+            UserError: see `of` and `bench.core.option_values.read_file`.
         """
-        return cls.of(read_study(arguments.study), given(arguments, RUN))
+        asked = given(arguments, RUN)
+        return cls.of(read_study(arguments.study, plugins=asked.get("plugins", ())), asked)
 
     @classmethod
     def called(cls, study: Path | str | None, options: Mapping[str, Any]) -> StudyOptions:
@@ -298,12 +340,15 @@ class StudyOptions:
         Raises:
             UserError: as `parsed`.
         """
-        return cls.of(read_study(study), read_mapping(options, RUN))
+        from bench.core.option_values import read_mapping
+
+        asked = read_mapping(options, RUN)
+        return cls.of(read_study(study, plugins=asked.get("plugins", ())), asked)
 
     def to_toml(self) -> str:
         """A study file that asks for the same, wherever it is read, but for how it is run and where results go."""
         values = {**vars(self), **self.overrides.values()}
-        for name in ("plugins", "data_root"):
+        for name in ("plugins", "data_root", "groups"):
             values[name] = _absolute(values[name])
         return to_toml(values, RUN, always=("suite", "scale"))
 
@@ -317,7 +362,7 @@ def _absolute(value: Any) -> Any:
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "hours", "plugins"),
-    "its images": ("sizes", "image_size"),
+    "its images": ("sizes", "image_size", "groups"),
     "changes to its recipes and grid": ("horizons", "recipe", "set", "sweep", "grid", "halving"),
     "where": (
         "results",
@@ -325,6 +370,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "max_unreadable",
         "device",
         "workers",
+        "share",
         "ranks",
         "nodes",
         "executor",
@@ -333,13 +379,13 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "which cells now": ("only", "max_cells", "retry", "changed"),
     "what it costs": ("calibrate", "accelerator", "hardware", "cores", "price", "co2"),
-    "report": ("reference", "track", "profile"),
+    "report": ("reference", "target", "track", "profile"),
 }
 """Heading in --help -> options."""
 
 
 def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
-    """The options that make `StudyOptions`, a study file, and --json."""
+    """The options that make `StudyOptions`, and a study file."""
     p.add_argument(
         "study",
         nargs="?",
@@ -348,32 +394,43 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
     )
     for heading, names in GROUPS.items():
         add_flags(p.add_argument_group(heading), (option for option in options if option.name in names))
-    p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
 
 
-def read_study(path: Path | str | None) -> Values:
-    """The values in a study file; none without one.
+def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Values:
+    """The values in a study file; none without one. Its plug-ins are code, which a file alone does not get to run.
+
+    Args:
+        plugins: folders that the user has named beside those of VIT_BENCH_PLUGINS.
 
     Raises:
-        UserError: see `bench.core.options.read_file`.
+        UserError: see `bench.core.option_values.read_file`; it asks for plug-ins that the user has not named.
     """
     if path is None:
         return {}
     if str(path) in registry.names("suite") and not Path(path).exists():
         raise UserError(f"{str(path)!r} is a suite, not a study file.", f"Write --suite {path}.")
-    return read_file(Path(path), RUN)
+    from bench.core.option_values import read_file
+
+    values = read_file(Path(path), RUN)
+    named = {
+        os.path.realpath(one) for one in (*plugins, *os.environ.get(registry.PLUGINS, "").split(os.pathsep)) if one
+    }
+    if unnamed := [folder for folder in values.get("plugins", ()) if os.path.realpath(folder) not in named]:
+        raise UserError(
+            f"{path} asks for plug-ins in {', '.join(unnamed)}: code, which a study file alone does not get to run.",
+            f"Read it, then add {' '.join(f'--plugins {shlex.quote(one)}' for one in unnamed)}.",
+        )
+    return values
 
 
 def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
     """(study, folder with results) for a verb that reads what is there: --suite and --results, else what its study file
-    says. Makes the file's plug-ins known.
+    says.
 
     Raises:
         UserError: see `read_study`.
     """
     said = read_study(arguments.study)
-    for where in said.get("plugins", ()):
-        registry.add_plugins(str(where))
     return arguments.suite or said.get("suite"), arguments.results or said.get("results") or Path("results")
 
 

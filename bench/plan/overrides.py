@@ -23,8 +23,7 @@ from bench.core.errors import UserError, unknown
 from bench.core.options import Kind, Option
 from bench.core.spec import CHOICES, Cell, Recipe
 from bench.plan.sizes import DataSizes
-from bench.suites import _paper
-from bench.suites.suite import merge
+from bench.suites.suite import merge, shortest_budget
 
 LENGTH_PATTERN = re.compile(r"(\d{1,15}(?:\.\d+)?(?:e(?:1[0-4]|\d))?)\s*(images?|steps?|epochs?|%)?")
 MODEL_PREFIX = "model."  # before the name of an option of the model
@@ -46,6 +45,7 @@ ALSO_CALLED = {
     "precision": "dtype",
     "scheduler": "schedule",
     "opt": "optimizer",
+    "dropout": "model.dropout",
 }
 """Names that other trainers give to a field."""
 Setting = tuple[str, str]
@@ -122,7 +122,7 @@ class Overrides:
             for cell, do in zip(cells, trains, strict=True)
             for pair in (self._lengths(cell, sizes) if do else [(cell, None)])
         ]
-        shortest = _paper.shortest_budget(cell for cell, settings in changed if settings is not None)
+        shortest = shortest_budget(cell for cell, settings in changed if settings is not None)
         return merge(
             cell if settings is None else self._recipe(cell, settings, sizes, shortest=shortest)
             for cell, settings in changed
@@ -144,8 +144,7 @@ class Overrides:
         """The cell in its recipe. A share of the training is one of the study's shortest budget for the warm-up, so
         that all cells warm up alike."""
         if self.recipe and cell.job == "train":
-            row = _row_for(cell, self.recipe)
-            cell = _paper.scaled(cell, row, batch=cell.recipe.batch, shortest=shortest)
+            cell = _as_in_the_paper(cell, self.recipe, shortest=shortest)
         for key, text in settings.items():
             if key.startswith(MODEL_PREFIX):
                 options = dict(cell.model_options) | {key.removeprefix(MODEL_PREFIX): _literal(text)}
@@ -164,6 +163,8 @@ NO_OVERRIDES = Overrides()
 
 def listing() -> str:
     """Fields and recipes, for --help."""
+    from bench.suites import _paper
+
     words = "; ".join(f"{name} ({', '.join(CHOICES[name])})" if name in CHOICES else name for name in DEFAULTS)
     parts = (f"fields of a recipe: {words}", f"recipes of the paper: {', '.join(_paper.rows())}")
     return "\n" + "\n".join(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts) + "\n"
@@ -199,8 +200,10 @@ def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
     return images
 
 
-def _row_for(cell: Cell, recipe: str) -> _paper.Table3Row:
-    """The paper's row of this name, if the model can be trained so."""
+def _as_in_the_paper(cell: Cell, recipe: str, *, shortest: int) -> Cell:
+    """The cell trained as in the paper's row of this name, if the model can be trained so."""
+    from bench.suites import _paper
+
     row = _paper.row(recipe)
     if row.dropout and not registry.family_of(cell.model).has_dropout:
         raise UserError(
@@ -208,7 +211,7 @@ def _row_for(cell: Cell, recipe: str) -> _paper.Table3Row:
             "Name models that have with --models (ViTs, hybrids), or take a recipe without: "
             f"{next(name for name, other in _paper.rows().items() if not other.dropout)}.",
         )
-    return row
+    return _paper.scaled(cell, row, batch=cell.recipe.batch, shortest=shortest)
 
 
 def _setting(text: str) -> Setting:
@@ -267,6 +270,8 @@ def _literal(text: str) -> Any:
 
 
 def _recipe(text: str) -> str:
+    from bench.suites import _paper
+
     _paper.row(text)
     return text
 

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core import registry
+from bench.core.cell_state import CellState
+from bench.core.device import sharing
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
-from bench.data.source import allow_unreadable
-from bench.plan import cost_model, estimate, notes, preflight, repeats, resources
+from bench.data.readable import allow_unreadable
+from bench.plan import cost_model, notes, preflight, repeats, resources
 from bench.plan.changed import Change, changes, refusal
 from bench.plan.cost_model import NOTHING_MEASURED, QUIET, CostModel, RemainingCost, RemainingWork, StudyCost, packed
 from bench.plan.estimate import Calibration, Reporter
 from bench.plan.expand import expand
+from bench.plan.grouped import name_groups
 from bench.plan.options import StudyOptions
 from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
@@ -40,8 +43,7 @@ class PlannedCell(RemainingCost):
     Attributes:
         cell: what is trained.
         name: of its folder.
-        state: see `bench.store.study.State`; or "changed": it has results of a model whose code has changed since; or
-            "refused": its model cannot be trained.
+        state: how far it is.
         fraction: of its training done already.
         images: of the whole cell, the shared trunk counted once.
         note: on its state, a sentence.
@@ -50,7 +52,7 @@ class PlannedCell(RemainingCost):
 
     cell: Cell
     name: str
-    state: str
+    state: CellState
     fraction: float
     images: int
     note: str | None = None
@@ -71,6 +73,7 @@ class Plan:
         workers: cells at a time.
         threads: of each process.
         ranks: processes that make up a worker.
+        share: of a GPU by cells, see `bench.plan.options`.
         grid: names of all cells of the study, whatever `--only` leaves out of this run.
         data_root: folder with data sets that do not come with the installation.
         device_reason: why the device was chosen.
@@ -97,6 +100,7 @@ class Plan:
     workers: int
     threads: int
     ranks: int
+    share: str = "none"
     grid: tuple[str, ...] = ()
     data_root: Path | None = None
     device_reason: str = ""
@@ -117,16 +121,18 @@ class Plan:
     def todo(self) -> tuple[PlannedCell, ...]:
         """Cells that are not done and can be: partly done ones first, then the longest, so that short ones fill the
         gaps at the end."""
-        left = (cell for cell in self.cells if cell.state not in ("done", "refused"))
+        left = (cell for cell in self.cells if cell.state not in (CellState.DONE, CellState.REFUSED))
         wanted = (cell for cell in left if self.retry in (None, cell.state))
-        return tuple(sorted(wanted, key=lambda cell: (cell.state != "partial", -(cell.seconds or 0.0))))[: self.most]
+        return tuple(sorted(wanted, key=lambda cell: (cell.state != CellState.PARTIAL, -(cell.seconds or 0.0))))[
+            : self.most
+        ]
 
     @property
     def on_gpu(self) -> bool:
         """Whether workers are meant for an accelerator, here or elsewhere."""
         return self.device == "cuda" or self.accelerator is not None
 
-    def count(self, state: str) -> int:
+    def count(self, state: CellState) -> int:
         """Cells in a state."""
         return sum(cell.state == state for cell in self.cells)
 
@@ -134,6 +140,12 @@ class Plan:
     def seconds(self) -> float:
         """Expected wall time: the longest-first packing of what is left onto the workers, and their start."""
         return packed([cell.seconds or 0.0 for cell in self.todo], self.workers) + START_SECONDS if self.todo else 0.0
+
+    @property
+    def seconds_in_turns(self) -> float:
+        """As `seconds`, where cells that share a GPU gain nothing by it."""
+        each = sharing(self.device, self.workers * self.ranks)
+        return packed([cell.seconds or 0.0 for cell in self.todo], max(1, self.workers // each)) + START_SECONDS
 
     @property
     def priced(self) -> Price | None:
@@ -195,12 +207,12 @@ class Plan:
             ],
             "elsewhere": None if self.elsewhere is None else self.elsewhere.json(),
             "price": None if self.priced is None else self.priced.json(),
-            "rates": estimate.rates_json(self.calibration),
+            "rates": [asdict(rates) for rates in self.calibration.rates.values()],
         }
 
 
 def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, as_new: bool = False) -> Plan:
-    """The suite's cells after every pass, their states in the store, and what is left of them costs.
+    """Every cell of the suite after all passes, with its state in the store and the cost of what is left of it.
 
     Args:
         to_run: whether the plan will be run: problems that would make the run fail are then raised before measuring.
@@ -210,33 +222,38 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
     """
     preflight.check_options(options, to_run=to_run)
-    for folder in options.plugins:
-        registry.add_plugins(folder)
-    if options.max_unreadable is not None:
-        allow_unreadable(options.max_unreadable)
+    _set_for_this_process(options)
     suite = suites.load(options.suite)
+    options, grouped = name_groups(options)
     options, model = cost_model.choose(options, to_run=to_run)
     preflight.check_price(options, priced=model.hardware is not None or to_run)
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
-    study = expand(suite, options, sizes, device_name=options.accelerator or _device_name(model))
+    study = expand(suite, options, sizes, device_name=options.accelerator or _device_name(model), notes=grouped)
     preflight.check_warmup(study.chosen)
     preflight.check_places(options, write=to_run)
     states, accepted = _states(study.chosen, options, to_run=to_run, as_new=as_new)
     left = RemainingWork(
         options=options,
         cells=study.chosen,
-        fractions={cell: state.fraction for cell, state in states.items() if state.name != "done"},
+        fractions={cell: state.fraction for cell, state in states.items() if state.name != CellState.DONE},
         sizes=sizes,
         exclusive=suite.exclusive,
         side_by_side=study.side_by_side,
         to_run=to_run,
         report=report,
     )
-    if left.training:
-        _check_training(left)
+    _check_training(left)
     cost = model.cost(left)
     cells = tuple(_planned(cell, state, cost.cells.get(cell), sizes) for cell, state in states.items())
-    return _assembled(suite, options, model, study, cells, cost, accepted)
+    said = (*study.notes, *notes.costly(study, cost.calibration.rates, sizes))
+    return _assembled(suite, options, model, replace(study, notes=said), cells, cost, accepted)
+
+
+def _set_for_this_process(options: StudyOptions) -> None:
+    for folder in options.plugins:
+        registry.add_plugins(folder)
+    if options.max_unreadable is not None:
+        allow_unreadable(options.max_unreadable)
 
 
 def _device_name(model: CostModel) -> str:
@@ -256,7 +273,7 @@ def _states(
     study = Study(options.results / options.suite)
     study.check()
     if as_new:
-        return {cell: State("missing", 0.0, None) for cell in cells}, ()
+        return {cell: State(CellState.MISSING, 0.0, None) for cell in cells}, ()
     directories = [study.cell(cell) for cell in cells]
     states = [state_of(directory) for directory in directories]
     changed = changes(cells, directories, states)
@@ -265,7 +282,7 @@ def _states(
     if changed and to_run and options.changed == "refuse":
         raise refusal(changed)
     redo = {change.directory for change in changed}
-    again = State("changed", 0.0, None)
+    again = State(CellState.CHANGED, 0.0, None)
     return {
         cell: again if directory in redo else state
         for cell, directory, state in zip(cells, directories, states, strict=True)
@@ -274,6 +291,8 @@ def _states(
 
 def _check_training(left: RemainingWork) -> None:
     """Raises: UserError, where data are missing or too small, or do not fit."""
+    if not left.training:
+        return
     left.report.message("Checking the data …")
     if left.to_run:
         resources.check_room(left.training, left.sizes)
@@ -286,15 +305,15 @@ def _planned(cell: Cell, state: State, cost: RemainingCost | None, sizes: DataSi
     """A cell with its state and what is left of it; `cost` is None of one that is done."""
     known = {} if cost is None else {entry.name: getattr(cost, entry.name) for entry in fields(cost)}
     refused, longest = cost is not None and cost.refused is not None, cell.horizons[-1]
-    read = cost is not None and not refused and longest
+    trained = cost is not None and not refused and longest
     return PlannedCell(
         cell=cell,
         name=directory_name(cell),
-        state="refused" if refused else state.name,
+        state=CellState.REFUSED if refused else state.name,
         fraction=state.fraction,
         note=f"cannot be run: {known['refused']}" if refused else state.note,
         images=images_trained(cell.recipe, cell.horizons),
-        epochs=longest / (cell.num_images or sizes[cell.data].train) if read else 0.0,
+        epochs=longest / (cell.num_images or sizes[cell.data].train) if trained else 0.0,
         **known,
     )
 
@@ -309,7 +328,7 @@ def _assembled(
     accepted: tuple[Change, ...],
 ) -> Plan:
     """The plan, with what is to be said of it."""
-    unswept = notes.unswept(options, [c.cell for c in cells if c.state not in ("done", "refused")])
+    unswept = notes.unswept(options, [c.cell for c in cells if c.state not in (CellState.DONE, CellState.REFUSED)])
     per_hour = None
     if options.price:
         from bench.cost import hardware
@@ -325,12 +344,15 @@ def _assembled(
         workers=cost.workers,
         threads=cost.threads,
         ranks=cost.ranks,
+        share=options.share,
         data_root=options.data_root,
         hardware=model.hardware,
         per_hour=per_hour,
         elsewhere=cost.elsewhere,
         waiting=study.waiting,
-        downstream=_named_downstream(options, study.cells),
+        downstream=tuple(dict.fromkeys(task.data for cell in study.cells for task in cell.tasks))
+        if options.downstream
+        else (),
         device_reason=model.reason,
         accelerator=options.accelerator,
         calibration=cost.calibration,
@@ -348,8 +370,3 @@ def _assembled(
     )
     warning = "" if model.hardware is not None else resources.too_little_disk(plan.disk, plan.store)
     return replace(plan, notes=(warning, *plan.notes)) if warning else plan
-
-
-def _named_downstream(options: StudyOptions, cells: Sequence[Cell]) -> tuple[str, ...]:
-    """The sets that models are judged on, as tasks name them, where the user named them."""
-    return tuple(dict.fromkeys(task.data for cell in cells for task in cell.tasks)) if options.downstream else ()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from bench.core import environment
-from bench.core.device import accelerators
+from bench.core.device import MPS_CONTROL, accelerators
 from bench.core.errors import UserError, nearest, one_class
 from bench.core.files import explain
 from bench.core.formatting import plural
 from bench.core.spec import Cell
 from bench.cost import peaks
 from bench.data.load import data_set
-from bench.plan.options import StudyOptions
+from bench.plan.options import MPS_CELLS, StudyOptions
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.suites.suite import SCALES
 from bench.train.schedule import WARMUP_PART, longest_warmup, total_steps, warmup_steps
 
+NO_CLUSTER = "a cluster that RAY_ADDRESS names: HOST:6379, or local for one here, whose ports are open to the network"
 MAX_PROCESSES_PER_CORE = 8  # processes: each holds torch and its own copy of the model
 
 
@@ -42,12 +47,32 @@ def check_options(options: StudyOptions, *, to_run: bool) -> None:
     Raises:
         UserError: which, and what to give instead.
     """
+    lacks = {
+        "slurm": shutil.which("sbatch") is None and "SLURM's command sbatch: start it where jobs are submitted",
+        "ray": (find_spec("ray") is None and "the package ray: pip install ray")
+        or ("RAY_ADDRESS" not in os.environ and "ray" not in sys.modules and NO_CLUSTER),
+    }.get(options.executor)
+    if to_run and lacks:
+        raise UserError(f"--executor {options.executor} needs {lacks}.", "Without --executor, this machine is used.")
     if options.cores and not options.hardware:
         raise UserError("--cores is of --hardware.", "Name the devices, e.g. --hardware 8xH100 --cores 16.")
-    if to_run and (options.hardware or options.price):
+    here = options.executor == "local"
+    if options.detach and options.executor != "slurm":
+        raise UserError("--detach is for SLURM jobs: other workers end with this process.", "Give --executor slurm.")
+    if options.job and here:
         raise UserError(
-            "--hardware and --price are for plans: they do not choose what a run trains on.",
-            f"To see what it would cost: python -m bench.plan --hardware {options.hardware or '8xH100'} …; "
+            "--job says how a cluster is asked for workers, and this run has none.",
+            "Give --executor slurm or --executor ray with it.",
+        )
+    if options.ranks % options.nodes or (here and options.nodes > 1):
+        raise UserError(
+            f"--executor {options.executor} cannot spread {options.ranks} ranks over {options.nodes} machines.",
+            "Give --executor slurm, and --ranks that is a multiple of --nodes.",
+        )
+    if to_run and here and (options.hardware or options.price):
+        raise UserError(
+            "--hardware and --price are for plans and for clusters: they do not choose what a run here trains on.",
+            f"To see what it would cost: vit-bench plan --hardware {options.hardware or '8xH100'} …; "
             "to run it, leave both out, also of the study file.",
         )
 
@@ -95,22 +120,11 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     """
     ranks, cores = options.ranks, environment.cores()
     here = options.executor == "local"
-    if options.detach and options.executor != "slurm":
-        raise UserError("--detach is for SLURM jobs: other workers end with this process.", "Give --executor slurm.")
-    if options.job and here:
-        raise UserError(
-            "--job says how a cluster is asked for workers, and this run has none.",
-            "Give --executor slurm or --executor ray with it.",
-        )
-    if ranks % options.nodes or (here and options.nodes > 1):
-        raise UserError(
-            f"--executor {options.executor} cannot spread {ranks} ranks over {options.nodes} machines.",
-            "Give --executor slurm, and --ranks that is a multiple of --nodes.",
-        )
     if ranks > 1:
         _check_ranks(ranks, device if here else "cpu", cells)
     each = max(1, cores // ranks)
-    fitting = 1 if exclusive else each if device == "cpu" else max(1, len(accelerators(device)) // ranks)
+    devices = len(accelerators(device)) * _cells_per_device(options, device)
+    fitting = 1 if exclusive else each if device == "cpu" else max(1, devices // ranks)
     workers = min(options.workers or fitting, len(cells))
     if here and device == "cpu" and workers * ranks > MAX_PROCESSES_PER_CORE * cores:
         raise UserError(
@@ -118,6 +132,25 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
             f"Give --workers and --ranks whose product is at most {MAX_PROCESSES_PER_CORE * cores}.",
         )
     return workers, max(1, each // workers)
+
+
+def _cells_per_device(options: StudyOptions, device: str) -> int:
+    """How many cells are to share each GPU.
+
+    Raises:
+        UserError: there is none to share, not this way, or their number is given twice.
+    """
+    if options.share == "none":
+        return 1
+    if device != "cuda" or options.executor != "local" or options.ranks > 1:
+        raise UserError(f"--share {options.share} is for GPUs of this machine, and cells of one rank.", "Leave it out.")
+    if options.share != "mps":
+        if options.workers:
+            raise UserError("--share N and --workers both say how many cells there are at once.", "Give one of them.")
+        return int(options.share)
+    if shutil.which(MPS_CONTROL) is None:
+        raise UserError(f"--share mps needs NVIDIA's {MPS_CONTROL}.", "Without it, --share 4 puts four cells on each.")
+    return MPS_CELLS
 
 
 def workers_on(count: int, options: StudyOptions, cells: Sequence[Cell]) -> int:

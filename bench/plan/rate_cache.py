@@ -14,6 +14,7 @@ from typing import Any
 
 from bench import __version__
 from bench.core import environment, files
+from bench.core.device import device_name
 from bench.core.errors import UserError
 from bench.core.spec import RECIPE_REVISION, canonical
 from bench.core.subprocesses import child_environment
@@ -40,17 +41,12 @@ class RateCache:
     """Answers of `bench.plan.calibrate` by question, for `processes` processes of `threads` threads at once."""
 
     def __init__(self, *, device: str, threads: int, processes: int) -> None:
-        accelerator = None
-        if device.startswith("cuda"):
-            import torch
-
-            accelerator = torch.cuda.get_device_name(device)
         settings = {
             name: value for name, value in child_environment(threads).items() if name.startswith(ENVIRONMENT_PREFIXES)
         }
         self.circumstances = [
             device,
-            accelerator,
+            device_name(device),
             threads,
             processes,
             settings,

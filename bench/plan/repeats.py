@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from bench.core.by_key import by_key
 from bench.core.spec import MAX_EPOCHS, Cell
 
 
@@ -43,10 +44,7 @@ def find(planned: Iterable[Planned]) -> tuple[RepeatedImages, ...]:
     """By set, what sees its images most often first."""
     everything = list(planned)
     total = sum(each.seconds or 0.0 for each in everything)
-    parts: dict[str, list[Planned]] = {}
-    for each in everything:
-        if each.epochs > MAX_EPOCHS:
-            parts.setdefault(each.cell.data_name, []).append(each)
+    parts = by_key((each.cell.data_name, each) for each in everything if each.epochs > MAX_EPOCHS)
     made = [
         RepeatedImages(
             data=name,

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.core.device import free_memory
 from bench.core.errors import UserError
 from bench.core.files import free_bytes
 from bench.core.formatting import data_size
@@ -22,6 +21,9 @@ from bench.plan.sizes import DataSizes
 from bench.store.checkpoints import MAX_KEPT
 
 FLOAT_BYTES = 4
+MEMORY_MARGIN = 1.5  # times the memory that a plan expects, where it is asked for
+GPU_PROCESS_BYTES = 8 << 30  # bytes of a process with CUDA's libraries and a compiler
+CORES_BESIDE_GPU: Mapping[Tier, int] = {"resident": 4, "mapped": 8, "streamed": 16}
 CHECKPOINTS_ON_DISK = (
     MAX_KEPT + 1
 )  # of a running cell: those that are kept, and the next, which is written before one goes
@@ -156,6 +158,14 @@ def _stored(name: str, cell: Cell, sizes: DataSizes) -> int:
     return (size.train + size.test) * (INDEX_BYTES if size.streamed else height * width * channels)
 
 
+def beside_gpu(needs: Needs | None) -> tuple[int, int]:
+    """(cores, bytes of memory) of a machine that a process needs beside its GPU, whoever asks for them: where images
+    are read while it trains, a core for each of their readers."""
+    tier = "resident" if needs is None else needs.tier
+    passing = 0 if needs is None else needs.host + needs.kept
+    return CORES_BESIDE_GPU[tier], GPU_PROCESS_BYTES + int(MEMORY_MARGIN * passing)
+
+
 def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:
     """Refuse sets whose pixels the disk cannot hold, before the first of them is made.
 
@@ -172,13 +182,13 @@ def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:
             )
 
 
-def check_memory(cells: Sequence[tuple[Cell, Rates]], *, device: str, ranks: int) -> None:
-    """Refuse models whose weights, gradients and optimizer do not fit on the device: smaller batches do not help.
+def check_memory(cells: Sequence[tuple[Cell, Rates]], memory: int, *, device: str, ranks: int) -> None:
+    """Refuse models whose weights, gradients and optimizer do not fit on a device with so many free bytes: smaller
+    batches do not help.
 
     Raises:
         UserError: which model, how much it needs, what can be done.
     """
-    memory = free_memory(device)
     for cell, rates in cells:
         needed = state_bytes(cell.recipe, rates.params, ranks=ranks)
         if needed > memory:

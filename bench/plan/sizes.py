@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
     """
     total = sizes[cell.data].test
     for task in cell.tasks:
-        size = sizes[task.data]
+        size = read(cell, task, sizes)
         says = registry.load("task", task.task).forward_images  # None: all of them
         try:
             total += says(**_asked(task, size), own_size=cell.image_size) if says else size.train + size.test
@@ -113,8 +113,17 @@ def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
     total = 0.0
     for task in cell.tasks:
         if says := registry.load("task", task.task).solving_seconds:
-            total += says(**_asked(task, sizes[task.data]), features=features)
+            size = read(cell, task, sizes)
+            shape = size.shape or (cell.image_size,)
+            total += says(**_asked(task, size), features=features, image_side=shape[0])
     return total
+
+
+def read(cell: Cell, task: TaskSpec, sizes: DataSizes) -> DataSize:
+    """What a task reads: the cell's own part of its set, where the network is given and trained on nothing."""
+    size = sizes[task.data]
+    own = task.data == cell.data and cell.horizons == (0,)
+    return replace(size, train=min(size.train, cell.num_images or size.train)) if own else size
 
 
 def _asked(task: TaskSpec, size: DataSize) -> dict[str, Any]:

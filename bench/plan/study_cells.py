@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.core.spec import Cell
+from bench.core.spec import Cell, TaskSpec
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
@@ -24,6 +24,7 @@ class StudyCells:
         stored: upstream sets as they were written -> as they are stored.
         waiting: sweeps whose next round is not known yet.
         side_by_side: most cells of any round that are trained at once; None: all.
+        costly: cell -> what it would be judged by, were it not for the time.
     """
 
     cells: tuple[Cell, ...]
@@ -32,6 +33,7 @@ class StudyCells:
     stored: Mapping[str, str] = field(default_factory=dict)
     waiting: int = 0
     side_by_side: int | None = None
+    costly: Mapping[Cell, tuple[TaskSpec, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bench.core.by_key import by_key
+from bench.core.cell_state import CellState
 from bench.core.console import add_row, make_table, show_table, write
 from bench.core.formatting import (
     by_reason,
@@ -22,6 +24,7 @@ from bench.core.formatting import (
     short_count,
     significant,
 )
+from bench.core.registry import PRETRAINED
 from bench.core.spec import MAX_EPOCHS
 from bench.cost import units
 from bench.plan.cost_model import ACCELERATOR_FLOPS
@@ -33,6 +36,7 @@ from bench.plan.resources import Disk
 if TYPE_CHECKING:
     from bench.plan.price import Price
 
+OF_TRAINING = ("seeds", "budgets", "images", "FLOPs")  # columns that say nothing about checkpoints taken as they are
 LEAST_USEFUL_COLUMNS = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
 MIN_WAIT_SHARE = 0.005  # share of the training time, spent waiting for images, that is worth a word
 MAX_REPEATED_SETS = 4  # sets of which a plan says how often their images are seen
@@ -67,10 +71,7 @@ def show(plan: Plan, console: Console) -> None:
 def plan_table(plan: Plan) -> Table:
     """One row per (model, data set): recipes where there are several, seeds, budgets (images seen), images, FLOPs, time
     on one worker."""
-    groups: dict[tuple[str, str, tuple[int, ...]], list[PlannedCell]] = {}
-    for planned in plan.cells:
-        cell = planned.cell
-        groups.setdefault((cell.model, cell.data_name, cell.horizons), []).append(planned)
+    groups = by_key(((p.cell.model, p.cell.data_name, p.cell.horizons), p) for p in plan.cells)
     recipes = {key: len({(m.cell.recipe, m.cell.model_options) for m in members}) for key, members in groups.items()}
     swept = max(recipes.values(), default=1) > 1
     priced = plan.priced
@@ -80,8 +81,8 @@ def plan_table(plan: Plan) -> Table:
     without = {"" if swept else "recipes", "" if priced and priced.per_device_hour else "cost"}
     table = make_table(*(name for name in columns if name not in without), right=numbers)
     for (model, data, horizons), members in groups.items():
-        left = [m for m in members if m.state not in ("done", "refused")]
-        done = sum(1.0 if m.state == "done" else m.fraction for m in members)
+        left = [m for m in members if m.state not in (CellState.DONE, CellState.REFUSED)]
+        done = sum(1.0 if m.state == CellState.DONE else m.fraction for m in members)
         add_row(
             table,
             model,
@@ -94,7 +95,15 @@ def plan_table(plan: Plan) -> Table:
             *_times(left, priced),
             f"{done / len(members):.0%}",
         )
+    if _takes_checkpoints(plan):
+        table.columns[1].header = "images of"
+        table.columns = [column for column in table.columns if column.header not in OF_TRAINING]
     return table
+
+
+def _takes_checkpoints(plan: Plan) -> bool:
+    """Whether nothing is trained upstream: networks come with their weights."""
+    return all(cell.cell.model.endswith(PRETRAINED) and cell.cell.horizons == (0,) for cell in plan.cells)
 
 
 def _flops_left(cells: Sequence[PlannedCell]) -> float:
@@ -126,18 +135,19 @@ def plan_summary(plan: Plan) -> list[str]:
     todo = plan.todo
     total = _flops_left(todo)
     counts = {
-        "done": plan.count("done"),
-        "partly done": plan.count("partial"),
-        "to repeat": plan.count("failed") + plan.count("damaged"),
-        "of other code (see --changed)": plan.count("changed"),
-        "that cannot be run": plan.count("refused"),
-        "to do": plan.count("missing"),
+        "done": plan.count(CellState.DONE),
+        "partly done": plan.count(CellState.PARTIAL),
+        "to repeat": plan.count(CellState.FAILED) + plan.count(CellState.DAMAGED),
+        "of other code (see --changed)": plan.count(CellState.CHANGED),
+        "that cannot be run": plan.count(CellState.REFUSED),
+        "to do": plan.count(CellState.MISSING),
     }
     shown = (f"{number} {what}" for what, number in counts.items() if number or what in ("done", "to do"))
     lines = [f"{plural(len(plan.cells), 'cell')}: {', '.join(shown)}."]
     if todo:
         images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
-        lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
+        if not _takes_checkpoints(plan):
+            lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
         priced = plan.priced
         lines += [_expected(plan)] if priced is None else _priced(priced)
         lines += [*_needs(todo), *_disk(plan.disk), *_feed(plan), *_repeated(plan.repeated, todo)]
@@ -237,7 +247,13 @@ def _expected(plan: Plan) -> str:
     low, high = (duration(factor * plan.seconds) for factor in EXPECTED_RANGE)
     basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
     device = f"{plan.device} ({plan.device_reason})" if plan.device_reason else plan.device
-    return f"Expected: {low} to {high} on {device}, {how} ({basis})."
+    shared = ""
+    if plan.share != "none":
+        way = "side by side" if plan.share == "mps" else "in turns, so that the processor's work overlaps"
+        shared = (
+            f" Cells share GPUs, {way}: this if none fills one, and up to {duration(plan.seconds_in_turns)} if all do."
+        )
+    return f"Expected: {low} to {high} on {device}, {how} ({basis}).{shared}"
 
 
 def _priced(priced: Price) -> list[str]:

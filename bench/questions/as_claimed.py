@@ -26,6 +26,7 @@ from bench.stats.intervals import SEEDS
 NAME = "as claimed"
 CONVNETS = ("ResNet", "ConvNeXt")
 BESIDE = "ConvNeXt-B"
+OVERLAP = "{:g} to {:g}".format(*STATED)
 
 
 class Claimed(StrEnum):
@@ -49,13 +50,13 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             yield _cheaper(asked, mean, turned=-1)
         elif asked.first == "Hybrid" and len(known) > 1:
             yield _shrinking(asked, known[0], known[-1])
-    by_network = {found.network: found for found in gains()}
-    for found in gains():
-        if found.family == "ViT" and "B/16" in found.network:
+    by_network = {gain.network: gain for gain in gains()}
+    for gain in gains():
+        if gain.family == "ViT" and "B/16" in gain.network:
             other = by_network[BESIDE]
-            half = math.hypot(found.half, other.half)
-            where = Claimed.DATA, f"{found.network} and {BESIDE}"
-            yield difference(NAME, where, found.gain - other.gain, half, found, other, main=False)
+            half = math.hypot(gain.half, other.half)
+            where = Claimed.DATA, f"{gain.network} and {BESIDE}"
+            yield difference(NAME, where, gain.gain - other.gain, half, gain, other, main=False)
 
 
 def _cheaper(asked: Comparison, mean: Ratio, *, turned: int) -> Finding:
@@ -101,9 +102,12 @@ def _ratio(
 
 def say(f: Finding) -> Iterator[str]:
     explained = {
-        Claimed.CHEAPER: "The compute of the convolutional networks over ViT's at equal error.",
-        Claimed.HYBRIDS: "ViT's compute over that of the smallest hybrid, divided by the same of the largest.",
-        Claimed.DATA: "The gain from ImageNet-21k over ImageNet-1k, ViT's minus that of the other network.",
+        Claimed.CHEAPER: "The compute of the convolutional networks over ViT's at equal error. Borne out: above 1 by "
+        f"more than chance, with an interval that overlaps {OVERLAP}.",
+        Claimed.HYBRIDS: "ViT's compute over that of the smallest hybrid, divided by the same of the largest. Borne "
+        "out: above 1 by more than chance.",
+        Claimed.DATA: "The gain from ImageNet-21k over ImageNet-1k, ViT's minus that of the other network. Borne out: "
+        "above 0 by more than chance.",
     }
     yield explained[Claimed(f.subject[0])]
     for asked in wording.every(f, Comparison):
@@ -124,5 +128,8 @@ QUESTION = Question(
     items=(Comparison, Gain),
     order=14,
     subject=lambda f: ": ".join(f.subject),
+    verdict=lambda f: (
+        (f"overlaps {OVERLAP}", "yes") if f.subject[0] == Claimed.CHEAPER and f.verdict == Verdict.YES else None
+    ),
     is_of_pairs=True,
 )

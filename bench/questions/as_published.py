@@ -23,6 +23,7 @@ from bench.analysis.comparisons import Pair, compare, mean_finding
 from bench.analysis.evidence import CHOICES, HEADLINE, UPSTREAM, Evidence, Point, Series
 from bench.analysis.finding import Difference, Finding, Verdict
 from bench.analysis.question import Question
+from bench.core.by_key import by_key
 from bench.core.formatting import measure_text, points
 from bench.core.registry import split_options
 
@@ -107,11 +108,11 @@ class Ablations:
         """(encoding, where it is added) -> point. Without either in its name a model has its row's own."""
         from vit.config import config_for
 
-        found: dict[tuple[str, str], Point] = {}
+        of_position: dict[tuple[str, str], Point] = {}
         for s in self.on(POSITION):
             config = config_for(s.base, image_size=28, channels=1, num_classes=0, **s.options)
-            found[config.position, config.position_at] = s.point
-        return found
+            of_position[config.position, config.position_at] = s.point
+        return of_position
 
     def sweeps(self, axis: str) -> list[tuple[Setting, lr_sweep.Sweep]]:
         """The sweeps of an axis, with the variant at the rate that was chosen."""
@@ -164,9 +165,9 @@ def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterato
     compared = compare(evidence, [pair for _, pair in pairs], measure)
     for statement, _ in asked:
         mine = [id(pair) for of, pair in pairs if of is statement]
-        found = [c for c in compared if id(c.pair) in mine]
-        if found:
-            finding = replace(mean_finding(NAME, [statement], found), main=True)
+        of_statement = [c for c in compared if id(c.pair) in mine]
+        if of_statement:
+            finding = replace(mean_finding(NAME, [statement], of_statement), main=True)
             yield _equal(finding) if statement in EQUAL else finding
 
 
@@ -190,18 +191,16 @@ def _positions(a: Ablations) -> Iterator[Asked]:
 
 
 def _pooling(a: Ablations) -> Iterator[Asked]:
-    found = {str(s.options.get("pooling", "mean")): (s, sweep) for s, sweep in a.sweeps(POOLING)}
-    if {"cls", "mean"} <= found.keys():
-        (cls, cls_sweep), (mean, mean_sweep) = found["cls"], found["mean"]
+    poolings = {str(s.options.get("pooling", "mean")): (s, sweep) for s, sweep in a.sweeps(POOLING)}
+    if {"cls", "mean"} <= poolings.keys():
+        (cls, cls_sweep), (mean, mean_sweep) = poolings["cls"], poolings["mean"]
         yield Statement.POOLING_ALIKE, [(mean.point, cls.point)]
         highest = max(t.rate for t in cls_sweep.tried)
         yield Statement.POOLING_RATE, [(a.at_rate(cls_sweep, highest), a.at_rate(mean_sweep, highest))]
 
 
 def _shapes(a: Ablations) -> Iterator[Asked]:
-    by: dict[str, list[Point]] = {}
-    for s in a.on(SHAPE):
-        by.setdefault(a.dimension(s), []).append(s.point)
+    by = by_key((a.dimension(s), s.point) for s in a.on(SHAPE))
     most = {name: max(points, key=lambda p: p.forward_macs) for name, points in by.items()}
     base = most.get("")
     yield Statement.DEPTH_HELPS, [(most.get("depth"), base)]
@@ -218,19 +217,19 @@ def _others(a: Ablations) -> Iterator[Asked]:
 def ways(evidence: Evidence) -> dict[str, Point]:
     """How a network of the suite `masked` was pre-trained ("scratch", "masked", "labels") -> its point; of
     several models, the first's."""
-    found: dict[str, Point] = {}
+    of_way: dict[str, Point] = {}
     for setting in Ablations(evidence).on(MASKED):
         masked = setting.options.get("head") == HEAD
-        found.setdefault("masked" if masked else "labels", setting.point)
+        of_way.setdefault("masked" if masked else "labels", setting.point)
         if setting.series.untrained and not masked:
-            found.setdefault("scratch", setting.series.untrained)
-    return found
+            of_way.setdefault("scratch", setting.series.untrained)
+    return of_way
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
 SAYS = {  # the paper's statements, and where they stand
-    Statement.POSITION_HELPS: "Position embeddings matter, whichever (Table 8)",
+    Statement.POSITION_HELPS: "Position embeddings of any kind matter (Table 8)",
     Statement.ENCODINGS_ALIKE: "How positions are encoded makes little difference (Table 8)",
     Statement.PLACES_ALIKE: "Where positions are added makes little difference (Table 8)",
     Statement.POOLING_ALIKE: "With a learning rate of its own, mean pooling does as well as a class token (Figure 9)",

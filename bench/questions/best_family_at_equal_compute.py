@@ -28,17 +28,17 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     """Every pair of families that were pre-trained on the data set that most models were."""
     series = of_one_data_set(compared_series(evidence))
     for first, second in combinations(families_of(series), 2):
-        found = at_compute(evidence, series, first, second, HEADLINE)
-        if isinstance(found, Reason):
+        gaps = at_compute(evidence, series, first, second, HEADLINE)
+        if isinstance(gaps, Reason):
             yield Finding(
                 question=NAME,
                 subject=(first, second),
                 axis=Axis.COMPUTE,
                 verdict=Verdict.CANNOT_TELL,
-                reasons=(found,),
+                reasons=(gaps,),
             )
         else:
-            yield _best_finding(found)
+            yield _best_finding(gaps)
 
 
 def _best_finding(gaps: Gaps) -> Finding:

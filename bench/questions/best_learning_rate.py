@@ -73,20 +73,20 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
 # -- what the suites take over -----------------------------------------------------------------------------------------
 
 
-def family_rates(found: Sequence[Sweep]) -> dict[str, float]:
+def family_rates(swept: Sequence[Sweep]) -> dict[str, float]:
     """For a model that was not swept: the geometric mean of its family's chosen rates, down to a rate of the sweep."""
     made = {}
-    for family in dict.fromkeys(s.family for s in found):
-        mine = [s for s in found if s.family == family]
+    for family in dict.fromkeys(s.family for s in swept):
+        mine = [s for s in swept if s.family == family]
         mean = math.exp(sum(math.log(s.chosen.rate) for s in mine) / len(mine))
         made[family] = max(t.rate for s in mine for t in s.tried if t.rate <= mean * (1 + 1e-9))
     return made
 
 
-def model_rates(found: Sequence[Sweep]) -> dict[str, float]:
+def model_rates(swept: Sequence[Sweep]) -> dict[str, float]:
     """The chosen rates that differ from the family's."""
-    families = family_rates(found)
-    return {s.model: s.chosen.rate for s in found if s.chosen.rate != families[s.family]}
+    families = family_rates(swept)
+    return {s.model: s.chosen.rate for s in swept if s.chosen.rate != families[s.family]}
 
 
 # -- a rule for other sizes --------------------------------------------------------------------------------------------
@@ -144,11 +144,11 @@ def rules(evidence: Evidence) -> tuple[RateRule, ...]:
         if (macs := record.model.forward_macs.dense) and sum(t.eligible for t in sweep.tried) > 1:
             key = sweep.family, sweep.upstream, sweep.images_seen, replace(record.cell.recipe, lr=0.0)
             alike.setdefault(key, {})[float(macs)] = sweep
-    return tuple(_rule(found) for found in alike.values() if len(found) > MIN_FITTED_SIZES)
+    return tuple(_rule(by_size) for by_size in alike.values() if len(by_size) > MIN_FITTED_SIZES)
 
 
-def _rule(found: dict[float, Sweep]) -> RateRule:
-    sizes = sorted(found.items())
+def _rule(by_size: dict[float, Sweep]) -> RateRule:
+    sizes = sorted(by_size.items())
     chosen = [(macs, sweep.chosen.rate) for macs, sweep in sizes]
     held_out = []
     for number, (macs, sweep) in enumerate(sizes[MIN_FITTED_SIZES:], MIN_FITTED_SIZES):
@@ -230,7 +230,7 @@ def tables(evidence: Evidence) -> list[Table]:
 
 def rates(evidence: Evidence) -> Table | None:
     """One row per model and learning rate; None where nothing was swept."""
-    found = sweeps(evidence)
+    swept = sweeps(evidence)
     rows = [
         {
             "model": s.model,
@@ -243,7 +243,7 @@ def rates(evidence: Evidence) -> Table | None:
             "chosen": "chosen" if t is s.chosen else "",
             "edge": f"best, {s.edge} tried" if t is s.best and s.edge else "",
         }
-        for s in found
+        for s in swept
         for t in s.tried
     ]
     columns = (
@@ -262,8 +262,8 @@ def rates(evidence: Evidence) -> Table | None:
         "at which no run diverged; its accuracy is slightly optimistic."
     )
     # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
-    if evidence.records.suite == "rates" and len({s.model for s in found}) == len(found):
-        dictionaries = {"FAMILY_RATES": family_rates(found), "MODEL_RATES": model_rates(found)}
+    if evidence.records.suite == "rates" and len({s.model for s in swept}) == len(swept):
+        dictionaries = {"FAMILY_RATES": family_rates(swept), "MODEL_RATES": model_rates(swept)}
         scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
         lines = [f"{name}{scale} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
         note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
@@ -272,7 +272,7 @@ def rates(evidence: Evidence) -> Table | None:
 
 def rate_rule(evidence: Evidence) -> Table | None:
     """One row per size that a rule for learning rates was tested on; None where no family was swept at enough sizes."""
-    found = rules(evidence)
+    fitted = rules(evidence)
     rows = [
         {
             "family": rule.family,
@@ -286,7 +286,7 @@ def rate_rule(evidence: Evidence) -> Table | None:
             "lacks": each.lacks,
             "right": "yes" if each.right else "no",
         }
-        for rule in found
+        for rule in fitted
         for each in rule.held_out
     ]
     columns = (
@@ -302,7 +302,7 @@ def rate_rule(evidence: Evidence) -> Table | None:
         Column(key="right", heading=f"Within {100 * RATE_MARGIN:g} points", numeric=False),
     )
     note = "The rule: log rate linear in log MACs, fitted to the smaller sizes, to the nearest rate tried. " + " ".join(
-        map(_offered, found)
+        map(_offered, fitted)
     )
     return (
         Table(

@@ -30,10 +30,10 @@ MARGIN = 0.01  # accuracy that branches may lack and still count as equal
 def ask(evidence: Evidence) -> Iterator[Finding]:
     """Nothing for a study that did not train both ways."""
     for measure in measures(evidence):
-        for name, found in contrasts(evidence, measure).items():
-            finding = replace(mean_finding(NAME, [name], found), main=True)
-            same = all(identical(c) for c in found)
-            if same or overall(found)[0].low > -MARGIN:
+        for name, differences in contrasts(evidence, measure).items():
+            finding = replace(mean_finding(NAME, [name], differences), main=True)
+            same = all(identical(c) for c in differences)
+            if same or overall(differences)[0].low > -MARGIN:
                 reasons = (IDENTICAL,) if same else ()
                 finding = replace(finding, verdict=Verdict.YES, reasons=reasons, margin=None)
             yield finding
@@ -46,9 +46,9 @@ def subject(f: Finding) -> str:
 def tables(evidence: Evidence) -> tuple[Table, ...]:
     """One row per model and budget: upstream accuracy of the branch, and its difference to each other way."""
     measure = branches.measures(evidence)[:1]
-    found = branches.contrasts(evidence, measure[0]) if measure else {}
+    by_way = branches.contrasts(evidence, measure[0]) if measure else {}
     rows: dict[tuple[str, int], dict[str, Any]] = {}
-    for way, comparisons in found.items():
+    for way, comparisons in by_way.items():
         for c in comparisons:
             point, model = c.pair.point, c.pair.model
             row = rows.setdefault((model, point.images_seen), {"model": model, "seen": point.images_seen})
@@ -57,7 +57,7 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
         Column(key="model", heading="Model", numeric=False),
         Column(key="seen", heading="Images seen", text=count),
         Column(key="accuracy", heading=f"Branch, {measure[0]} [%]" if measure else ""),
-        *(Column(key=way, heading=f"Branch − own, {way} schedule [points]") for way in found),
+        *(Column(key=way, heading=f"Branch − own, {way} schedule [points]") for way in by_way),
     )
     saved = "; ".join(f"{s.model} {s.flops:.2f} for {s.budgets} budgets" for s in branches.savings(evidence))
     table = Table(

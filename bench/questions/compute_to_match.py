@@ -25,6 +25,7 @@ from bench.analysis.finding import Axis, Finding, Item, Reason, TrendPoint, Unit
 from bench.analysis.law_findings import deviation, law_finding, pairs_of_laws
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
+from bench.analysis.wording import Number
 from bench.core.errors import UserError
 from bench.core.formatting import percent, significant
 from bench.stats import averaging, bootstrap, fit
@@ -187,15 +188,25 @@ def say(f: Finding) -> list[str]:
     return [f"Compute of {more} divided by compute of {f.leader} at equal accuracy; {reached}."]
 
 
+def number(f: Finding) -> Number:
+    """The factor with its interval; where none holds throughout, those at both ends, roughly, for they have none."""
+    if f.estimate is not None or not f.trend:
+        return wording.number(f)
+    text = (
+        f"{f.leader} about {', '.join(_less(p.estimate, wording.place(f, p.x)) for p in f.trend[:: len(f.trend) - 1])}"
+    )
+    return Number(text=text, short=text)
+
+
+def _less(factor: float, place: str) -> str:
+    return f"{significant(max(factor, 1 / factor), 2)} × {'less' if factor >= 1 else 'more'} at {place}"
+
+
 def _changes(f: Finding) -> str:
     law = wording.first(f, SharedLaw)
     if law is not None and law.widens is not None:
         return f"This is an average: the gap {'widens' if law.widens else 'narrows'} with compute."
     return ""
-
-
-def _no_factor(f: Finding) -> str:
-    return "The compute ratio changes with accuracy." if f.trend else "A constant compute ratio does not fit."
 
 
 QUESTION = Question(
@@ -210,12 +221,15 @@ QUESTION = Question(
     reasons={
         NO_COMMON_ACCURACY: "There is no accuracy that both reached.",
         UNDETERMINED: "Accuracy hardly changes with compute, so the compute ratio is undetermined.",
-        NO_SINGLE_FACTOR: _no_factor,
+        NO_SINGLE_FACTOR: "Measured points contradict every constant ratio; those at both ends of the accuracy range "
+        "are read off the frontiers and have no intervals.",
         Reason.CHANGES: _changes,
     },
     items=(SharedLaw,),
     order=95,
     about_two=True,
+    number=number,
+    verdict=lambda f: ("no one factor", "unsure") if NO_SINGLE_FACTOR in f.reasons else None,
     sentence=lambda f: (
         f"{f.leader} needs {significant(wording.or_nan(f.estimate))} times "
         f"{wording.bracket(f.low, f.high, significant)} less compute than {wording.other(f)} for equal accuracy"

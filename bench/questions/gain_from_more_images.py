@@ -26,8 +26,8 @@ NAME = "gain from more images"
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
     """One finding per network."""
-    for found in gains() if is_public(evidence) else ():
-        yield difference(NAME, (found.network,), found.gain, found.half, found, main=not found.differs)
+    for gain in gains() if is_public(evidence) else ():
+        yield difference(NAME, (gain.network,), gain.gain, gain.half, gain, main=not gain.differs)
 
 
 def difference(
@@ -57,9 +57,9 @@ def difference(
 
 
 def say(f: Finding) -> Iterator[str]:
-    for found in wording.every(f, Gain):
-        besides = f"; besides the images, these differ: {found.differs}" if found.differs else ""
-        yield f"{found.network}: {percent(found.fewer)} to {percent(found.more)} %{besides}."
+    for gain in wording.every(f, Gain):
+        besides = f"; besides the images, these differ: {gain.differs}" if gain.differs else ""
+        yield f"{gain.network}: {percent(gain.fewer)} to {percent(gain.more)} %{besides}."
 
 
 QUESTION = Question(

@@ -29,9 +29,9 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     ends = [_longer(LEAST_COMPUTE, s, s.points[0], s.last) for s in series if len(s.points) > 1]
     steps = [_longer(PREVIOUS_BUDGET, s, a, b) for s in series for a, b in pairwise(s.points)]
     for measure in with_upstream(evidence):
-        found, single = compare(evidence, ends, measure), compare(evidence, steps, measure)
+        overall, single = compare(evidence, ends, measure), compare(evidence, steps, measure)
         for subject in (*families, *([ALL_MODELS] if len(families) > 1 else [])):
-            mine = [c for c in found if subject in (c.family, ALL_MODELS)]
+            mine = [c for c in overall if subject in (c.family, ALL_MODELS)]
             if mine:
                 items = [c.item for c in single if subject in (c.family, ALL_MODELS)]
                 yield mean_finding(NAME, [subject], mine, evidence=items)

@@ -60,13 +60,13 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
                 )
                 for c in mine
             ]
-            found = compare(evidence, pairs, measure, apart=True)
-            if found:
+            differences = compare(evidence, pairs, measure, apart=True)
+            if differences:
                 peaks = [peak for c in mine if (peak := _peak(evidence, c, measure)) is not None]
                 yield mean_finding(
                     NAME,
                     [family],
-                    found,
+                    differences,
                     evidence=peaks,
                     reasons=[PEAK_INSIDE] if peaks else [],
                 )
@@ -88,14 +88,6 @@ def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> PeakInside | No
     )
 
 
-def _peaks(f: Finding) -> str:
-    return " ".join(
-        f"{p.model} did best with {count(p.images)}: {percent(p.accuracy)} %, against {percent(p.most_accuracy)} % "
-        f"with {count(p.most_images)}{' (intervals overlap)' if p.overlap else ''}."
-        for p in wording.every(f, PeakInside)
-    )
-
-
 QUESTION = Question(
     name=NAME,
     label="More images help?",
@@ -104,7 +96,13 @@ QUESTION = Question(
     no="hurt",
     ask=ask,
     say=partial(wording.differences, x="distinct images"),
-    reasons={PEAK_INSIDE: _peaks},
+    reasons={
+        PEAK_INSIDE: lambda f: " ".join(
+            f"{p.model} did best with {count(p.images)}: {percent(p.accuracy)} %, against {percent(p.most_accuracy)} % "
+            f"with {count(p.most_images)}{' (intervals overlap)' if p.overlap else ''}."
+            for p in wording.every(f, PeakInside)
+        )
+    },
     items=(PeakInside,),
     order=240,
     sentence=lambda f: wording.effect(f, "More images", gives="give", costs="cost"),

@@ -53,15 +53,15 @@ def next_run(a: Law, b: Law) -> Finding | None:
 
     For refits with quantity q and log error f(x), a new point at x with noise variance s2 would lower the variance of q
     by cov(q, f(x))^2 / (var f(x) + s2): what a linear model makes of a normal posterior. Candidates are the families'
-    budgets and, where the law has a record, up to four times beyond their largest; s2 then holds the law's past error.
+    budgets and up to four times beyond their largest; s2 then holds what such laws missed.
     """
     if compute_to_match(a, b).estimate is None:
         return None
     refits = shared_laws(a, b)[0]
     quantity, spread = _without_tails(refits.thetas[:, -1:]), variance_components(refits.fit)
-    found = []
+    candidates = []
     for law, family in ((a, FIRST), (b, SECOND)):
-        x = np.geomspace(law.range[0], law.range[1] * (REACH if law.forecast.has_record else 1.0), CANDIDATES)
+        x = np.geomspace(law.range[0], law.range[1] * REACH, CANDIDATES)
         with np.errstate(all="ignore"):
             curves = _without_tails(np.log(refits.predictions(np.stack([x, np.full(len(x), family)]))))
         shared = (quantity * curves).mean(axis=0)
@@ -71,12 +71,12 @@ def next_run(a: Law, b: Law) -> Finding | None:
         lowered /= max(float(quantity.var()), 1e-300)
         shrinks = 1 - np.sqrt(1 - np.clip(lowered, 0, 1))
         reach = np.maximum(1.0, x / law.range[1])
-        found += [
+        candidates += [
             Candidate(family=law.family, train_flops=float(at), shrinks=float(s), reach=float(r))
             for at, s, r in zip(x, shrinks, reach, strict=True)
         ]
-    found.sort(key=lambda c: -c.shrinks / c.train_flops)
-    best, most = found[0], max(found, key=lambda c: c.shrinks)
+    candidates.sort(key=lambda c: -c.shrinks / c.train_flops)
+    best, most = candidates[0], max(candidates, key=lambda c: c.shrinks)
     return law_finding(NAME, a, b)(
         verdict=Verdict.YES,
         leader=best.family,
@@ -96,10 +96,10 @@ def _without_tails(values: np.ndarray) -> np.ndarray:
 
 
 def say(f: Finding) -> list[str]:
-    found = wording.every(f, Candidate)
-    if not found:
+    candidates = wording.every(f, Candidate)
+    if not candidates:
         return []
-    best, most = found[0], found[-1]
+    best, most = candidates[0], candidates[-1]
     text = (
         f"{best.family} at {flops(best.train_flops)}: one more run narrows the interval by "
         f"{percent(best.shrinks)} %, the most per FLOP."

@@ -35,7 +35,7 @@ PairedComparison = tuple[PairedDifference, Paired | None]
 
 def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]]:
     """Higher minus own resolution at the last horizon of every model: (data set, size) -> one comparison per model."""
-    found = {}
+    pairs = {}
     for measure in evidence.measures:
         if (name := TASK.fullmatch(measure)) is None:
             continue
@@ -54,31 +54,31 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]
             e = estimate(d, pooled=pooled, level=evidence.level)
             made.append((PairedDifference(pair=pair, measure=measure, estimate=e, accuracy=accuracy), images))
         if made:
-            found[name["data"], name["size"]] = made
-    return found
+            pairs[name["data"], name["size"]] = made
+    return pairs
 
 
 def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
     """One finding per data set and size; none for a study that fine-tunes at one size."""
-    for subject, found in compared(evidence).items():
-        known = sum(images is not None for _, images in found)
+    for subject, pairs in compared(evidence).items():
+        known = sum(images is not None for _, images in pairs)
         yield replace(
             mean_finding(
                 NAME,
                 subject,
-                [c for c, _ in found],
-                mean=mean_over_models(found),
+                [c for c, _ in pairs],
+                mean=mean_over_models(pairs),
                 paired=known,
-                reasons=[] if known == len(found) else [UNPAIRED],
+                reasons=[] if known == len(pairs) else [UNPAIRED],
             ),
             main=True,
         )
 
 
-def mean_over_models(found: Sequence[PairedComparison]) -> Estimate:
+def mean_over_models(pairs: Sequence[PairedComparison]) -> Estimate:
     """Their errors over test images are averaged, unless all are known image by image."""
-    mean, _ = overall([comparison for comparison, _ in found])
-    images = paired.mean_of([answers for _, answers in found])
+    mean, _ = overall([comparison for comparison, _ in pairs])
+    images = paired.mean_of([answers for _, answers in pairs])
     if images is None:
         return mean
     return replace(mean, margins={**mean.margins, IMAGES: z_quantile(mean.level) * images.error})
@@ -86,7 +86,7 @@ def mean_over_models(found: Sequence[PairedComparison]) -> Estimate:
 
 def subject(f: Finding) -> str:
     data, pixels = f.subject
-    return f"{data} at {pixels} px"
+    return f"fine-tuned on {data.removesuffix(f':{pixels}px')} at {pixels} px"
 
 
 QUESTION = Question(
@@ -106,7 +106,7 @@ QUESTION = Question(
     order=50,
     subject=subject,
     sentence=lambda f: (
-        f"Fine-tuning on {subject(f)} is {'better' if f.verdict == Verdict.YES else 'worse'} than at the model's size, "
-        f"by {wording.amount(f)}"
+        f"F{subject(f)[1:]}, models are {'better' if f.verdict == Verdict.YES else 'worse'} than at their own size, by "
+        f"{wording.amount(f)}"
     ),
 )

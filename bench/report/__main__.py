@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from bench.core import registry
-from bench.core.cli import folder, parser
-from bench.core.errors import EXIT_OK, UserError, command, unknown
+from bench.core.cli import accuracies, folder, parser
+from bench.core.errors import EXIT_OK, command, unknown
 from bench.core.formatting import plural, printable
 from bench.plan.options import results_of
 from bench.report.build import QUOTED, build, say, to_json
@@ -21,25 +21,27 @@ from bench.store import index
 
 EXAMPLES = """\
 examples:
-  python -m bench.report                              the scaling study's report, from results/scaling
-  python -m bench.report --suite data --results out   another suite, another folder
-  python -m bench.report study.toml                   the study that this file asks for
-  python -m bench.report --reference paper            add the paper's published results to the figures
-  python -m bench.report --reference published        published checkpoints beside models of the same set and size
-  python -m bench.report --suite paper                the paper's own tables: its figures, and tests of its claims
-  python -m bench.report --suite published            1,556 published results: what they reach, and at which cost
-  python -m bench.report --suite data --into kept     copy the records of the grid to a new folder and report there
-  python -m bench.report --suite scaling --json       paths and findings as JSON
-  python -m bench.report --style paper --into paper   figures for a column of a paper, as PDF too
+  vit-bench report                              the scaling study's report, from results/scaling
+  vit-bench report --suite data --results out   another suite, another folder
+  vit-bench report study.toml                   the study that this file asks for
+  vit-bench report --reference paper            add the paper's published results to the figures
+  vit-bench report --reference published        published checkpoints beside models of the same set and size
+  vit-bench report --suite paper                the paper's own tables: its figures, and tests of its claims
+  vit-bench report --suite published            1,556 published results: what they reach, and at which cost
+  vit-bench report --suite data --into kept     copy the records of the grid to a new folder and report there
+  vit-bench report --suite scaling --json       paths and findings as JSON
+  vit-bench report --style paper --into paper   figures for a column of a paper, as PDF too
 
-  python -m bench.report --to csv            horizons.csv, scores.csv, curves.csv in results/scaling/csv
-  python -m bench.report --to tensorboard    then: tensorboard --logdir results/scaling/tensorboard
-  python -m bench.report --to wandb          then: wandb sync results/scaling/wandb/offline-run-*
-  python -m bench.report --to mlflow         then: mlflow ui --backend-store-uri sqlite:///…/mlflow.db
-  python -m bench.report --to trackio        then: trackio show --project scaling
-  python -m bench.report --to mlflow --follow         while a run, here or on a cluster, is at work
+  vit-bench report --suite adapt --export model.pt   the best adapted model, with its classifier, for timm
 
-  python -m bench.report --cell results/ablation/cells/NAME    filters, position embeddings, attention distance and
+  vit-bench report --to csv            horizons.csv, scores.csv, curves.csv in results/scaling/csv
+  vit-bench report --to tensorboard    then: tensorboard --logdir results/scaling/tensorboard
+  vit-bench report --to wandb          then: wandb sync results/scaling/wandb/offline-run-*
+  vit-bench report --to mlflow         then: mlflow ui --backend-store-uri sqlite:///…/mlflow.db
+  vit-bench report --to trackio        then: trackio show --project scaling
+  vit-bench report --to mlflow --follow         while a run, here or on a cluster, is at work
+
+  vit-bench report --cell results/ablation/cells/NAME    filters, position embeddings, attention distance and
                                              roll-out, before and after training; the study's next report shows them
 """
 CSV = "csv"
@@ -47,11 +49,27 @@ CSV = "csv"
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.report", __doc__ or "", EXAMPLES, plugins=True)
+    p = parser(
+        "vit-bench report",
+        __doc__ or "",
+        EXAMPLES,
+        plugins=True,
+        effects=lambda args: {
+            "used": {"with --cell": args.cell and "cell data_root into"},
+            "idle": {
+                "without --cell or --export": not (args.cell or args.export) and "data_root",
+                "without --to": not args.to and "follow project",
+                "with --to": args.to and "reference target style verbose",
+            },
+        },
+    )
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="which study: its folder's name (default: scaling)")
     p.add_argument("--results", type=folder, help="where results are (default: results)")
     p.add_argument("--reference", choices=QUOTED, help="add results of the paper, or of published networks, to figures")
+    p.add_argument(
+        "--target", type=accuracies, metavar="95%%", help="accuracies: what do they take? (default: those of the run)"
+    )
     p.add_argument(
         "--style",
         type=style_named,
@@ -61,13 +79,20 @@ def main(argv: list[str] | None = None) -> int:
     )
     p.add_argument("--into", type=folder, help="another folder: records of the grid, and the report; files of --to")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
-    p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     p.add_argument("--to", help=f"send runs instead: {', '.join((CSV, *registry.names('tracker')))}")
     p.add_argument("--follow", action="store_true", help="with --to: send what is new until every cell is done")
     p.add_argument("--project", default="", help="with --to: name of the project there (default: the study's)")
     p.add_argument("--parent", type=int, help=argparse.SUPPRESS)  # stop following when this process has ended
     p.add_argument("--cell", type=folder, metavar="FOLDER", help="draw the inside of a finished cell's network instead")
-    p.add_argument("--data-root", type=folder, help="with --cell: folder with data sets that are not installed")
+    p.add_argument(
+        "--export",
+        type=folder,
+        metavar="FILE.pt",
+        help="of suite adapt: write the best model, which timm alone loads, instead of a report",
+    )
+    p.add_argument(
+        "--data-root", type=folder, help="with --cell, --export: folder with data sets that are not installed"
+    )
     arguments = p.parse_args(argv)
     if arguments.cell is not None:
         return _look_inside(arguments)
@@ -80,8 +105,8 @@ def main(argv: list[str] | None = None) -> int:
         if not directory.is_dir():
             raise index.absent(suite, results)
         return _send_csv(directory, arguments) if arguments.to == CSV else _send(directory, arguments)
-    if arguments.follow or arguments.project:
-        raise UserError("--follow and --project need --to.", f"For example --to {registry.names('tracker')[0]}.")
+    if arguments.export is not None:
+        return _export(directory, suite, arguments)
     return _report(directory, suite, arguments)
 
 
@@ -96,13 +121,26 @@ def _report(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
             if left_out := collect(directory, arguments.into).left_out:
                 some = ", ".join(left_out[:3]) + (", …" if len(left_out) > 3 else "")
                 print(f"{len(left_out)} record(s) outside the current grid were not copied: {some}", file=sys.stderr)
-    paths = build(arguments.into or directory, suite=suite, reference=arguments.reference, style=arguments.style)
+    made, style = arguments.into or directory, arguments.style
+    paths = build(made, suite=suite, reference=arguments.reference, targets=arguments.target, style=style)
     if arguments.json:
         print(json.dumps(to_json(paths)))
     else:
         from rich.console import Console
 
         say(paths, Console(), verbose=arguments.verbose)
+    return EXIT_OK
+
+
+def _export(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
+    from bench.adapted_model import export
+    from bench.analysis.adaptation import USAGE
+
+    if not directory.is_dir():
+        raise index.absent(suite, directory.parent)
+    path = arguments.export
+    said = export(directory, suite=index.suite_of(directory), path=path, data_root=arguments.data_root)
+    print(json.dumps({"model": str(path), "usage": USAGE}) if arguments.json else f"{said}\n\n{USAGE}")
     return EXIT_OK
 
 
@@ -142,9 +180,9 @@ def _name_damaged(study: Path, *, as_json: bool) -> None:
 
 def _look_inside(arguments: argparse.Namespace) -> int:
     from bench import look_inside
-    from bench.report import inspections
+    from bench.store.study import INSPECTED
 
-    into = arguments.into or arguments.cell.absolute().parent.parent / inspections.FOLDER
+    into = arguments.into or arguments.cell.absolute().parent.parent / INSPECTED
     inspected = look_inside.of_cell(arguments.cell)
     return look_inside.print_drawn(inspected, data_root=arguments.data_root, into=into, as_json=arguments.json)
 

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from bench.analysis.findings import Findings
     from bench.analysis.study_data import Records
     from bench.report.figures.figure import RenderedFigure
+    from bench.report.text import ConsoleRow
+    from bench.report.title import StudyTitle
 
 PAPER, PUBLIC = QUOTED = "paper", "published"  # suites of numbers that others published: nothing is run
 SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
-STYLES = {"yes": "green", "no": "yellow", "fact": "", "unsure": "dim"}  # of verdicts, by tone
 CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
+ANSWER = "answer"  # name of the figure that is drawn where no other shows what the title says
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
 
@@ -36,7 +38,7 @@ class ReportPaths:
     """Where a report was written, and what it found.
 
     Attributes:
-        headline: the study's title.
+        title: the study's title.
         check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it passed.
         broken: titles of figures whose files fail, each with its error.
     """
@@ -47,13 +49,20 @@ class ReportPaths:
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     findings: Findings
-    headline: str
+    title: str
     check: str = ""
     works: bool = True
     broken: tuple[tuple[str, str], ...] = ()
 
 
-def build(suite_directory: Path, *, suite: str, reference: str | None = None, style: Style = PAGE) -> ReportPaths:
+def build(
+    suite_directory: Path,
+    *,
+    suite: str,
+    reference: str | None = None,
+    targets: Sequence[float] | None = None,
+    style: Style = PAGE,
+) -> ReportPaths:
     """Write `suite_directory`/{report.html, report.md, findings.json, fits.json, tables/, figures/}, report.html last.
     Tables and figures of an earlier report that are not made any more go; what no report wrote stays.
 
@@ -63,6 +72,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None, st
             to which a sweep of learning rates adds its own; without one, all tasks are headlines and every figure is
             tried. "paper": the paper's own tables; "published": the tables of published networks.
         reference: of `QUOTED`: lays its published points under the measured ones.
+        targets: accuracies, 0..1, whose need is asked for; None: those of the study file in the folder.
         style: sizes of figures and of their text.
 
     Raises:
@@ -70,12 +80,15 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None, st
     """
     from bench.analysis import questions, saved_findings
     from bench.core import files
-    from bench.report import fits, inspections, page, tables
-    from bench.store import built, faults, grid
-    from bench.store.study import Study
+    from bench.report import fits, page, tables
+    from bench.report.title import title_of
+    from bench.store import grid
+    from bench.store.study import INSPECTED, Study
 
     Study(suite_directory).check()
-    evidence, by_figure = _quoted(suite) if suite in QUOTED else _measured(suite_directory, suite, reference)
+    evidence, by_figure = _quoted(suite) if suite in QUOTED else measured(suite_directory, suite, reference)
+    wanted = grid.targets(suite_directory) if targets is None else tuple(targets)
+    evidence = dataclasses.replace(evidence, targets=wanted) if wanted else evidence
     asked = questions.asked(_questions(suite, evidence))
     findings = questions.find(evidence, [question.name for question in asked])
     answered = {finding.question for finding in findings.findings}
@@ -84,7 +97,14 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None, st
     figures, not_drawn, broken = _draw(by_figure, style)
     if reference and evidence.reference is None:
         not_drawn.append(("Published points", "none is of a whole set and an image size that this study trained with"))
-    looked_into = inspections.read(suite_directory)
+    title = None if _purpose(suite) == CHECK else title_of(findings, figures=[figure.name for figure in figures])
+    if title and not title.figure and (answer := _answer(findings, title, evidence, style)):
+        figures, title = [answer, *figures], dataclasses.replace(title, figure=answer.name)
+    looked_into: list[RenderedFigure] = []
+    if (suite_directory / INSPECTED).is_dir():  # by `bench.report --cell`
+        from bench.report import inspections
+
+        looked_into = inspections.read(suite_directory)
     links, pages = _explored(suite_directory) if suite == PUBLIC else ({}, {})
     made = tables.of_questions(evidence, asked) if suite == PUBLIC else tables.build(evidence, asked)
     shown = page.content(
@@ -94,14 +114,12 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None, st
         not_drawn=[*broken, *not_drawn],
         tables=made,
         check=_purpose(suite) == CHECK,
+        chosen=title,
         traces=[path.relative_to(suite_directory) for path in Study(suite_directory).traces()],
         asked=grid.STUDY_FILE if grid.says_more(suite_directory) else "",
         links=links,
     )
-    table_folder = files.make_directory(suite_directory / "tables")
-    figure_folder = files.make_directory(suite_directory / "figures")
-    for folder in (suite_directory, table_folder, figure_folder):
-        files.remove_leftovers(folder)
+    table_folder, figure_folder = suite_directory / "tables", suite_directory / "figures"
     for table in made:
         pages[table_folder / f"{table.name}.csv"] = table.csv().encode()
         pages[table_folder / f"{table.name}.md"] = table.markdown().encode()
@@ -115,17 +133,9 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None, st
     pages[suite_directory / "fits.json"] = files.dump_json(fits.cards(evidence))
     pages[suite_directory / "report.md"] = page.report_md(shown).encode()
     pages[suite_directory / "report.html"] = page.html(shown).encode()
-    before = built.read(suite_directory)
-    now = {f"{path.parent.name}/{path.name}" for path in pages if path.parent in (table_folder, figure_folder)}
-    built.write(suite_directory, before | now)  # whenever this stops, the next build knows
-    for path, data in pages.items():
-        files.write_bytes(path, data)
-        faults.reach("during-report")
-    for name in before - now:
-        (suite_directory / name).unlink(missing_ok=True)
-    built.write(suite_directory, now)
+    _replace(suite_directory, (table_folder, figure_folder), pages)
     return ReportPaths(
-        headline=shown["title"],
+        title=shown["title"],
         html=suite_directory / "report.html",
         markdown=suite_directory / "report.md",
         check=shown["check"],
@@ -138,6 +148,24 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None, st
     )
 
 
+def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path, bytes]) -> None:
+    """Write a report's files in their order. What an earlier report left in its own folders goes."""
+    from bench.core import files
+    from bench.store import built, faults
+
+    for folder in (suite_directory, *folders):
+        files.remove_leftovers(files.make_directory(folder))
+    before = built.read(suite_directory)
+    now = {f"{path.parent.name}/{path.name}" for path in pages if path.parent in folders}
+    built.write(suite_directory, before | now)  # whenever this stops, the next build knows
+    for path, data in pages.items():
+        files.write_bytes(path, data)
+        faults.reach("during-report")
+    for name in before - now:
+        (suite_directory / name).unlink(missing_ok=True)
+    built.write(suite_directory, now)
+
+
 def _explored(directory: Path) -> tuple[dict[str, str], dict[Path, bytes]]:
     """A link to the page of all published results, and its files."""
     from bench.report import explore
@@ -145,7 +173,7 @@ def _explored(directory: Path) -> tuple[dict[str, str], dict[Path, bytes]]:
     return {explore.LINK: explore.PAGE}, explore.files(directory)
 
 
-def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
+def measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
     """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
     from bench.analysis import lr_sweep, study_data
 
@@ -164,13 +192,9 @@ def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evide
         evidence = dataclasses.replace(evidence, reference=public_evidence.beside(evidence))
     elif reference:
         evidence = dataclasses.replace(evidence, reference=_quoted(reference)[0])
-    figures = _answering_first(registry.names("figure")) if design is None else design.figures
+    every = sorted(registry.names("figure"), key=lambda name: name != "frontier")  # which answers most at a glance
+    figures = every if design is None else design.figures
     return evidence, dict.fromkeys(figures, evidence)
-
-
-def _answering_first(names: Sequence[str]) -> list[str]:
-    """The frontier first: it answers most at a glance."""
-    return sorted(names, key=lambda name: name != "frontier")
 
 
 def _design(suite: str) -> Any:
@@ -214,7 +238,7 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
     return {
         **single,
         **listed,
-        "headline": paths.headline,
+        "headline": paths.title,
         "broken": dict(paths.broken),
         "findings": json.loads(paths.findings_json.read_text()),
     }
@@ -222,7 +246,6 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
 
 def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     """Print what was found, in a few lines or (`verbose`) with every answer, reason and check; then where it is."""
-    from rich.table import Table
     from rich.text import Text
 
     from bench.analysis.table import clean
@@ -232,32 +255,20 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     def line(words: str, style: str = "") -> None:
         console.print(Text(clean(words), style=style), highlight=False)
 
-    found = text.answers(paths.findings)
-    rows, left = text.console_rows(found, limit=CONSOLE_ROWS)
+    answers = text.answers(paths.findings)
+    rows, left = text.console_rows(answers, limit=CONSOLE_ROWS)
     if verbose:
-        rows = [text.row_of(a) for a in found]
-    console.print(Text(clean(paths.headline), style="bold"), soft_wrap=True, highlight=False)
+        rows = [text.row_of(a) for a in answers]
+    console.print(Text(clean(paths.title), style="bold"), soft_wrap=True, highlight=False)
     if paths.check:
         rows, left = rows if verbose else [], []
     if rows:
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-        for heading in ("Question", "Subject", "Number [interval]", "Answer"):
-            table.add_column(heading, overflow="fold")
-        for row in rows:
-            number = row.shown.short if console.width < CONSOLE_WIDTH and not verbose else row.shown.text
-            cells = (row.label, row.subjects, number)
-            table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(row.verdict), style=STYLES[row.tone]))
-        with console.capture() as captured:
-            console.print(table)
-        for printed in captured.get().splitlines():  # cells are padded: a log has no use for trailing blanks
-            padded = Text.from_ansi(printed)
-            padded.rstrip()
-            console.print(padded, soft_wrap=True, highlight=False)
+        _say_rows(rows, console, short=console.width < CONSOLE_WIDTH and not verbose)
     warnings, notes = caveats.warnings(paths.findings)
     if verbose:
-        for a in found:
+        for a in answers:
             line(f"{a.label}, {a.subject}: {a.text}" if a.text else "")
-        for words in (*warnings, *notes, *caveats.limits(paths.findings), caveats.note(paths.findings)):
+        for words in (*warnings, *notes, *caveats.limits(paths.findings), caveats.shared_facts(paths.findings)):
             line(f"- {words}")
         line("" if paths.findings.published else caveats.cost(paths.findings.cost))
     elif left:
@@ -269,13 +280,36 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
+def _say_rows(rows: Sequence[ConsoleRow], console: Console, *, short: bool) -> None:
+    """Print answers as a table; `short`: a trend without its ends."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from bench.analysis.table import clean
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for heading in ("Question", "Subject", "Number [interval]", "Answer"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        cells = (row.label, row.subjects, row.shown.short if short else row.shown.text)
+        table.add_row(
+            *(Text(clean(cell)) for cell in cells),
+            Text(clean(row.verdict), style="dim" if row.tone == "unsure" else ""),
+        )
+    with console.capture() as captured:
+        console.print(table)
+    for printed in captured.get().splitlines():  # cells are padded: a log has no use for trailing blanks
+        padded = Text.from_ansi(printed)
+        padded.rstrip()
+        console.print(padded, soft_wrap=True, highlight=False)
+
+
 def _draw(
     wanted: Mapping[str, Evidence], style: Style
 ) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
     """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
-    from bench.report.figures import _style
-    from bench.report.figures.figure import NothingToDraw, render
+    from bench.report.figures.figure import NothingToDraw, draw
 
     drawn: list[RenderedFigure] = []
     missing, broken = [], []
@@ -284,8 +318,7 @@ def _draw(
         try:
             figure = registry.load("figure", name)
             title = figure.title
-            with _style.drawn_as(style):
-                drawn += render(name, title, figure.draw(evidence))
+            drawn += draw(name, figure, evidence, style)
         except NothingToDraw as reason:
             missing.append((title, str(reason)))
         except UserError as error:
@@ -293,6 +326,21 @@ def _draw(
         except Exception as error:
             broken.append((title, f"{type(error).__name__}: {error}{_place(error, name)}"))
     return drawn, missing, broken
+
+
+def _answer(findings: Findings, title: StudyTitle, evidence: Evidence, style: Style) -> RenderedFigure | None:
+    """A picture of what the title says, for a study without a figure that shows it; None where its finding has none."""
+    from bench.report.figures import _answer, _style
+    from bench.report.figures.figure import NothingToDraw, render
+
+    chosen = findings.findings[title.finding]
+    alike = [f for f in findings.findings if f is not chosen and f.question == chosen.question and f.main]
+    try:
+        with _style.drawn_as(style):
+            drawing = _answer.draw([chosen, *alike], [series.family for series in evidence.series])
+    except NothingToDraw:
+        return None
+    return render(ANSWER, title.text, drawing)[0]
 
 
 def _place(error: Exception, figure: str) -> str:

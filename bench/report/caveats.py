@@ -26,8 +26,8 @@ from bench.core.formatting import (
     energy,
     flops,
     join,
-    measure_text,
     plural,
+    set_and_task,
     short_count,
     significant,
     weight,
@@ -70,12 +70,12 @@ class Judged:
     paper_number: str
 
 
-def claims(findings: Findings, found: Sequence[Answer]) -> tuple[Judged, ...]:
+def claims(findings: Findings, answers: Sequence[Answer]) -> tuple[Judged, ...]:
     """The paper's claims, tested with these records and with its own Table 6."""
     made = []
     for claim in findings.claims:
         sentence, where = CLAIMS[claim.claim]
-        own = found[claim.own.finding] if claim.own.finding is not None else None
+        own = answers[claim.own.finding] if claim.own.finding is not None else None
         paper, tone, shown = _by_table_6(findings, claim)
         made.append(
             Judged(
@@ -120,27 +120,24 @@ def _tone(judgement: Judgement) -> Tone:
 # -- what limits the answers -----------------------------------------------------------------------------------------
 
 
-def note(findings: Findings) -> str:
+def shared_facts(findings: Findings) -> str:
     """Facts common to all answers: interval levels, n, and training noise."""
     if not findings.findings:
         if not findings.completed:
             return "No cell has been completed, so no question can be answered."
-        return "" if findings.judged else "This study has no downstream evaluation: see the figures and tables."
+        return "" if findings.judged else "This study has no downstream evaluation: see its tables."
     levels = sorted({f.level for f in findings.findings if f.level is not None}, reverse=True)
-    texts = []
-    if levels:
-        texts.append(
-            f"Brackets show {levels[0]:.0%} intervals"
-            + (f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else "")
-            + "."
-        )
     usual = [
-        f"{text}{'' if measure == 'headline' else f' ({measure_text(measure)})'}"
+        text if measure == "headline" else f"{text} ({', '.join(filter(None, set_and_task(measure)))})"
         for measure, text in usual_counts(findings).items()
     ]
-    texts.append(f"n, unless stated otherwise: {'; '.join(usual)}." if usual else "")
-    if not findings.replicated and any(f.excluded for f in findings.findings):
-        texts.append("Every model was trained once, so the intervals exclude training noise.")
+    laws = f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else ""
+    once = not findings.replicated and any(f.excluded for f in findings.findings)
+    texts = (
+        f"Brackets show {levels[0]:.0%} intervals{laws}." if levels else "",
+        f"n, unless stated otherwise: {'; '.join(usual)}." if usual else "",
+        "Every model was trained once, so the intervals exclude training noise." if once else "",
+    )
     return " ".join(text for text in texts if text)
 
 
@@ -219,7 +216,8 @@ def cost(spent: CostSummary) -> str:
     waited = spent.image_wait_seconds
     parts += f"; {duration(waited)} of training was waiting for images" if waited > 0 else ""
     time = f"{duration(spent.total_seconds)} summed over workers{f' ({parts})' if parts else ''}"
-    return f"Cost: {time}{trained}; {core_days(spent.core_days)} core-days{_energy(spent)}."
+    days = f"; {core_days(spent.core_days)} core-days" if spent.core_days or trained else ""
+    return f"Cost: {time}{trained}{days}{_energy(spent)}."
 
 
 def _energy(spent: CostSummary) -> str:

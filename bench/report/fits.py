@@ -18,7 +18,7 @@ from bench.core.spec import MAX_EPOCHS
 from bench.report import caveats
 from bench.stats import averaging, bootstrap, diagnostics
 
-CURVE_POINTS = 41  # places at which a curve is given
+CURVE_POINTS = 121  # places at which a curve is given: as many as a bend takes to be drawn round
 CURVE_REACH = 3.0  # how far beyond the largest run a curve is drawn
 DIGITS = 4  # significant: an optimiser's last steps differ between processors
 FLAT_SLOPE = 1e-8  # a gradient below it is rounding noise
@@ -96,7 +96,6 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
         ],
         "unresolved": diagnostics.unresolved(made),
         "origins": len(law.forecast.origins),
-        "has_record": law.forecast.has_record,
         "forms": dict(law.averaged.weights),
         "over_forms": {name: asdict(q) for name, q in averaging.comparable(law.averaged, middle).items()},
         "slope_at": middle,
@@ -113,37 +112,38 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
 def _warnings(evidence: Evidence, law: Law) -> list[str]:
     """Reasons why this law is worth less than it looks."""
     repeated = any(len(p.seeds) > 1 for p in law.points)
-    found = diagnostics.warnings(law.within.fit, repeated=repeated) + diagnostics.check_errors(law.within.fit.points)
     most = max(p.epochs for p in law.points)
-    if law.axis == Axis.COMPUTE and most > MAX_EPOCHS and not evidence.published:
-        found.append(f"Data were repeated up to {most:.0f} times: the law holds for this many distinct images only.")
-    if law.lack_of_fit is not None and law.lack_of_fit.fails:
-        found.append(f"Lack of fit: the law misses a group mean by {law.lack_of_fit.worst:.0%} of its error.")
-    if law.bias > 0.5 * law.noise > 0:
-        found.append(
-            f"Best points were chosen from noisy ones: corrected by {significant(100 * law.bias, 2)} points on average."
-        )
-    return found
+    repeats = law.axis == Axis.COMPUTE and most > MAX_EPOCHS and not evidence.published
+    worst = law.lack_of_fit.worst if law.lack_of_fit is not None and law.lack_of_fit.fails else 0.0
+    points = significant(100 * law.bias, 2)
+    biased = law.bias > 0.5 * law.noise > 0
+    own = (
+        repeats and f"Data were repeated up to {most:.0f} times: the law holds for this many distinct images only.",
+        worst and f"Lack of fit: the law misses a group mean by {worst:.0%} of its error.",
+        biased and f"Best points were chosen from noisy ones: corrected by {points} points on average.",
+    )
+    fit = law.within.fit
+    checked = diagnostics.warnings(fit, repeated=repeated) + diagnostics.check_errors(fit.points)
+    return [*checked, *(warning for warning in own if warning)]
 
 
 def _curve(law: Law) -> dict[str, list[Any]]:
     low, high = law.range
     x = np.geomspace(low, high * CURVE_REACH, CURVE_POINTS)
     within = [bootstrap.quantiles(column, bootstrap.LAW_LEVEL) for column in law.within.predictions(x).T]
-    total = law.total(x)  # NaN beyond the data where the law has no record: there it has no interval at all
     return {
         "x": x.tolist(),
         "y": law.within.fit.predict(x).tolist(),
         "beyond": (x > high * (1 + 1e-9)).tolist(),
-        "within": np.where(np.isnan(total), np.nan, within).tolist(),
-        "total": total.tolist(),
+        "within": np.where(x[:, None] > high * (1 + 1e-9), np.nan, within).tolist(),
+        "total": law.total(x).tolist(),
     }
 
 
-def over_forms(found: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
+def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
     """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
     lines = []
-    for name, q in found.items():
+    for name, q in groups.items():
         least = NO_FLOOR * q["high"] if name == "floor" else 0.0
         value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
         lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")

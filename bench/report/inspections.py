@@ -12,11 +12,11 @@ from bench.core import files
 from bench.core.errors import UserError
 from bench.core.spec import slug
 from bench.report.figures.figure import RenderedFigure, render
+from bench.store.study import INSPECTED
 
 if TYPE_CHECKING:
     from bench.report.figures.figure import Drawing
 
-FOLDER = "inspect"  # in a study's folder
 TITLES = {
     "filters": "Principal components of the first layer's filters",
     "positions": "Similarity of position embeddings",
@@ -53,19 +53,19 @@ def read(study: Path) -> list[RenderedFigure]:
     Raises:
         UserError: a figure that is listed is not there, or is damaged.
     """
-    found = []
-    for path in sorted((study / FOLDER).glob("*.json")):
+    figures = []
+    for path in sorted((study / INSPECTED).glob("*.json")):
         try:
             for facts in json.loads(path.read_text())["figures"]:
-                figure = path.parent / str(facts["name"])
+                figure = path.parent / Path(str(facts["name"])).name  # never elsewhere
                 svg, csv = (figure.with_name(f"{figure.name}.{kind}").read_text() for kind in ("svg", "csv"))
                 ElementTree.fromstring(svg)  # the page is made from its elements
                 png = figure.with_name(f"{figure.name}.png").read_bytes()
-                found.append(
-                    RenderedFigure(**{key: facts[key] for key in KEPT}, folder=FOLDER, png=png, svg=svg, csv=csv)
+                figures.append(
+                    RenderedFigure(**{key: facts[key] for key in KEPT}, folder=INSPECTED, png=png, svg=svg, csv=csv)
                 )
         except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
             raise UserError(
                 f"{path} cannot be read: {error}.", "Run bench.report --cell again, or delete it."
             ) from error
-    return found
+    return figures

@@ -20,21 +20,25 @@ from markupsafe import Markup, escape
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Findings
+from bench.analysis.question import question_of
 from bench.analysis.table import Column, Table, clean, markdown, shown
+from bench.core.by_key import by_key
+from bench.core.cell_state import CellState
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, runs, text
-from bench.report.figures.figure import RenderedFigure
-from bench.report.headline import headline
+from bench.report.figures.figure import MAX_NARROW_INCHES, RenderedFigure
+from bench.report.title import StudyTitle
 from bench.stats.intervals import Estimate
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 500  # of a table in the page; the CSV has all
-MAX_WARNINGS = 4  # shown at once; the others are a click away
+MAX_WARNINGS = 4  # that the section shows when it is unfolded; the others are a click further
+MAX_LETTERS = 60  # of the subjects that a folded table names; of more it says how many
 MAX_FAILURES = 6  # named in one sentence
-MAX_NARROW_INCHES = 7.5  # inches up to which a figure stands beside the answers
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
+WIDE_ONLY = '<span class="wide-only">{}</span>'
 SVG_NAME = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
 SVG_TOGGLE = re.compile(r'<g id="toggle\.(\w+)\.([^"]*)">')  # see `_style.name_toggles`
 SVG_GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
@@ -67,6 +71,7 @@ def content(
     not_drawn: Sequence[tuple[str, str]],
     tables: Sequence[Table],
     check: bool,
+    chosen: StudyTitle | None,
     traces: Sequence[Path] = (),
     links: Mapping[str, str] = MappingProxyType({}),
     asked: str = "",
@@ -75,11 +80,12 @@ def content(
 
     Args:
         check: the suite only checks the pipeline.
+        chosen: the study's title, of which the figure is the first on the page.
         traces: files of torch.profiler, relative to the page.
         links: text -> file beside the page, shown below the title.
         asked: the study file beside the page that says more than the suite; "" where there is none.
     """
-    found = text.answers(findings)
+    answers = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
@@ -87,16 +93,16 @@ def content(
     run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
     works, verdict = pipeline(evidence)
     checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
-    chosen = None if check else headline(findings, figures=[figure.name for figure in figures])
     lead = next((figure for figure in figures if chosen and figure.name == chosen.figure), None)
     lead = lead or (figures[0] if figures else None)
     others = [figure for figure in figures if figure is not lead]
     question = evidence.question[:1].upper() + evidence.question[1:]
-    title = chosen.text if chosen else checked or f"{question or study} {caveats.note(findings)}".strip()
+    title = chosen.text if chosen else checked or f"{question or study} {caveats.shared_facts(findings)}".strip()
     if lead and chosen and chosen.figure:
         lead = replace(lead, title=title)
     return {
         "title": title,
+        "others": chosen.others if chosen else "",
         "study": study,
         "question": question,
         "published": evidence.published,
@@ -108,15 +114,17 @@ def content(
         "figures": others,
         "not_drawn": tuple(not_drawn),
         "figures_title": "More figures" if lead else "Figures",
-        "overview": text.overview(findings, found),
-        "note": caveats.note(findings),
+        "overview": text.overview(findings, answers),
+        "note": caveats.shared_facts(findings),
         "warnings": warnings,
         "notes": notes,
-        "questions": _by_question(a for a in found if a.main),
-        "more": _by_question(a for a in found if not a.main),
-        "claims": caveats.claims(findings, found),
+        "counted": join([plural(len(said), noun) for said, noun in ((warnings, "warning"), (notes, "note")) if said]),
+        "questions": _by_question(a for a in answers if a.main),
+        "more": _by_question(a for a in answers if not a.main),
+        "claims": caveats.claims(findings, answers),
         "limits": caveats.limits(findings),
         "cost": "" if evidence.published else caveats.cost(findings.cost),
+        "usage": tuple(dict.fromkeys(q.usage for f in findings.findings if (q := question_of(f)).usage)),
         "laws": [
             {"heading": fits.heading(card), "facts": fits.facts(card), "warnings": card["warnings"]}
             for card in fits.cards(evidence)
@@ -135,6 +143,7 @@ def html(shown: Mapping[str, Any]) -> str:
     """The page. Equal content gives equal text."""
     environment = _environment(autoescape=True)
     environment.filters["unbroken"] = _unbroken
+    environment.filters["short"] = _short
     script = (TEMPLATES / "report.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     number = {names: place for place, names in enumerate(shown["runs"])}
@@ -145,6 +154,7 @@ def html(shown: Mapping[str, Any]) -> str:
         ("figures", shown["figures_title"], shown["figures"] or shown["not_drawn"]),
         ("answers", "Answers and reasons", shown["questions"]),
         ("claims", "The paper's claims", shown["claims"]),
+        ("usage", "Use the best model", shown["usage"]),
         ("laws", "Fitted laws", shown["laws"]),
         ("limits", "Scope", shown["limits"]),
         ("tables", "Tables", shown["tables"]),
@@ -157,6 +167,7 @@ def html(shown: Mapping[str, Any]) -> str:
             **shown,
             "policy": f"{NO_NETWORK}; script-src 'sha256-{digest}'",
             "max_warnings": MAX_WARNINGS,
+            "max_letters": MAX_LETTERS,
             "style": Markup((TEMPLATES / "style.css").read_text()),
             "script": Markup(script),  # files of this project
             "lead": pictures[0] if shown["lead"] else None,
@@ -177,25 +188,21 @@ def report_md(shown: Mapping[str, Any]) -> str:
     said = _without_n(lead.caption, shown["note"]) if lead else ""
     answered = _merged([*shown["overview"].shown, *shown["overview"].more])
     lines = template.render(shown, caption=said, answered=answered, provenance=_alike(shown["provenance"])).splitlines()
-    rendered = "\n".join(line.rstrip() for line in lines)
-    return re.sub(r"\n{3,}", "\n\n", rendered).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip() + "\n"
 
 
 def _merged(tables: Iterable[text.Glance]) -> list[text.Glance]:
     """One table of those that have the same columns."""
-    found: dict[tuple[str, ...], text.Glance] = {}
+    merged: dict[tuple[str, ...], text.Glance] = {}
     for table in tables:
         key = (table.heading, *table.columns)
-        found[key] = replace(found[key], rows=found[key].rows + table.rows) if key in found else table
-    return list(found.values())
+        merged[key] = replace(merged[key], rows=merged[key].rows + table.rows) if key in merged else table
+    return list(merged.values())
 
 
 def _alike(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Facts that are equal in one line."""
-    names: dict[str, list[str]] = {}
-    for name, value in facts:
-        names.setdefault(value, []).append(name)
-    return [(", ".join(same), value) for value, same in names.items()]
+    return [(", ".join(names), value) for value, names in by_key((value, name) for name, value in facts).items()]
 
 
 def _without_n(caption: str, note: str) -> str:
@@ -228,11 +235,7 @@ def _environment(*, autoescape: bool) -> Environment:
 
 def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
     """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
-    drawn = figure.svg[figure.svg.index("<svg") :]
-    drawn = SVG_NAME.sub(f"{figure.name}-", SVG_GROUP.sub("<g>", SVG_TOGGLE.sub(_toggle, drawn)))
-    drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
-    label = f'<svg role="group" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
-    drawn = label + drawn.partition(">")[2].replace("xlink:href", "href")
+    stacked = figure.stacked
     return {
         "name": figure.name,
         "title": figure.title,
@@ -248,8 +251,18 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
         "narrow": figure.width <= MAX_NARROW_INCHES,
         "folded": not figure.csv,  # a second picture of the same data
         "width": figure.width,
-        "inline": Markup(clean(drawn)),
+        "inline": _inline(figure, number, figure.name),
+        "stacked": _inline(stacked, number, f"{figure.name}-stacked") if stacked else "",
     }
+
+
+def _inline(figure: RenderedFigure, number: Mapping[tuple[str, ...], int], prefix: str) -> Markup:
+    """An SVG whose names begin with a prefix of its own."""
+    drawn = figure.svg[figure.svg.index("<svg") :]
+    drawn = SVG_NAME.sub(f"{prefix}-", SVG_GROUP.sub("<g>", SVG_TOGGLE.sub(_toggle, drawn)))
+    drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
+    label = f'<svg role="group" aria-label="{escape(clean(figure.alt))}" viewBox="{SVG_VIEW_BOX.search(drawn)[1]}">'  # type: ignore[index]
+    return Markup(clean(label + drawn.partition(">")[2].replace("xlink:href", "href")))
 
 
 def _toggle(match: re.Match[str]) -> str:
@@ -281,11 +294,8 @@ def _cell(column: Column, value: Any, *, bold: bool) -> dict[str, Any]:
     return {"text": shown(column, value), "sort": key, "bold": bold, "kind": kind}
 
 
-def _by_question(found: Iterable[text.Answer]) -> dict[str, list[text.Answer]]:
-    grouped: dict[str, list[text.Answer]] = {}
-    for answer in found:
-        grouped.setdefault(answer.question, []).append(answer)
-    return grouped
+def _by_question(answers: Iterable[text.Answer]) -> dict[str, list[text.Answer]]:
+    return by_key((answer.question, answer) for answer in answers)
 
 
 # -- what was run ----------------------------------------------------------------------------------------------------
@@ -315,22 +325,26 @@ def coverage(evidence: Evidence) -> str:
     if evidence.published:
         return caveats.quoted(len({r.model.name for r in records.records}), evidence.source)
     counts = Counter[str](record.status for record in records.records)
-    counts["damaged"] = len(records.damaged)
+    counts[CellState.DAMAGED] = len(records.damaged)
     counts["not finished"] = len(records.unfinished)
-    counts["never started"] = len(records.never_started)
+    counts[CellState.NEVER_STARTED] = len(records.never_started)
     total = sum(counts.values())
     others = [f"{number} {status}" for status, number in sorted(counts.items()) if number and status != "complete"]
-    found = f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else ".")
-    if records.wanted is not None:
-        planned = set(records.wanted.names)
-        beyond = sum(record.directory not in planned for record in records.records)
-        found += f" {beyond} of them outside the current grid." if beyond else ""
-    lost = [f"{r.directory}: {r.reason or r.status}" for r in records.records if r.status != "complete"]
-    lost += [f"{d.directory}: damaged record" for d in records.damaged]
-    refused = records.wanted.refused if records.wanted is not None else {}
-    lost += [f"{name}: {refused[name]}" for name in records.never_started if name in refused]
+    wanted = records.wanted
+    beyond = sum(r.directory not in wanted.names for r in records.records) if wanted else 0
+    refused = wanted.refused if wanted else {}
+    lost = [
+        *(f"{r.directory}: {r.reason or r.status}" for r in records.records if r.status != "complete"),
+        *(f"{d.directory}: damaged record" for d in records.damaged),
+        *(f"{name}: {refused[name]}" for name in records.never_started if name in refused),
+    ]
     more = [f"and {len(lost) - MAX_FAILURES} more (tables/coverage.csv)"] if len(lost) > MAX_FAILURES else []
-    return found + (f" Without result: {'; '.join(lost[:MAX_FAILURES] + more)}." if lost else "")
+    said = (
+        f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else "."),
+        f"{beyond} of them outside the current grid." if beyond else "",
+        f"Without result: {'; '.join(lost[:MAX_FAILURES] + more)}." if lost else "",
+    )
+    return " ".join(sentence for sentence in said if sentence)
 
 
 def machine(records: Sequence[Record]) -> str:
@@ -339,7 +353,7 @@ def machine(records: Sequence[Record]) -> str:
     threads = [plural(int(n), "thread") for n in _distinct(records, "execution.threads")]
     days = sorted({day[:10] for end in ("time_start", "time_end") for day in _distinct(records, f"environment.{end}")})
     dates = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
-    parts = [" and ".join(found) for found in (hardware, threads, _distinct(records, "execution.dtype"))]
+    parts = [" and ".join(words) for words in (hardware, threads, _distinct(records, "execution.dtype"))]
     known = [part for part in (*parts, dates) if part]
     return f"{', '.join(known)}." if known else ""
 
@@ -347,7 +361,7 @@ def machine(records: Sequence[Record]) -> str:
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     """Where the numbers come from: software, hardware, data. Distinct values are all listed."""
     records = evidence.records.records
-    found = [
+    rows = [
         (label, "; ".join(values))
         for key, label in PROVENANCE
         if (values := _distinct(records, key)) and values != ["0"]
@@ -356,15 +370,16 @@ def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     for data in sorted({r.data for r in records}, key=lambda d: (d.num_images or 0, _data(d), _images(d))):
         sets.setdefault(_data(data), {})[_images(data)] = None
     data_texts = [", ".join(filter(None, (name, *sizes))) for name, sizes in sets.items()]
-    found += [("Pre-training data", "; ".join(data_texts))] if sets else []
+    given = all(r.cell.horizons == (0,) for r in records)  # networks that were evaluated as they are
+    rows += [("Images" if given else "Pre-training data", "; ".join(data_texts))] if sets else []
     starts, ends = (_distinct(records, key) for key in ("environment.time_start", "environment.time_end"))
-    return (*found, *([("Made between", f"{starts[0]} and {ends[-1]}")] if starts and ends else []))
+    return (*rows, *([("Made between", f"{starts[0]} and {ends[-1]}")] if starts and ends else []))
 
 
 def _distinct(records: Sequence[Record], path: str) -> list[str]:
     """Different values of an attribute, such as "environment.torch"."""
-    read = operator.attrgetter(path)
-    return sorted({str(value) for record in records if (value := read(record)) is not None})
+    value_of = operator.attrgetter(path)
+    return sorted({str(value) for record in records if (value := value_of(record)) is not None})
 
 
 def _data(data: DataFacts) -> str:
@@ -381,3 +396,9 @@ def _unbroken(number: str) -> Markup:
     """A number whose interval, and whose unit, stay on one line."""
     kept = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "\u00a0"), clean(number))
     return escape(kept.replace(" %", "\u00a0%"))
+
+
+def _short(title: str, others: str) -> Markup:
+    """A title of which a narrow page leaves out intervals and `others`, its end; its tables have both."""
+    said, last = (str(_unbroken(part)) for part in (title.removesuffix(others), others))
+    return Markup(re.sub(r" \[[^\]]*\]|$", lambda found: WIDE_ONLY.format(found[0] or f" {last}"), said.strip()))

@@ -79,8 +79,8 @@ def facts(record: Record) -> list[str]:
         record.status,
         record.reason or "",
         f"{cell.model} ({model.family})",
-        _or_nothing(model.params, short_count),
-        _or_nothing(model.forward_macs.paper, short_count),
+        _or("", model.params, short_count),
+        _or("", model.forward_macs.paper, short_count),
         f"{cell.data} ({data.kind}){images}",
         str(cell.seed),
         ", ".join(settings),
@@ -100,11 +100,11 @@ def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Se
         rows.append(
             [
                 count(horizon.images_seen),
-                _or_dash(horizon.epochs, lambda v: significant(v, 2)),
-                _or_dash(horizon.train_flops.paper, flops),
-                _or_dash(horizon.core_days, core_days),
-                _or_dash(horizon.images_per_second, significant),
-                _or_dash(horizon.final_train_loss, lambda v: f"{v:.3f}"),
+                _or(MISSING, horizon.epochs, lambda v: significant(v, 2)),
+                _or(MISSING, horizon.train_flops.paper, flops),
+                _or(MISSING, horizon.core_days, core_days),
+                _or(MISSING, horizon.images_per_second, significant),
+                _or(MISSING, horizon.final_train_loss, lambda v: f"{v:.3f}"),
                 *(percent(scores[m]) if m in scores else MISSING for m in measures),
             ]
         )
@@ -116,17 +116,13 @@ def _means(evidence: Evidence, names: set[str]) -> dict[tuple[str, int], dict[st
     table = evidence.scores
     shown = table["shots"].isna() | (table["shots"] == evidence.shots)
     table = table[shown & table["directory"].isin(names) & table["measure"].isin(evidence.measures)]
-    found: dict[tuple[str, int], dict[str, float]] = {}
+    means: dict[tuple[str, int], dict[str, float]] = {}
     grouped = table.groupby(["directory", "images_seen", "measure"], observed=True)["value"].mean()
     for (name, seen, measure), value in grouped.items():
         if value == value:
-            found.setdefault((str(name), int(seen)), {})[str(measure)] = float(value)
-    return found
+            means.setdefault((str(name), int(seen)), {})[str(measure)] = float(value)
+    return means
 
 
-def _or_nothing(value: Any, text: Any) -> str:
-    return "" if value is None else text(value)
-
-
-def _or_dash(value: Any, text: Any) -> str:
-    return MISSING if value is None else text(value)
+def _or(missing: str, value: Any, text: Any) -> str:
+    return missing if value is None else text(value)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.core import files
+from bench.core.cell_state import CellState
 from bench.store import grid
 from bench.store.study import Study, state_of
 from bench.trackers import tracker as trackers
@@ -45,7 +46,7 @@ def is_done(study: Path) -> bool:
     cells = {directory.path.name: state_of(directory).name for directory in Study(study).directories()}
     wanted = grid.read(study)
     left = set(grid.never_started(wanted, cells)) - set(wanted.refused if wanted else ())
-    return set(cells.values()) <= {"done"} and not left
+    return set(cells.values()) <= {CellState.DONE} and not left
 
 
 def write_csv(records: Sequence[Record], target: Path) -> list[Path]:

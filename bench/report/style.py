@@ -18,7 +18,6 @@ class Style:
         single: width and height of one panel.
         panel_height: of each row of panels.
         columns: panels beside each other, at most.
-        legend: entries of a legend beside each other, at most.
         scale: what sizes of text on the page are multiplied by.
         least: the smallest size of text.
         fixed: whether every figure is as wide as `width`.
@@ -31,7 +30,6 @@ class Style:
     single: tuple[float, float]
     panel_height: float
     columns: int = 3
-    legend: int = 6
     scale: float = 1.0
     least: float = 0.0
     fixed: bool = True
@@ -41,6 +39,10 @@ class Style:
     def text(self, points: float) -> float:
         """The size of text that has this size on the page."""
         return max(self.least, self.scale * points)
+
+    def width_of(self, columns: int) -> float:
+        """The width of so many panels beside each other."""
+        return self.width if columns > 1 else self.single[0]
 
     def size(self, width: float, height: float) -> tuple[float, float]:
         """Width and height of a figure that asks for these."""
@@ -55,7 +57,6 @@ def _paper(width: float) -> Style:
         single=(width, 0.85 * width),
         panel_height=2.1,
         columns=int(width / 2),
-        legend=int(width / 1.3),
         scale=0.0,  # one size for all text
         least=8.0,
         pdf=True,
@@ -65,6 +66,7 @@ def _paper(width: float) -> Style:
 PAGE = Style(  # `single`: legible on a phone, beside a table and in a README
     name="page", width=9.0, single=(5.8, 4.3), panel_height=2.9, fixed=False
 )
+PHONE = Style(name="phone", width=4.0, single=(4.0, 3.4), panel_height=2.6, columns=1)  # of a page that narrow
 SLIDE = Style(
     name="slide", width=40 / 3, single=(40 / 3, 7.5), panel_height=3.5, columns=4, scale=1.45, least=12.0, ratio=16 / 9
 )

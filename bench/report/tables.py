@@ -12,10 +12,14 @@ from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Se
 from bench.analysis.question import Question
 from bench.analysis.table import ESTIMATE_ENDS, Column, Table, split
 from bench.core import formatting as words
+from bench.core.cell_state import CellState
 from bench.stats.intervals import Estimate, contents
 from bench.store.planned import PlannedAgainstActual, compare
 
-FROM_COMPUTE = "MACs/image are worked back from the printed, rounded exaFLOPs."
+COMPARED = ("params", "train_flops", "core_days")  # what sets models apart, beside their scores
+MORE = "Single tasks, images, epochs, MACs and speed are in tables/models.csv."
+FROM_COMPUTE = " MACs/image are worked back from the printed, rounded exaFLOPs."
+HALF = "± is half an interval, not a standard error."
 MAX_MODELS = 8  # columns that fit a page; beyond that the largest of each family are shown
 
 Costs = dict[tuple[str, int], dict[str, float]]
@@ -50,9 +54,9 @@ def planned(evidence: Evidence) -> Table | None:
             spent = record.cost.seconds.total, record.cost.processor_seconds
             kinds.setdefault(kind, {})[record.directory] = spent
     rows = [
-        {"model": model, "data": data, "seen": seen} | _per_cell(found)
+        {"model": model, "data": data, "seen": seen} | _per_cell(comparison)
         for (model, data, seen), spent in kinds.items()
-        if (found := compare(plans, spent)) is not None
+        if (comparison := compare(plans, spent)) is not None
     ]
     whole = compare(plans, {name: took for spent in kinds.values() for name, took in spent.items()})
     if whole is None:
@@ -85,35 +89,33 @@ def planned(evidence: Evidence) -> Table | None:
     )
 
 
-def _per_cell(found: PlannedAgainstActual) -> dict[str, Any]:
-    each = {"planned": found.planned, "took": found.took, "processor": found.processor}
-    means = {name: None if seconds is None else seconds / found.cells for name, seconds in each.items()}
-    return {"cells": found.cells, "more": found.took / found.planned - 1 if found.planned else None} | means
+def _per_cell(comparison: PlannedAgainstActual) -> dict[str, Any]:
+    each = {"planned": comparison.planned, "took": comparison.took, "processor": comparison.processor}
+    means = {name: None if seconds is None else seconds / comparison.cells for name, seconds in each.items()}
+    return {
+        "cells": comparison.cells,
+        "more": comparison.took / comparison.planned - 1 if comparison.planned else None,
+    } | means
 
 
 def models(evidence: Evidence) -> Table:
     """One row per model of the compute axis, at its longest horizon."""
-    costs = _costs(evidence)
-    rows = []
-    for series in evidence.on_axis("compute"):
-        p = series.last
-        rows.append(_point_row(p, series.label) | costs.get(p.key, {}) | _scores(evidence, p))
+    rows = [_point_row(evidence, s.last, s.label) for s in evidence.on_axis("compute")]
+    tasks = tuple(m for m in evidence.measures if m != UPSTREAM) if len(evidence.headline) > 1 else ()
     return Table(
         name="models",
         title="Models at their longest horizon",
         rows=tuple(rows),
         columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)),
+        csv_only=tuple(c.key for c in (*SIZE, *BUDGET, *SPEED) if c.key not in COMPARED) + tasks,
         best="column",
-        note=" ".join(filter(None, (FROM_COMPUTE if evidence.published else "", _note(evidence, rows)))),
+        note=f"{_note(evidence, rows)} {MORE}{FROM_COMPUTE if evidence.published else ''}" if rows else "",
     )
 
 
 def horizons(evidence: Evidence) -> Table:
     """Every (model, data size, horizon), means over seeds."""
-    costs = _costs(evidence)
-    rows = [
-        _point_row(p, s.label) | costs.get(p.key, {}) | _scores(evidence, p) for s in evidence.series for p in s.points
-    ]
+    rows = [_point_row(evidence, p, s.label) for s in evidence.series for p in s.points]
     columns = (
         *NAMES,
         *BUDGET,
@@ -134,9 +136,9 @@ def tasks_by_models(evidence: Evidence) -> Table | None:
     for data in dict.fromkeys(series.last.data for series in chosen):
         at = {_model(series): series.last for series in chosen if series.last.data == data}
         for measure in measures:
-            found = {model: e for model, p in at.items() if (e := evidence.estimate(p, measure)) is not None}
-            if found:
-                rows.append({"data": data, "task": _title(evidence, measure)} | found)
+            estimates = {model: e for model, p in at.items() if (e := evidence.estimate(p, measure)) is not None}
+            if estimates:
+                rows.append({"data": data, "task": _title(evidence, measure)} | estimates)
         for key, title in (("core_days", "core-days"), ("train_flops", "training FLOPs")):
             known = {model: number for model, p in at.items() if (number := _cost(costs, p, key)) == number}
             if known:
@@ -166,17 +168,18 @@ def many_tasks(evidence: Evidence) -> Table | None:
         return None
     tasks = [m for group in groups for m in groups[group]]
     averages = {name: means(evidence, members) for name, members in (*groups.items(), ("all", tasks))}
-    rows = []
-    for series in longest(evidence, limit=None):
-        key = series.last.key
-        found: dict[str, Any] = {m: e for m in tasks if (e := evidence.estimate(series.last, m)) is not None}
-        if found:
-            rows.append({"series": series.label} | found | {name: at.get(key) for name, at in averages.items()})
-    columns = [Column(key="series", heading="Model", numeric=False)]
+    rows: list[dict[str, Any]] = [
+        {"series": s.label} | scores | {name: at.get(s.last.key) for name, at in averages.items()}
+        for s in longest(evidence, limit=None)
+        if (scores := {m: e for m in tasks if (e := evidence.estimate(s.last, m)) is not None})
+    ]
     data = dict(zip(evidence.scores["measure"], evidence.scores["data"], strict=True))
-    columns += [Column(key=m, heading=data[m]) for m in tasks]
-    columns += [Column(key=group, heading=f"{group.capitalize()} ({len(groups[group])})") for group in groups]
-    columns += [Column(key="all", heading=f"Mean ({len(tasks)})")]
+    columns = [
+        Column(key="series", heading="Model", numeric=False),
+        *(Column(key=m, heading=data[m]) for m in tasks),
+        *(Column(key=group, heading=f"{group.capitalize()} ({len(groups[group])})") for group in groups),
+        Column(key="all", heading=f"Mean ({len(tasks)})"),
+    ]
     return (
         Table(
             name="many-tasks",
@@ -230,7 +233,7 @@ def _title(evidence: Evidence, measure: str) -> str:
 
 def _compared(rows: Sequence[dict[str, Any]]) -> str:
     estimates = [value for row in rows for value in row.values() if isinstance(value, Estimate)]
-    return f"Accuracies in percent; bold where the interval lies above every other. {contents(estimates)}"
+    return f"Accuracies in percent; bold where the interval lies above every other. {HALF} {contents(estimates)}"
 
 
 def baselines(evidence: Evidence) -> Table:
@@ -261,13 +264,13 @@ def coverage(evidence: Evidence) -> Table:
         }
         for record in evidence.records.records
     ]
-    rows += [{"cell": d.directory, "status": "damaged record", "reason": d.reason} for d in evidence.records.damaged]
-    rows += [{"cell": name, "status": "not finished", "reason": ""} for name in evidence.records.unfinished]
     refused = evidence.records.wanted.refused if evidence.records.wanted else {}
-    rows += [
-        {"cell": name, "status": "never started", "reason": refused.get(name, "")}
-        for name in evidence.records.never_started
+    others = [
+        *((d.directory, "damaged record", d.reason) for d in evidence.records.damaged),
+        *((name, "not finished", "") for name in evidence.records.unfinished),
+        *((name, CellState.NEVER_STARTED, refused.get(name, "")) for name in evidence.records.never_started),
     ]
+    rows += [dict(zip(("cell", "status", "reason"), other, strict=True)) for other in others]
     columns = (
         Column(key="cell", heading="Cell", numeric=False),
         Column(key="status", heading="Status", numeric=False),
@@ -331,10 +334,12 @@ def _without_copies(evidence: Evidence) -> dict[tuple[str, int, str, int | None]
     variant_of = dict(zip(evidence.horizons["directory"], evidence.horizons["variant"], strict=True))
     looked = looked.assign(variant=looked["directory"].map(variant_of), shots=looked["shots"].fillna(-1))
     grouped = looked.groupby(["variant", "images_seen", "measure", "shots"], observed=True)
-    found = grouped.agg({"num_duplicates": "max", "value_without_duplicates": "mean"})
+    scored = grouped.agg({"num_duplicates": "max", "value_without_duplicates": "mean"})
     return {
         (variant, int(seen), measure, None if shots < 0 else int(shots)): (int(number), "" if value != value else value)
-        for (variant, seen, measure, shots), (number, value) in zip(found.index, found.to_numpy().tolist(), strict=True)
+        for (variant, seen, measure, shots), (number, value) in zip(
+            scored.index, scored.to_numpy().tolist(), strict=True
+        )
     }
 
 
@@ -361,8 +366,9 @@ SPEED = (
 )
 
 
-def _point_row(p: Point, label: str) -> dict[str, Any]:
-    return {
+def _point_row(evidence: Evidence, p: Point, label: str) -> dict[str, Any]:
+    """The facts of a point, its costs and its scores."""
+    about = {
         "series": label,
         "family": p.family,
         "data": p.data,
@@ -373,6 +379,7 @@ def _point_row(p: Point, label: str) -> dict[str, Any]:
         "epochs": p.epochs,
         "train_flops": p.train_flops,
     }
+    return about | _costs(evidence).get(p.key, {}) | _scores(evidence, p)
 
 
 @lru_cache(maxsize=4)
@@ -412,7 +419,7 @@ def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:
     by_measure = {m: [e.num_test for row in rows if isinstance(e := row.get(m), Estimate)] for m in evidence.measures}
     tests = [f"{measure} {max(numbers):,}" for measure, numbers in by_measure.items() if numbers]
     sizes = [(row["data"], row["num_images"]) for row in rows if "num_images" in row]
-    return f"{shots}n: {n}; test images: {', '.join(tests)}. {contents(estimates, trained_on=sizes)}"
+    return f"{shots}n: {n}; test images: {', '.join(tests)}. {HALF} {contents(estimates, trained_on=sizes)}"
 
 
 def _runs(e: Estimate) -> list[str]:

@@ -12,6 +12,7 @@ from bench.analysis.finding import ALL_MODELS, Counts, Finding, Verdict
 from bench.analysis.findings import Findings
 from bench.analysis.question import Question, Tone, question_of
 from bench.analysis.wording import Number
+from bench.core.by_key import by_key
 from bench.core.formatting import flops_range, judged_on, plural
 
 SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": "?"}
@@ -29,7 +30,7 @@ class Answer:
         key: its anchor in the page.
         label, question: labels of its row and of its heading. subject: families or models compared.
         shown: the estimate with its interval, or the trend.
-        verdict, tone: the answer, and the tone that selects its colour and symbol.
+        verdict, tone: the answer, and the tone that selects its symbol.
         text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
         main: see `Finding`. is_pair: the subject is two families. at_a_glance: see `Question`.
     """
@@ -98,7 +99,7 @@ def answers(findings: Findings) -> tuple[Answer, ...]:
 
 def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answer:
     question = question_of(f)
-    verdict, tone = question.verdict(f) or _verdict(f, question)
+    verdict, tone = verdict_of(f)
     measure, target = question.measure(f), question.target(f)
     texts = (*question.say(f), _basis(f, question, tasks), *reasons(f, question), _counted(f, usual))
     return Answer(
@@ -116,11 +117,13 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
     )
 
 
-def _verdict(f: Finding, question: Question) -> tuple[str, Tone]:
+def verdict_of(f: Finding) -> tuple[str, Tone]:
+    """A finding's verdict in the words of its question, and its tone."""
+    question, yes = question_of(f), f.verdict == Verdict.YES
     if f.verdict == Verdict.CANNOT_TELL:
-        return "cannot tell", "unsure"
-    yes = f.verdict == Verdict.YES
-    return (question.yes if yes else question.no).format(f.leader or "one"), question.tones[0 if yes else 1]
+        return question.verdict(f) or ("cannot tell", "unsure")
+    word = (question.yes if yes else question.no).format(f.leader or "one")
+    return question.verdict(f) or (word, question.tones[0 if yes else 1])
 
 
 def _basis(f: Finding, question: Question, tasks: str) -> str:
@@ -139,27 +142,28 @@ def reasons(f: Finding, question: Question) -> list[str]:
 # -- tables of answers -----------------------------------------------------------------------------------------------
 
 
-def overview(findings: Findings, found: Sequence[Answer]) -> Overview:
-    """The main answers as tables: a row per question, a column per subject; with many subjects, a row per subject. Of
-    the rows that are shown first, each table has its share."""
-    tables = _glances(findings, found)
+def overview(findings: Findings, said: Sequence[Answer]) -> Overview:
+    """The main answers as tables: a row per question, a column per subject; with many subjects, a row per subject. Each
+    table has its share of the rows that are shown first."""
+    tables = _glances(findings, said)
     decided = [[row for row in table.rows if any(a and a.tone != "unsure" for a in row[1])] for table in tables]
     places = sorted((nth, number) for number, rows in enumerate(decided) for nth in range(len(rows)))[:MAX_ROWS]
     first = [sum(number == which for _, which in places) for number in range(len(tables))]
-    parts = zip(tables, decided, first, strict=True)
-    shown, more, open_ = [], [], []
-    for table, rows, count in parts:
-        shown.append(replace(table, rows=tuple(rows[:count])))
-        more.append(replace(table, rows=tuple(rows[count:])))
-        open_.append(replace(table, rows=tuple(row for row in table.rows if row not in rows)))
-    kept = [tuple(table for table in group if table.rows) for group in (shown, more, open_)]
+    split = [
+        (rows[:count], rows[count:], [row for row in table.rows if row not in rows])
+        for table, rows, count in zip(tables, decided, first, strict=True)
+    ]
+    kept = [
+        tuple(replace(table, rows=tuple(rows[nth])) for table, rows in zip(tables, split, strict=True) if rows[nth])
+        for nth in range(3)
+    ]
     return Overview(shown=kept[0], more=kept[1], unanswered=kept[2])
 
 
-def _glances(findings: Findings, found: Sequence[Answer]) -> tuple[Glance, ...]:
+def _glances(findings: Findings, said: Sequence[Answer]) -> tuple[Glance, ...]:
     shown = [
         (f, a)
-        for f, a in zip(findings.findings, found, strict=True)
+        for f, a in zip(findings.findings, said, strict=True)
         if a.main and a.at_a_glance and f.subject != (ALL_MODELS,)
     ]
     groups: list[list[tuple[frozenset[str], Answer]]] = []
@@ -203,13 +207,11 @@ class ConsoleRow:
     tone: Tone
 
 
-def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[ConsoleRow], list[str]]:
+def console_rows(said: Sequence[Answer], *, limit: int) -> tuple[list[ConsoleRow], list[str]]:
     """At most `limit` rows of the main answers, with equal verdicts grouped, and the labels of the questions left out.
     Questions without any decided answer come last."""
-    by_label: dict[str, list[Answer]] = {}
-    for a in found:
-        if a.main and a.at_a_glance and a.subject.lower() != ALL_MODELS:
-            by_label.setdefault(a.label, []).append(a)
+    glance = (a for a in said if a.main and a.at_a_glance and a.subject.lower() != ALL_MODELS)
+    by_label = by_key((a.label, a) for a in glance)
     rows: list[ConsoleRow] = []
     left_out: list[str] = []
     certain = [label for label, asked in by_label.items() if any(a.tone != "unsure" for a in asked)]
@@ -223,11 +225,9 @@ def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[ConsoleRo
 
 
 def _rows(label: str, asked: Sequence[Answer]) -> list[ConsoleRow]:
-    grouped: dict[str, list[Answer]] = {}
-    for a in asked:
-        alone = a.tone == "fact" or len(asked) > MAX_TOGETHER or a.is_pair
-        grouped.setdefault(a.key if alone else a.verdict, []).append(a)
-    everybody = len(grouped) == 1 and len(asked) > 1
+    apart = len(asked) > MAX_TOGETHER
+    together = by_key((a.key if apart or a.tone == "fact" or a.is_pair else a.verdict, a) for a in asked)
+    everybody = len(together) == 1 and len(asked) > 1
     return [
         ConsoleRow(
             label="" if number else label,
@@ -236,7 +236,7 @@ def _rows(label: str, asked: Sequence[Answer]) -> list[ConsoleRow]:
             verdict=f"{mine[0].symbol} {mine[0].verdict}",
             tone=mine[0].tone,
         )
-        for number, mine in enumerate(grouped.values())
+        for number, mine in enumerate(together.values())
     ]
 
 
@@ -262,11 +262,11 @@ def _together(mine: Sequence[Number], *, certain: bool) -> Number:
 
 def usual_counts(findings: Findings) -> dict[str, str]:
     """Per measure the n of most of its findings, which is stated once."""
-    found: dict[str, Counter[str]] = {}
+    counts_of: dict[str, Counter[str]] = {}
     for f in findings.findings:
         if text := counts(f.n):
-            found.setdefault(f.measure, Counter())[text] += 1
-    return {measure: counted.most_common(1)[0][0] for measure, counted in found.items()}
+            counts_of.setdefault(f.measure, Counter())[text] += 1
+    return {measure: counted.most_common(1)[0][0] for measure, counted in counts_of.items()}
 
 
 def counts(n: Counts) -> str:

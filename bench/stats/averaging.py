@@ -142,21 +142,21 @@ class OverForms:
 def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
     """The slope -d log y / d log x at x, the floor (limit of y for x without end) and the exponent with which y falls
     to it; without those that hardly any refit has."""
-    found = {}
+    over_forms = {}
     for name, values in {"slope": made.slopes(x), "floor": made.floors(), "exponent": made.exponents()}.items():
         finite = values[np.isfinite(values)]
         if len(finite) >= MIN_SHARE * len(made.order):
             low, high = made.interval(finite)
-            found[name] = OverForms(value=float(np.median(finite)), low=low, high=high)
-    return found
+            over_forms[name] = OverForms(value=float(np.median(finite)), low=low, high=high)
+    return over_forms
 
 
 def form_weights(fits: Sequence[FormFit]) -> dict[str, float]:
     """Weight of every form, the largest first. Fits of one form (several losses) add up."""
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for made, weight in zip(fits, weigh(fits), strict=True):
-        found[made.form.name] = found.get(made.form.name, 0.0) + float(weight)
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+        weights[made.form.name] = weights.get(made.form.name, 0.0) + float(weight)
+    return dict(sorted(weights.items(), key=lambda item: -item[1]))
 
 
 def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:

@@ -93,8 +93,8 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
         return float(2 * np.log(np.diag(L_NN)).sum() + np.linalg.slogdet(XVX_PP)[1] + residual_N @ residual_N)
 
     start = np.full(len(free), np.log(np.var(y_N) / 8))
-    found = optimize.minimize(unlikely, start, method="Nelder-Mead", options={"maxiter": 2000, "xatol": 0.01})
-    variances = dict.fromkeys(range(4), 0.0) | {k: float(np.exp(log)) for log, k in zip(found.x, free, strict=True)}
+    optimum = optimize.minimize(unlikely, start, method="Nelder-Mead", options={"maxiter": 2000, "xatol": 0.01})
+    variances = dict.fromkeys(range(4), 0.0) | {k: float(np.exp(log)) for log, k in zip(optimum.x, free, strict=True)}
     df = len(set(seen.trunks)) - len(set(seen.variants))
     return Components(model=variances[0], point=variances[1], trunk=variances[2], run=variances[3], df=df)
 
@@ -116,8 +116,8 @@ def half_width(
     families: Mapping[str, str],
     level: float = POINT_LEVEL,
 ) -> float:
-    """Of the interval of a target that these arms would give; infinite where they cannot tell. A model that is left out
-    is known by its family's law alone.
+    """Half-width of a target's interval that these arms would give; infinite where they cannot tell. A model that is
+    left out is known by its family's law alone.
 
     Args:
         families: of every model, in the grid or not.
@@ -137,8 +137,8 @@ def half_width(
 
 @lru_cache(maxsize=256)
 def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndarray, float]:
-    """Of the coefficients and the models' places in the average that a target asks for, and the x that laws are centred
-    at: any would do, and equal ones save work."""
+    """Weights of the coefficients and of the models' places in the average that a target asks for, and the x that laws
+    are centred at: any would do, and equal ones save work."""
     xs = [x for x, *_ in target.points]
     centre = 8.0 * round(sum(xs) / len(xs) / 8)
     picked = np.array([[model == name for name in known] for model in (point[1 + side] for point in target.points)])
@@ -149,7 +149,8 @@ def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndar
 def _covariance(
     arms: tuple[Arm, ...], known: tuple[str, ...], components: Components, centre: float
 ) -> np.ndarray | None:
-    """Of the coefficients of one family's law and the places of its models; None where they are not determined."""
+    """Covariance of the coefficients of one family's law and the places of its models; None where they are not
+    determined."""
     if len({x for arm in arms for x in arm.x}) <= LAW_DEGREE:
         return None
     size = LAW_DEGREE + 1 + len(known)

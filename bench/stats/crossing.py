@@ -64,7 +64,7 @@ def crossing(
 
     At every x the interval of log y1 - log y2 says who is ahead, if it excludes 0. The places where it does not are the
     confidence set of the crossing (a test inverted, after Fieller): the true one is among them as often as the interval
-    at that x holds the true difference (see `_difference`). In simulations, 90 % intervals hold it in 93.5 ± 1.1 % of
+    at that x holds the true difference (see `difference`). In simulations, 90 % intervals hold it in 93.5 ± 1.1 % of
     480 pairs where the form is not known (laws of like form err alike, which cancels), and in 90.7 ± 1.7 % of 291 where
     it is; laws that do not cross are said to in 0.6 ± 0.4 % (results/reference/coverage/). The refits of the two must
     be independent.
@@ -81,7 +81,7 @@ def crossing(
     if not number:
         return _answer(CANNOT_TELL, "no resample gives a finite y")
     gaps = of_first[:number] - of_second[:number]
-    bounds = _difference((of_first, of_second), (first.freedom, second.freedom), level)
+    bounds = difference((of_first, of_second), (first.freedom, second.freedom), level)
     ahead = np.where(bounds[0] > 0, 1, np.where(bounds[2] < 0, -1, 0))  # 1: the second has the smaller y
     leaders = {1: names[1], -1: names[0]}
     known = np.flatnonzero(ahead)
@@ -110,7 +110,9 @@ def crossing(
     return _answer(CANNOT_TELL, reason, leader=leader)
 
 
-def _difference(rows: tuple[np.ndarray, np.ndarray], freedom: tuple[float, float], level: float) -> np.ndarray:
+def difference(
+    rows: tuple[np.ndarray, np.ndarray], freedom: tuple[float, float], level: float = LAW_LEVEL
+) -> np.ndarray:
     """Lower end, middle and upper end of first - second at every x, (3, x), from refits of each, (refits, x).
 
     The half-widths of the two intervals are added in quadrature (Zou and Donner 2008), as multiples of their standard

@@ -7,35 +7,37 @@ import math
 
 import numpy as np
 
-from bench.core.formatting import significant
+from bench.core.formatting import compact, significant
 from bench.stats.fit import FormFit, Points, jacobian
+from bench.stats.interpolation import roughness
 
 MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE_SHARE = 0.02  # of the smallest y, or of the range of y
+RISES = 4.0  # roughnesses by which the last mean lies above the least
 MIN_RMS = 1e-9  # of log residuals, of points without any noise
 
 
 def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
     """Sentences about range, optimiser and bounds."""
-    found = []
+    texts = []
     x = made.points.x[0]
     distinct, decades = len(np.unique(x)), math.log10(float(x.max() / x.min()))
     if distinct < MIN_SIZES:
-        found.append(f"Only {distinct} distinct values of x; a law needs at least {MIN_SIZES}.")
+        texts.append(f"Only {distinct} distinct values of x; a law needs at least {MIN_SIZES}.")
     if decades < MIN_DECADES:
-        found.append(f"x spans {significant(decades, 2)} decades; an exponent needs at least {MIN_DECADES}.")
+        texts.append(f"x spans {significant(decades, 2)} decades; an exponent needs at least {MIN_DECADES}.")
     if made.form.inputs == 2:
         ratio = made.points.x[1] / made.points.x[0]
         if math.log10(float(ratio.max() / ratio.min())) < 1.0:
-            found.append("The ratio of the inputs spans less than a decade: their exponents are not told apart.")
+            texts.append("The ratio of the inputs spans less than a decade: their exponents are not told apart.")
     if not repeated:
-        found.append("No run was repeated: the noise between seeds is only seen as scatter about the curve.")
+        texts.append("No run was repeated: the noise between seeds is only seen as scatter about the curve.")
     if made.starts > 1 and made.agree < min(MIN_AGREE, made.starts):
-        found.append(f"Only {made.agree} of {made.starts} starts reached this optimum; it may not be the global one.")
+        texts.append(f"Only {made.agree} of {made.starts} starts reached this optimum; it may not be the global one.")
     if made.objective_at_start <= made.objective * (1 + 1e-12) and made.starts > 1:
-        found.append("The optimiser did not move from its best start.")
-    return found + _at_bound(made)
+        texts.append("The optimiser did not move from its best start.")
+    return texts + _at_bound(made)
 
 
 def unresolved(made: FormFit) -> list[str]:
@@ -58,10 +60,12 @@ def _at_bound(made: FormFit) -> list[str]:
 
 
 def check_errors(points: Points) -> list[str]:
-    """A warning if error rises again with x: a power law holds only before that."""
-    order = np.argsort(points.x[0])
-    log_y = np.log(points.y[order])
-    tail = max(3, len(log_y) // 4)
-    rise = log_y[-tail:].mean() - log_y[-2 * tail : -tail].mean() if len(log_y) >= 2 * tail else -1.0
-    scatter = float(np.abs(np.diff(log_y)).mean())
-    return ["y rises again at large x: a power law holds only before that."] if rise > scatter else []
+    """A warning if y rises again with x: a law that falls holds only before that."""
+    log_x, group = np.unique(np.log(points.x[0]), return_inverse=True)
+    means = np.bincount(group, np.log(points.y)) / np.bincount(group)
+    least = int(means.argmin())
+    if means[-1] - means[least] <= RISES * max(roughness(log_x, means), MIN_RMS):
+        return []
+    return [
+        f"y rises with x here, from x = {compact(float(np.exp(log_x[least])))} on: a power law holds only before that."
+    ]

@@ -1,20 +1,26 @@
-"""Extrapolation intervals from the procedure's own record: what it would have missed before.
+"""Extrapolation intervals: what such predictions missed on other curves, and on this one before.
 
-The procedure (forms, loss, weights) is refitted to the points up to earlier origins, and its errors beyond each are
-seen: rolling-origin evaluation (Tashman 2000). An error grows about in proportion to the log distance, so an origin
-leaves one rate, the rms error per unit of log distance at about the requested distance. The half-width of an
-interval is Student's t, with one degree of freedom less than origins, times `IMPROVEMENT` (more data, smaller errors),
-times the mean rate, in which an origin counts half for every octave that it lies earlier, times the log distance.
-Resampling inside one analysis cannot give this: errors beyond the data are bias of the form, not scatter of the points.
+Two sources say how far off a prediction may be, each as an error of log y per unit of log distance beyond the data.
 
-Where several forms are given, the prediction is the median of their log predictions. None is chosen by the record,
-which would then flatter it (the winner's curse). The constants were set on learning curves of tabular data and on
-simulated ones; `tools/measure_extrapolation.py` measures coverage on any published curves.
+- Other curves (`Outlook.usual_rate`): one that falls steeply, is rough, or has few places has missed by more. A curve
+  that nobody could test before gets an interval from this alone.
+- This curve: the procedure (forms, loss, weights) is refitted to the points up to earlier origins, and its errors
+  beyond each are seen: rolling-origin evaluation (Tashman 2000). An origin leaves one rate, the rms error per unit of
+  log distance at about the requested distance, and counts half for every octave that it lies earlier.
+
+Their mean square, in which other curves weigh as much as `PRIOR_ORIGINS` origins, is the scale of a Student's t with
+`FREEDOM` degrees of freedom: a variance that is moderated, as in `moderated.py`. Where origins missed to one side, the
+interval leans there. Resampling inside one analysis cannot give this: errors beyond the data are bias of the form, not
+scatter of the points.
+
+Where several forms are given, the law is the median of their log predictions, every form with the same weight. None is
+chosen by the record, which would then flatter it (the winner's curse). The constants were set on one half of the curves
+that `tools/extrapolation_split.csv` lists; `tools/measure_extrapolation.py` measures coverage on any published curves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,15 +30,20 @@ from bench.core.errors import UserError
 from bench.stats.averaging import Averaged
 from bench.stats.bootstrap import LAW_LEVEL, Resampled, quantiles
 from bench.stats.fit import REFIT_FTOL, FormFit, Points, fit
-from bench.stats.forms import BROKEN, M3, M4, ZHAI, Form
+from bench.stats.forms import M3, M4, POWER_FLOOR, ZHAI, Form
+from bench.stats.interpolation import FAR, far_off, roughness
 from bench.stats.intervals import t_quantile
 
-BENDING: tuple[Form, ...] = (ZHAI, M3, M4, BROKEN)
-"""Forms of one input that bend; power and power-floor are special cases of m3 and zhai."""
-MIN_ORIGINS = 3
+BENDING: tuple[Form, ...] = (POWER_FLOOR, ZHAI, M3, M4)
+"""Forms of one input that bend. bnsl1 in place of power-floor missed 1.1 to 1.2 times as much."""
+MIN_PLACES = 4  # distinct x that an interval beyond them takes, and an origin
+PRIOR_ORIGINS = 2.0  # that other curves weigh as much as
+PRIOR_SLOPE, PRIOR_ROUGHNESS = 0.2, 0.8  # rates of other curves, per unit of their slope and of their roughness,
+PRIOR_PLACES = 8  # at this many places; in proportion to 1 / (places - 2)
+FREEDOM = 3  # of misses in units of their scale
+LEAN = 0.25  # log of the factor on the half-width to the side where all origins missed
 MAX_ORIGINS = 14
 ORIGINS_PER_OCTAVE = 2
-MIN_PLACES = 5  # distinct x that the first origin is fitted to, where several forms are
 MIN_DISTANCE = 0.3  # of log x, about half an octave: errors nearer by are scatter, not extrapolation
 WINDOW = (0.7, 1.3)  # of the requested distance: held-out points that are judged
 SAME_PLACE = 1e-9  # of log x
@@ -40,12 +51,38 @@ POINTS_HALF_LIFE = 2.0  # octaves: the earliest points say least about what come
 ORIGINS_HALF_LIFE = 1.0  # octaves
 IMPROVEMENT = 0.9  # rate of the next error / mean rate of the record, whose origins saw fewer points
 STARTS = 60
+REACH = 10.0  # times the data, up to which laws are asked what a value takes
 MAX_BINS = 200  # of log x, that a longer table is averaged over
 
 
 def place(x: np.ndarray) -> np.ndarray:
     """Where points lie on the way to larger scale, (n,): x, or the product of the first two inputs."""
     return np.prod(np.atleast_2d(x)[:2], axis=0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outlook:
+    """The points' own record of how well they can be extrapolated.
+
+    Attributes:
+        places: number of distinct x.
+        slope: |d log y / d log x| of each form one octave beyond them.
+        roughness: rms miss of log y by the line between its neighbours, in standard deviations of one place.
+    """
+
+    places: int
+    slope: Mapping[str, float]
+    roughness: float
+
+    @property
+    def usual_rate(self) -> float:
+        """Rms error of log y per unit of log distance, of other curves like this."""
+        slope = float(np.median(list(self.slope.values())))
+        rate = float(np.hypot(PRIOR_SLOPE * slope, PRIOR_ROUGHNESS * self.roughness))
+        return rate * (PRIOR_PLACES - 2) / max(1, self.places - 2)
+
+    def of(self, names: set[str]) -> Outlook:
+        return replace(self, slope={name: slope for name, slope in self.slope.items() if name in names})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,6 +93,7 @@ class Origin:
         end: largest place fitted.
         points: how many were.
         octaves: how far it lies before the end of the data.
+        outlook: what these points showed.
         distance: log distance of every group mean beyond it.
         error: log observed - log predicted, of each form, there.
     """
@@ -63,6 +101,7 @@ class Origin:
     end: float
     points: int
     octaves: float
+    outlook: Outlook
     distance: np.ndarray
     error: dict[str, np.ndarray]
 
@@ -76,14 +115,13 @@ class Origin:
         at = int(np.abs(self.distance - distance).argmin())
         return float(self.distance[at]), float(self.errors[at])
 
-    def rate(self, distance: float) -> tuple[float, float]:
-        """Rms error per unit of log distance at about `distance`, or at the farthest there is; and where that was."""
+    def rates(self, distance: float) -> tuple[np.ndarray, float]:
+        """Errors per unit of log distance at about `distance`, or at the farthest there is; and where that was."""
         top = min(distance, float(self.distance.max()))
         near = (self.distance >= WINDOW[0] * top) & (self.distance <= WINDOW[1] * top)
         if not near.any():
             near = self.distance == self.distance[np.abs(self.distance - top).argmin()]
-        rates = self.errors[near] / np.maximum(self.distance[near], MIN_DISTANCE)
-        return float(np.sqrt((rates**2).mean())), top
+        return self.errors[near] / np.maximum(self.distance[near], MIN_DISTANCE), top
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +135,15 @@ class PastError:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bands:
-    """Intervals of y at several x, (n, 2) each: within <= total <= one_run, as sets. NaN where there is no record.
+    """Intervals of y at several x, (n, 2) each: within <= total <= one_run, as sets. NaN where nothing supports one.
+
+    Beyond the data, past misses alone make `total`: they hold the noise of the fit, and resampling a few points gives
+    intervals that are now too narrow, now absurdly wide.
 
     Attributes:
         y: predictions, (n,).
-        within: by resampling: noise and, where several forms were resampled, their difference.
-        total: that, and the record beyond the data or the spread of forms inside.
+        within: by resampling, inside the data: noise and, where several forms were resampled, their difference.
+        total: that and the spread of forms inside; past misses beyond.
         one_run: what one more run would measure, total and the scatter of points.
         reach: how many times beyond the largest point (below 1: below the smallest), 1 inside.
     """
@@ -121,27 +162,36 @@ class Forecast:
     Attributes:
         fits: to all points, one per form.
         origins: latest first.
-        scatter: standard deviation of one point's log y, with `freedom` degrees.
+        outlook: what all points show.
+        scatter: standard deviation of one run's log y: between runs at one place, and roughness, which weighs as much
+            as `PRIOR_ORIGINS` further runs.
+        refused: why it says nothing beyond the points, whatever they show; None where it does.
     """
 
     fits: tuple[FormFit, ...]
     origins: tuple[Origin, ...]
+    outlook: Outlook
     scatter: float
-    freedom: int
+    refused: str | None = None
 
     @property
-    def has_record(self) -> bool:
-        return len(self.origins) >= MIN_ORIGINS
+    def answers(self) -> bool:
+        """Whether there is an interval beyond the points."""
+        return self.refused is None and self.outlook.places >= MIN_PLACES
 
     def of(self, forms: Sequence[Form]) -> Forecast:
         """The forecast by some of the forms."""
         names = {form.name for form in forms}
-        origins = [replace(o, error={n: e for n, e in o.error.items() if n in names}) for o in self.origins]
+        origins = [
+            replace(o, outlook=o.outlook.of(names), error={n: e for n, e in o.error.items() if n in names})
+            for o in self.origins
+        ]
         least = min(2, len(forms))
         return replace(
             self,
             fits=tuple(made for made in self.fits if made.form.name in names),
             origins=tuple(o for o in origins if len(o.error) >= least),
+            outlook=self.outlook.of(names),
         )
 
     def before(self, number: int) -> Forecast:
@@ -154,7 +204,7 @@ class Forecast:
                 errors = {name: error[seen] for name, error in origin.error.items()}
                 octaves = float(np.log2(end / origin.end))
                 kept.append(replace(origin, octaves=octaves, distance=origin.distance[seen], error=errors))
-        return replace(self, origins=tuple(kept))
+        return replace(self, origins=tuple(kept), outlook=self.origins[number].outlook, refused=None)
 
     def judging(self, forms: Sequence[Form]) -> tuple[Origin, ...]:
         """Origins from which all of the forms were fitted."""
@@ -173,27 +223,52 @@ class Forecast:
         return np.where(beyond > SAME_PLACE, beyond, np.where(short < -SAME_PLACE, short, 0.0))
 
     def half_width(self, distance: float, *, level: float = LAW_LEVEL) -> float:
-        """Half of the interval of log y at a log distance beyond the data; 0 inside, NaN where there is no record."""
+        """Half of the interval of log y at a log distance beyond the data, the geometric mean of its `sides`; 0 inside,
+        NaN below the data and where there are too few places."""
         if distance == 0:
             return 0.0
-        if distance < 0 or not self.has_record:
+        if distance < 0 or not self.answers:
             return np.nan
         asked = max(distance, MIN_DISTANCE)
-        return t_quantile(len(self.origins) - 1, level) * IMPROVEMENT * self.rate(asked) * asked
+        return t_quantile(FREEDOM, level) * self.expected_rate(asked) * asked
+
+    def sides(self, distance: float, *, level: float = LAW_LEVEL) -> np.ndarray:
+        """How far the interval of log y reaches below and above the prediction, (2,)."""
+        half = self.half_width(distance, level=level)
+        return half * np.exp(self.lean(max(distance, MIN_DISTANCE)) * np.array([-1, 1])) if half else np.zeros(2)
+
+    def expected_rate(self, distance: float) -> float:
+        """Rms error per unit of log distance that other curves and the record, at about `distance`, let one expect."""
+        known = self._weights.sum()
+        record = IMPROVEMENT * self.rate(distance) if len(self.origins) else 0.0
+        squares = PRIOR_ORIGINS * self.outlook.usual_rate**2 + known * record**2
+        return float(np.sqrt(squares / (PRIOR_ORIGINS + known)))
+
+    def lean(self, distance: float) -> float:
+        """By how much the interval leans to the side where origins missed: from -LEAN, below, to LEAN, above."""
+        expected = self.expected_rate(distance)
+        if not len(self.origins) or not expected:
+            return 0.0
+        bias = float(np.average([o.rates(distance)[0].mean() for o in self.origins], weights=self._weights))
+        return LEAN * float(np.clip(bias / expected, -1, 1))
 
     def rate(self, distance: float) -> float:
         """Mean rms error per unit of log distance at about `distance`, over origins; recent ones count more."""
-        weights = 0.5 ** (np.array([origin.octaves for origin in self.origins]) / ORIGINS_HALF_LIFE)
-        rates = np.array([origin.rate(distance)[0] for origin in self.origins])
-        return float(rates @ weights / weights.sum())
+        rates = [np.sqrt((origin.rates(distance)[0] ** 2).mean()) for origin in self.origins]
+        return float(np.average(rates, weights=self._weights))
+
+    @property
+    def _weights(self) -> np.ndarray:
+        return 0.5 ** (np.array([origin.octaves for origin in self.origins]) / ORIGINS_HALF_LIFE)
 
     def past_error(self, distance: float) -> PastError:
         """The record at about a log distance, or at the farthest there is."""
-        rates, tops = np.array([origin.rate(max(distance, MIN_DISTANCE)) for origin in self.origins]).T
+        past = [origin.rates(max(distance, MIN_DISTANCE)) for origin in self.origins]
+        missed = [np.sqrt((rates**2).mean()) * top for rates, top in past]
         return PastError(
-            origins=len(self.origins),
-            factor=float(np.exp(np.median(tops))),
-            median_error=float(np.expm1(np.median(rates * tops))),
+            origins=len(past),
+            factor=float(np.exp(np.median([top for _, top in past]))),
+            median_error=float(np.expm1(np.median(missed))),
         )
 
     def bands(self, resampled: Resampled | Averaged, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
@@ -207,14 +282,54 @@ class Forecast:
     def widen(self, centre: np.ndarray, noise: np.ndarray, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
         """Bands about `centre`, log y, (n,). noise: half-widths of sampling noise downwards and upwards, (n, 2)."""
         distance = self.distance(x)
-        record = np.array([self.half_width(float(d), level=level) for d in distance])
+        beyond = np.array([self.sides(float(d), level=level) for d in distance])  # NaN where nothing supports one
         every = np.stack([made.log_predict(x) for made in self.fits])
         spread = np.stack([centre - every.min(axis=0), every.max(axis=0) - centre], axis=1)
-        other = np.where((distance == 0)[:, None], np.maximum(spread, 0.0), record[:, None])
-        total = np.maximum(noise, other)  # NaN where there is no record
-        one_run = np.hypot(total, t_quantile(self.freedom, level) * self.scatter)
+        inside = (distance == 0)[:, None]
+        total = np.where(inside, np.maximum(spread, noise), beyond)
+        noise = np.where(inside, noise, np.nan)  # past misses hold it, and far more
+        one_run = np.hypot(total, t_quantile(FREEDOM, level) * self.scatter)
         within, total, one_run = (np.exp(centre[:, None] + half * [-1, 1]) for half in (noise, total, one_run))
         return Bands(y=np.exp(centre), within=within, total=total, one_run=one_run, reach=np.exp(distance))
+
+    def departure(self) -> float | None:
+        """log of the last mean / what the points up to the latest origin gave for it, where that lies outside the
+        interval of one run that they gave; None where it does not."""
+        if not self.origins:
+            return None
+        before, error = self.before(0), float(self.origins[0].errors[-1])
+        sides = before.sides(float(self.origins[0].distance[-1]))
+        below, above = np.hypot(sides, t_quantile(FREEDOM, LAW_LEVEL) * before.outlook.roughness)
+        return error if error > above or error < -below else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inverse:
+    """x at which a law falls to a value, and at which the ends of its interval do: 0 where that is so at the smallest x
+    that was looked at, infinite where it is not so at any."""
+
+    x: float
+    low: float
+    high: float
+
+
+def reached(x_N: np.ndarray, y_N: np.ndarray, interval_N2: np.ndarray, wanted: float) -> Inverse:
+    """Invert a law's line and its interval, as far as there is one. x ascends."""
+    known = np.isfinite(interval_N2).all(axis=1)
+    curves = np.log(np.stack([y_N, *interval_N2.T])[:, known])
+    x, low, high = np.exp(invert(np.log(x_N[known]), curves, np.log([wanted]))[:, 0]).tolist()
+    return Inverse(x=x, low=low, high=high)
+
+
+def invert(log_x_N: np.ndarray, curves_CN: np.ndarray, wanted_W: np.ndarray) -> np.ndarray:
+    """log x where falling curves first reach `wanted`, (C, W), by linear interpolation: -inf where they begin below,
+    inf where they do not reach it, NaN for a curve that is no number."""
+    log_x_CW = np.full((len(curves_CN), len(wanted_W)), np.nan)
+    for row, curve in enumerate(curves_CN):
+        falling = np.minimum.accumulate(curve)  # once reached, it stays so
+        if np.isfinite(falling).all():
+            log_x_CW[row] = np.interp(-wanted_W, -falling, log_x_N, left=-np.inf, right=np.inf)
+    return log_x_CW
 
 
 def forecast(
@@ -237,7 +352,7 @@ def forecast(
     at = place(data.x)
     means_x, means = _group_means(data)
     ends = np.unique(at)
-    least = MIN_PLACES if len(forms) > 1 else max(4, forms[0].size + 1)
+    least = MIN_PLACES if len(forms) > 1 else max(MIN_PLACES, forms[0].size + 1)
 
     def fitted(part: Points) -> list[FormFit]:
         here = place(part.x)
@@ -271,14 +386,48 @@ def forecast(
                 end=end,
                 points=int((at <= end).sum()),
                 octaves=float(np.log2(ends[-1] / end)),
+                outlook=_outlook(earlier),
                 distance=distance,
                 error=error,
             )
         )
-    centre = np.median([made.log_predict(points.x) for made in main], axis=0)
-    freedom = max(1, len(points) - int(np.median([made.form.size for made in main])))
-    scatter = float(np.sqrt(((np.log(points.y) - centre) ** 2).sum() / freedom))
-    return Forecast(fits=tuple(main), origins=tuple(origins), scatter=scatter, freedom=freedom)
+    shown = _outlook(main)
+    return Forecast(fits=tuple(main), origins=tuple(origins), outlook=shown, scatter=_scatter(data, shown.roughness))
+
+
+def far_off_runs(points: Points) -> np.ndarray:
+    """Runs of one input that lie far off the others, (n,): alone at an inner place (`interpolation.far_off`), or among
+    three and more at one."""
+    distinct, group = np.unique(np.log(points.x[0]), return_inverse=True)
+    log_y, count = np.log(points.y), np.bincount(group)
+    middle = np.array([np.median(log_y[group == g]) for g in range(len(distinct))])
+    far = far_off(distinct, middle)
+    kept = np.delete(np.arange(len(distinct)), far)
+    usual = roughness(distinct[kept], middle[kept])
+    return np.isin(group, far) | ((count[group] > 2) & (np.abs(log_y - middle[group]) > FAR * usual) & (usual > 0))
+
+
+def _outlook(fits: Sequence[FormFit]) -> Outlook:
+    """The record of the points of some fits."""
+    points = fits[0].points
+    means_x, means = _group_means(points)
+    if len(points.x) == 1:
+        rough = roughness(np.log(means_x[0]), means)
+    else:  # neighbours in place are none: the fit's own residuals instead
+        freedom = max(1, len(points) - int(np.median([made.form.size for made in fits])))
+        rough = float(np.sqrt((np.median([made.residuals for made in fits], axis=0) ** 2).sum() / freedom))
+    end = np.stack([points.x.max(axis=1), points.x.max(axis=1) * 2 ** (1 / len(points.x))], axis=1)
+    slope = {made.form.name: float(abs(np.diff(made.log_predict(end))[0]) / np.log(2)) for made in fits}
+    return Outlook(places=len(np.unique(place(points.x))), slope=slope, roughness=rough)
+
+
+def _scatter(points: Points, rough: float) -> float:
+    """Standard deviation of one run's log y."""
+    _, group = np.unique(points.x, axis=1, return_inverse=True)
+    count, log_y = np.bincount(group.ravel()), np.log(points.y)
+    about = log_y - (np.bincount(group.ravel(), log_y) / count)[group.ravel()]
+    squares, freedom = float((about**2).sum()), len(log_y) - len(count)
+    return float(np.sqrt((squares + PRIOR_ORIGINS * rough**2) / (freedom + PRIOR_ORIGINS)))
 
 
 def _group_means(points: Points) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,8 @@ from bench.core.formatting import compact, plural
 from bench.stats.forms import Form
 
 FTOL = 1e-12  # relative improvement of the objective below which a step counts as none; see `descend`
-REFIT_FTOL = 1e-6  # the same for refits of a bootstrap, whose own scatter is far larger
-MAX_STEPS, MAX_REFIT_STEPS = 250, 60  # of a descent; a start that needs more hardly ever ends lowest
+REFIT_FTOL = 1e-8  # the same for refits of a bootstrap, whose own scatter is far larger; at 1e-6 processors differ
+MAX_STEPS, MAX_REFIT_STEPS = 250, 200  # of a descent; a start that needs more hardly ever ends lowest
 SAME_OPTIMUM_RTOL = 1e-6  # two starts agree if their objectives differ by less than this, relatively
 SUBSAMPLE, FINALISTS = 600, 3  # of a larger table, points that all starts see; starts that then see every point
 HUBER_K = 1.345  # Huber's constant: 95 % efficiency under normal noise
@@ -329,7 +329,7 @@ def _polish(
         return theta
     try:
         with np.errstate(all="ignore"):
-            found = least_squares(
+            polished = least_squares(
                 lambda t: _residuals(form, x, log_y, t),
                 theta,
                 jac=lambda t: _jacobian(form, x, t),
@@ -343,8 +343,8 @@ def _polish(
             )
     except (ValueError, np.linalg.LinAlgError):
         return theta
-    before, after = (loss_sum(_residuals(form, x, log_y, t), loss=loss, delta=delta) for t in (theta, found.x))
-    return found.x if after <= before else theta
+    before, after = (loss_sum(_residuals(form, x, log_y, t), loss=loss, delta=delta) for t in (theta, polished.x))
+    return polished.x if after <= before else theta
 
 
 def _parameters_first(theta: np.ndarray) -> np.ndarray:
@@ -363,9 +363,11 @@ def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) 
 def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Derivatives of log y by the parameters, (..., n, parameters)."""
     with np.errstate(all="ignore"):
-        found = form.jacobian(_parameters_first(theta), x)
-        found = np.clip(found if np.isfinite(found).all() else np.nan_to_num(found, nan=0.0), -1e6, 1e6)
-        return np.broadcast_to(found, (*theta.shape[:-1], x.shape[1], theta.shape[-1]))
+        derivatives = form.jacobian(_parameters_first(theta), x)
+        derivatives = np.clip(
+            derivatives if np.isfinite(derivatives).all() else np.nan_to_num(derivatives, nan=0.0), -1e6, 1e6
+        )
+        return np.broadcast_to(derivatives, (*theta.shape[:-1], x.shape[1], theta.shape[-1]))
 
 
 def jacobian(made: FormFit) -> np.ndarray:

@@ -66,10 +66,10 @@ def log_sum(*terms: np.ndarray) -> np.ndarray:
 
 def columns(*derivatives: np.ndarray) -> np.ndarray:
     """Derivatives by parameter, along a new last axis."""
-    found = np.empty((*np.broadcast_shapes(*(np.shape(d) for d in derivatives)), len(derivatives)))
+    side_by_side = np.empty((*np.broadcast_shapes(*(np.shape(d) for d in derivatives)), len(derivatives)))
     for number, derivative in enumerate(derivatives):
-        found[..., number] = derivative
-    return found
+        side_by_side[..., number] = derivative
+    return side_by_side
 
 
 def log_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

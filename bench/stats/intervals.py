@@ -3,11 +3,12 @@
 Accuracies of one point form a table seeds × draws. Three sources of chance move its mean:
 
 - training seeds: the spread of the seeds' means, its variance moderated by that of the study's other models
-  (`bench.stats.moderated`); Student's t with the degrees of freedom that leaves. A single run takes what its model's
+  (`bench.stats.moderated`); Student's t with that variance's degrees of freedom. A single run takes what its model's
   other runs, or the study's other models, say of its variance when at least `BORROW_DF` repeats support it; otherwise
   its interval excludes training noise, and says so;
 - few-shot draws: the spread of the draws' means; Student's t with (draws - 1);
-- test images: the binomial error of a finite test set. Draws and seeds share the test images, so it does not shrink
+- test images: the binomial error of a finite test set; where images belong together, that over their groups, with
+  Student's t (groups - 1). Draws and seeds share the test images, so it does not shrink
   with their number.
 
 Each source gets its own margin; margins add in quadrature. (Welch-Satterthwaite over sources would shorten intervals
@@ -30,6 +31,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import special  # not scipy.stats, which takes most of a second to import
 
+from bench.core.by_key import by_key
 from bench.core.formatting import plural
 from bench.stats.moderated import Moderated, Repeated, inverse_gamma, moderate
 
@@ -39,12 +41,17 @@ PLACES, SHARES = np.polynomial.hermite_e.hermegauss(16)
 """Gauss-Hermite nodes and weights: where variances are summed, normal quantiles at which each is taken. Sums of six
 with 2.5 degrees of freedom each have Student's quantiles to 1 %."""
 SEEDS, DRAWS, IMAGES = "training seeds", "few-shot draws", "test images"
+LEFT_OUT = {
+    SEEDS: "training noise (one seed)",
+    DRAWS: "the choice of the task's training images (one draw)",
+    IMAGES: "the choice of the test images (its error was not recorded)",
+}
 Key = TypeVar("Key", bound=Hashable)
 Bounds = tuple[float, float]
 SHARE: Bounds = (0.0, 1.0)
 CHANGE: Bounds = (-1.0, 1.0)
 UNBOUNDED: Bounds = (-math.inf, math.inf)
-"""What values can be: accuracies, differences of accuracies, scores of another metric."""
+"""Ranges of values: accuracies, differences of accuracies, scores of another metric."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +62,8 @@ class Samples:
         values_SD: one row per seed, one column per draw; no missing values.
         seeds: () where nothing was trained (raw pixels): there is no training noise to speak of.
         draws: () where the task draws nothing (upstream accuracy).
-        image_error: standard error from the finite test set.
+        image_error: standard error from the finite test set; NaN where nobody knows it.
+        image_df: degrees of freedom of that: infinite, but for few groups of test images that belong together.
         num_test: images of the test set (the smallest, for an average).
         tasks: how many tasks were averaged.
         correct_SD: which test images were right (`bench.store.prediction_bits.Correct`) behind every value; None where
@@ -79,6 +87,7 @@ class Samples:
     images_seen: int = 0
     bounds: Bounds = SHARE
     around: float | None = None
+    image_df: float = math.inf
 
     @cached_property
     def mean(self) -> float:
@@ -103,7 +112,7 @@ class Samples:
 
     @cached_property
     def log_odds(self) -> float:
-        """Of that accuracy; 0 of another metric."""
+        """Log-odds of that accuracy; 0 of another metric."""
         return 0.0 if self.bounds == UNBOUNDED else float(special.logit(self.inside))
 
     @property
@@ -214,11 +223,11 @@ def seed_variance(samples: Samples) -> tuple[float, int]:
 
 def pool(samples: Iterable[Samples]) -> Moderated | None:
     """The variances between seeds of a study's points, moderated; None if nothing was repeated."""
-    found = []
+    repeats = []
     for item in samples:
         variance, df = seed_variance(item)
         if df:
-            found.append(
+            repeats.append(
                 Repeated(
                     model=item.model,
                     trunk=item.trunk,
@@ -228,7 +237,7 @@ def pool(samples: Iterable[Samples]) -> Moderated | None:
                     df=df,
                 )
             )
-    return moderate(found) if len(found) > 1 else None
+    return moderate(repeats) if len(repeats) > 1 else None
 
 
 def moderated_variance(samples: Samples, pooled: Moderated | None) -> tuple[float, float]:
@@ -263,10 +272,8 @@ def sum_of_errors(
         models: whose variance each error rests on, where some are of one model: they share what is not known of it.
             None: all are of different ones.
     """
-    by_model: dict[Hashable, list[tuple[float, float]]] = {}
-    for number, found in enumerate(errors):
-        if found[0] > 0:
-            by_model.setdefault(number if models is None else models[number], []).append(found)
+    names: Sequence[Hashable] = range(len(errors)) if models is None else models
+    by_model = by_key((name, known) for name, known in zip(names, errors, strict=True) if known[0] > 0)
     if not by_model:
         return 0.0, min(df for _, df in errors)
     return reduce(_sum_of_two, map(_of_one_model, by_model.values()))
@@ -322,7 +329,11 @@ def _estimate(samples: Samples, seed_error: tuple[float, float], *, moderated: b
             margins[DRAWS] = t_quantile(len(samples.draws) - 1, level) * spread / math.sqrt(len(samples.draws))
         else:
             excluded.append(DRAWS)
-    margins[IMAGES] = z_quantile(level) * samples.image_error
+    if math.isnan(samples.image_error):
+        excluded.append(IMAGES)
+    else:
+        few = not math.isinf(samples.image_df)
+        margins[IMAGES] = (t_quantile(samples.image_df, level) if few else z_quantile(level)) * samples.image_error
     return Estimate(
         value=samples.mean,
         margins=margins,
@@ -369,7 +380,7 @@ def average(parts: Sequence[Samples]) -> Samples | None:
 
 
 def difference(a: Samples, b: Samples) -> Samples | None:
-    """a - b on the same seeds and draws. Side without seeds (raw pixels) is used for every seed.
+    """a - b on the same seeds and draws. A side without seeds (raw pixels) is used for every seed.
 
     Both were scored on the same test images, but single answers are not always recorded: the error over test images is
     that of two independent sets, an upper bound for models that tend to err on the same images (`bench.stats.paired`
@@ -392,6 +403,7 @@ def difference(a: Samples, b: Samples) -> Samples | None:
         images_seen=max(a.images_seen, b.images_seen),
         bounds=CHANGE if a.bounds == SHARE else UNBOUNDED,
         around=(a.mean + b.mean) / 2 if a.bounds == SHARE else None,
+        image_df=min(a.image_df, b.image_df),
     )
 
 
@@ -428,7 +440,7 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     for source in (DRAWS, IMAGES):
         if any(source in e.margins for e in estimates):
             margins[source] = sum(e.margins.get(source, 0.0) for e in estimates) / number
-    excluded = tuple(s for s in (SEEDS, DRAWS) if any(s in e.excluded for e in estimates))
+    excluded = tuple(s for s in (SEEDS, DRAWS, IMAGES) if any(s in e.excluded for e in estimates))
     return replace(
         estimates[0],
         value=sum(e.value for e in estimates) / number,
@@ -449,18 +461,17 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
         trained_on: (data set, number of images) behind the estimates. Where sizes of a set are compared, every seed has
             trained on the same part of it: another part would have given other scores, by how much nobody measured.
     """
-    found = list(estimates)
-    if not found:
+    every = list(estimates)
+    if not every:
         return "No intervals."
-    inside = [s for s in (SEEDS, DRAWS, IMAGES) if any(s in e.margins for e in found)]
-    outside = [s for s in (SEEDS, DRAWS) if any(s in e.excluded for e in found)]
-    text = f"{found[0].level:.0%} intervals contain the spread over {', '.join(inside)}"
-    if any(e.moderated for e in found):
+    inside = [s for s in (SEEDS, DRAWS, IMAGES) if any(s in e.margins for e in every)]
+    outside = [s for s in LEFT_OUT if any(s in e.excluded for e in every)]
+    text = f"{every[0].level:.0%} intervals contain the spread over {', '.join(inside)}"
+    if any(e.moderated for e in every):
         text += " (training seeds: each model's variance, moderated by that of the others)"
     for source in outside:
-        everywhere = all(source in e.excluded for e in found if e.num_seeds or source != SEEDS)
-        what = "training noise (one seed)" if source == SEEDS else "the choice of the task's training images (one draw)"
-        text += f"; they exclude {what}" + ("" if everywhere else " where there was no repeat")
+        everywhere = all(source in e.excluded for e in every if e.num_seeds or source != SEEDS)
+        text += f"; they exclude {LEFT_OUT[source]}" + ("" if everywhere else " where there was no repeat")
     sizes = set(trained_on)
     if len(sizes) > len({data for data, _ in sizes}):
         text += "; they exclude the choice of the pre-training images (one part of each size, the same for every seed)"

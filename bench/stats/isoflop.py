@@ -134,13 +134,13 @@ def _excess(log_c: np.ndarray, minima: Sequence[Minimum], level: float) -> float
 
 def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
     """log loss of every run about the mean of its budget, or of its size there where some size was repeated."""
-    found, log_loss = np.zeros(len(losses)), np.log(losses)
+    residual_N, log_loss = np.zeros(len(losses)), np.log(losses)
     for budget in np.unique(budgets):
         here = budgets == budget
         _, of = np.unique(sizes[here], return_inverse=True)
         of = of if np.bincount(of).max() > 1 else np.zeros_like(of)
-        found[here] = log_loss[here] - (np.bincount(of, log_loss[here]) / np.bincount(of))[of]
-    return found
+        residual_N[here] = log_loss[here] - (np.bincount(of, log_loss[here]) / np.bincount(of))[of]
+    return residual_N
 
 
 def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +150,7 @@ def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _minima(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each curve, log_loss (sizes, curves): where its minimum is, how low, and whether at an end."""
+    """Each curve's minimum, of log_loss (sizes, curves): where it is, how low, and whether at an end."""
     grid = np.concatenate([np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)] + [log_n[-1:]])
     curves = Akima1DInterpolator(log_n, log_loss)(grid)
     at = curves.argmin(axis=0)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.stats.extrapolation import MIN_ORIGINS, Forecast
+from bench.stats.extrapolation import Forecast
 from bench.stats.forms import FORMS, Form
 
 OCTAVE = math.log(2.0)
+MIN_ORIGINS = 3  # that forms are ranked by, where there are as many
+RANKING_PLACES = 5  # distinct x that such an origin saw: with fewer, few forms can be fitted
 SIMPLER_WITHIN = 1.05  # a simpler form is preferred if its extrapolation error is within 5 % of the best,
 MAX_IN_SAMPLE_RATIO = 2.0  # and its in-sample error at most twice the least among those
 
@@ -30,6 +32,10 @@ class Ranked:
 def rank(forecasts: Sequence[Forecast]) -> list[Ranked]:
     """Forms by their record one octave beyond earlier origins, best first; for several curves together, the geometric
     mean. Every form is judged by the same origins; one that too few of them can fit has infinite error."""
+    forecasts = [
+        replace(made, origins=tuple(o for o in made.origins if o.outlook.places >= RANKING_PLACES))
+        for made in forecasts
+    ]
     errors: dict[str, list[float]] = {made.form.name: [] for made in forecasts[0].fits}
     inside: dict[str, list[float]] = {name: [] for name in errors}
     for made in forecasts:
@@ -46,9 +52,9 @@ def rank(forecasts: Sequence[Forecast]) -> list[Ranked]:
             form=FORMS[name],
             rollouts=min(len(made.origins) for made in forecasts),
             extrapolation_rmse=_geometric_mean(errors.get(name, []), len(forecasts)),
-            in_sample_rmse=_geometric_mean(found, len(forecasts)),
+            in_sample_rmse=_geometric_mean(own, len(forecasts)),
         )
-        for name, found in inside.items()
+        for name, own in inside.items()
     ]
     return sorted(ranked, key=lambda r: (r.extrapolation_rmse, r.form.size))
 

@@ -37,7 +37,7 @@ from scipy import special  # not scipy.stats, which takes most of a second to im
 PRIOR_DF = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 """d0, alike likely beforehand. 64: all models have one variance, as far as a study can tell."""
 SLOPES = np.arange(-3.0, 3.5, 0.75), np.arange(-1.6, 1.7, 0.4)
-"""Of log σ² over log-odds of accuracy, and over log images seen. Beforehand normal about 0 with `SLOPE_SD`."""
+"""Slopes of log σ² over log-odds of accuracy, and over log images seen. Beforehand normal about 0 with `SLOPE_SD`."""
 SLOPE_SD = 1.5, 0.8
 NODES = np.arange(-4.0, 5.0)
 """log s0² is alike likely beforehand; its nodes, in standard deviations by the curvature of the likelihood at its
@@ -109,19 +109,19 @@ class Moderated:
         return inverse_gamma(mean, square - mean**2)
 
 
-def moderate(found: Sequence[Repeated]) -> Moderated | None:
+def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
     """Moderate the variances of a study; None without any."""
-    if not found:
+    if not repeats:
         return None
-    models = {model: column for column, model in enumerate(dict.fromkeys(item.model for item in found))}
+    models = {model: column for column, model in enumerate(dict.fromkeys(item.model for item in repeats))}
     of_trunk: dict[Hashable, int] = {}
-    for item in found:
+    for item in repeats:
         of_trunk[item.trunk] = max(of_trunk.get(item.trunk, 0), item.df)
-    x_N2 = np.array([(item.log_odds, item.log_images) for item in found])
-    group_N = np.array([models[item.model] for item in found])
-    budgets = Counter(item.trunk for item in found)
-    df_N = np.array([item.df * independent(budgets[item.trunk]) / budgets[item.trunk] for item in found])
-    squares_N = df_N * [item.variance for item in found]
+    x_N2 = np.array([(item.log_odds, item.log_images) for item in repeats])
+    group_N = np.array([models[item.model] for item in repeats])
+    budgets = Counter(item.trunk for item in repeats)
+    df_N = np.array([item.df * independent(budgets[item.trunk]) / budgets[item.trunk] for item in repeats])
+    squares_N = df_N * [item.variance for item in repeats]
     squares_N[squares_N <= ROUNDING] = 0.0
     centre_2 = df_N @ x_N2 / df_N.sum()
     known: tuple[np.ndarray, ...] = (np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))

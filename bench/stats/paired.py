@@ -14,11 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.stats.intervals import Samples, common_labels, difference
+from bench.core.clusters import cluster_error, group_sums
+from bench.stats.intervals import POINT_LEVEL, Samples, common_labels, difference, z_quantile
 from bench.store.prediction_bits import Correct
 
+POWER, USUALLY_DISAGREE = 0.8, 0.1  # of plans: a chance, and a share of the test images
 MIN_DIFFERING = 10
-"""Images whose answers differ; with fewer their mean is far from normal, and the wider error of two sets is kept."""
+"""Images, or groups of them, whose answers differ; with fewer their mean is far from normal, and the wider error of two
+sets is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +31,7 @@ class Paired:
     Attributes:
         difference_M: in the order of the test set.
         content_hash: of the test images.
+        groups_M: equal for test images that belong together; None where each stands alone.
         shared: the part of `error`² that comes from single answers, which differ by run and image: it is in the spread
             of the runs' means as well. 0 for one run.
     """
@@ -35,10 +39,13 @@ class Paired:
     difference_M: np.ndarray
     content_hash: str
     shared: float = 0.0
+    groups_M: np.ndarray | None = None
 
     @property
     def error(self) -> float:
-        """Standard error of the mean difference over test images."""
+        """Standard error of the mean difference over test images, or groups of them."""
+        if self.groups_M is not None:
+            return cluster_error(self.difference_M, self.groups_M)[0]
         return float(self.difference_M.std(ddof=1)) / math.sqrt(len(self.difference_M))
 
 
@@ -49,37 +56,39 @@ def pair(a: Samples, b: Samples) -> Paired | None:
     if both is None or a.correct_SD is None or b.correct_SD is None:
         return None
     ours, theirs = _chosen(a, both), _chosen(b, both)
-    if len({(found.content_hash, found.num_images) for found in (*ours, *theirs)}) != 1:
+    if len({(answers.content_hash, answers.num_images) for answers in (*ours, *theirs)}) != 1:
         return None
     runs_RM = _right(ours) - _right(theirs)
     difference_M = runs_RM.mean(axis=0)
-    if np.count_nonzero(difference_M) < MIN_DIFFERING:
+    groups_M = ours[0].groups_M
+    differing_M = difference_M if groups_M is None else group_sums(np.abs(difference_M), groups_M)
+    if np.count_nonzero(differing_M) < MIN_DIFFERING:
         return None
-    return Paired(difference_M=difference_M, content_hash=ours[0].content_hash, shared=_shared(runs_RM))
+    shared, content = _shared(runs_RM), ours[0].content_hash
+    return Paired(difference_M=difference_M, content_hash=content, shared=shared, groups_M=groups_M)
 
 
 def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
     """The plain mean of differences, image by image; None unless all are known and on the same images."""
-    known = [found for found in pairs if found is not None]
-    if len(known) < len(pairs) or len({found.content_hash for found in known}) != 1:
+    known = [one for one in pairs if one is not None]
+    if len(known) < len(pairs) or len({one.content_hash for one in known}) != 1:
         return None
-    return Paired(
-        difference_M=np.mean([found.difference_M for found in known], axis=0), content_hash=known[0].content_hash
-    )
+    mean_M, first = np.mean([one.difference_M for one in known], axis=0), known[0]
+    return Paired(difference_M=mean_M, content_hash=first.content_hash, groups_M=first.groups_M)
 
 
 def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
     """Standard error over test images of a weighted sum of accuracies, such as a difference of averages over tasks and
     budgets: image by image, with different test sets independent.
 
-    What runs and images share is left out: it is in the spread of the runs (`Paired.shared`).
+    The part that runs and images share is left out: it is in the spread of the runs (`Paired.shared`).
 
     Args:
         parts: weights and scores, on common seeds and draws where they have any.
 
     Returns:
-        None where that is not known: some part does not hold which images were right, the weights on some test images
-        do not add up to 0 (there is nothing to pair), or the answers to too few images differ.
+        None where that is not known: some part does not hold which images were right, or its images are grouped; the
+        weights on some test images do not add up to 0 (there is nothing to pair); the answers to too few images differ.
     """
     seeds = common_labels([samples.seeds for _, samples in parts])
     draws = common_labels([samples.draws for _, samples in parts])
@@ -92,7 +101,7 @@ def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
         rows = [samples.seeds.index(seed) for seed in seeds] if samples.seeds else [0] * max(1, len(seeds))
         columns = [samples.draws.index(draw) for draw in draws] if samples.draws else [0] * max(1, len(draws))
         answers = list(samples.correct_SD[np.ix_(rows, columns)].flat)
-        if len({(one.content_hash, one.num_images) for one in answers}) != 1:
+        if len({(one.content_hash, one.num_images) for one in answers}) != 1 or answers[0].groups:
             return None
         total, sum_RM = sums.get(answers[0].content_hash, (0.0, np.zeros(())))
         sums[answers[0].content_hash] = total + weight, sum_RM + weight * _right(answers)
@@ -115,7 +124,7 @@ def _chosen(samples: Samples, both: Samples) -> list[Correct]:
 
 def _right(answers: Sequence[Correct]) -> np.ndarray:
     """Which answers were right, float64 (R, M): one row per run."""
-    return np.array([found.right_M for found in answers], dtype=float)
+    return np.array([answer.right_M for answer in answers], dtype=float)
 
 
 def _shared(x_RM: np.ndarray) -> float:
@@ -125,3 +134,11 @@ def _shared(x_RM: np.ndarray) -> float:
         return 0.0
     rest_RM = x_RM - x_RM.mean(axis=0) - x_RM.mean(axis=1, keepdims=True) + x_RM.mean()
     return float((rest_RM**2).sum()) / ((runs - 1) * (images - 1)) / x_RM.size
+
+
+def detectable(num_test: int, *, disagree: float = USUALLY_DISAGREE) -> float:
+    """The difference of two accuracies whose interval excludes 0 with a probability of `POWER`: of models of which
+    exactly one is right on a share `disagree` of the images (McNemar's test, by the normal distribution)."""
+    from scipy import special
+
+    return float((z_quantile(POINT_LEVEL) + special.ndtri(POWER)) * (disagree / num_test) ** 0.5)

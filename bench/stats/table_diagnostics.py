@@ -33,6 +33,7 @@ LOG_PARAMETERS: Mapping[str, tuple[str, ...]] = {
 SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
 CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
 """Columns that describe how a point was evaluated, lower case without punctuation."""
+EVALUATIONS, EVEN_SHARE, EVEN_RTOL = 12, 0.8, 0.1  # of one run: that many, that share of their steps as long
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 
@@ -188,6 +189,15 @@ def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> No
             f"{significant(factor, 2)} from one another relative to 6 N D ({UNIT_FACTORS[nearest]}).",
             "Bring all compute to one convention: FLOPs = 2 × MACs, forward and backward = 3 × forward.",
         )
+
+
+def is_one_run(points: Points) -> bool:
+    """Whether these look like evaluations of one run: many, once each, at even steps of x. Sizes of runs of their own
+    grow by factors."""
+    x = np.sort(points.x[0])
+    steps = np.diff(x)
+    even = np.abs(steps - np.median(steps)) <= EVEN_RTOL * np.median(steps)
+    return len(points.x) == 1 and len(x) >= EVALUATIONS and bool((steps > 0).all()) and float(even.mean()) >= EVEN_SHARE
 
 
 def check_direction(points: Points) -> list[str]:

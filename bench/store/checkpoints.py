@@ -37,7 +37,13 @@ NAME = re.compile(rf"{PREFIX}(\d+)(?:-(\d+))?")  # the step, and the number of o
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a checkpoint: named tensors, and JSON state."""
+    """The contents of a checkpoint.
+
+    Attributes:
+        step: steps done over all segments (`TrainingProgress.work`); it names the folder.
+        tensors: by name.
+        state: JSON types.
+    """
 
     step: int
     tensors: dict[str, torch.Tensor]
@@ -86,7 +92,7 @@ def verify(path: Path, names: Sequence[str] = FILES) -> None:
         ValueError: saying what is wrong.
     """
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = json.loads(files.read_whole(path / MANIFEST))
         listed = {name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in FILES}
         step = manifest["step"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -98,10 +104,10 @@ def verify(path: Path, names: Sequence[str] = FILES) -> None:
         if not file.is_file() or file.stat().st_size != size:
             raise ValueError(f"{name} is missing or truncated")
         try:
-            found = files.file_sha256(file)
+            digest = files.file_sha256(file)
         except OSError as error:  # a bad sector
             raise ValueError(f"{name} cannot be read ({error!r})") from error
-        if found != sha256:
+        if digest != sha256:
             raise ValueError(f"{name} was altered: its sha256 does not match")
 
 
@@ -178,7 +184,7 @@ def _steps(folder: Path) -> list[Path]:
 
 def _new(folder: Path, step: int) -> Path:
     """The folder of the next checkpoint. One that is there is not replaced: for a moment there would be neither."""
-    saved = [number for found, number in map(_number, _steps(folder)) if found == step]
+    saved = [number for saved_at, number in map(_number, _steps(folder)) if saved_at == step]
     return folder / (f"{PREFIX}{step:09d}" + (f"-{saved[0] + 1}" if saved else ""))
 
 

@@ -32,21 +32,21 @@ def collect(source: Path, target: Path) -> Collected:
     wanted = grid.read(source)
     names = set(wanted.names) if wanted else None
     there = [directory for directory in Study(source).directories() if directory.record.is_file()]
-    found = [directory for directory in there if names is None or directory.path.name in names]
-    if not found:
+    chosen = [directory for directory in there if names is None or directory.path.name in names]
+    if not chosen:
         raise UserError(f"{source} holds no record of its grid.", "Run the suite first.")
     if source.resolve() == target.resolve():
         raise UserError(f"{target} already contains the results of the study.", "Name another folder with --into.")
     Study(target).check()
     _clear(target)
-    for directory in found:
+    for directory in chosen:
         folder = files.make_directory(target / "cells" / directory.path.name)
         files.write_bytes(folder / "record.json", directory.record.read_bytes())
     if wanted:
         grid.write(target, wanted)
     if (source / grid.STUDY_FILE).is_file():
         files.write_bytes(target / grid.STUDY_FILE, (source / grid.STUDY_FILE).read_bytes())
-    kept = tuple(directory.path.name for directory in found)
+    kept = tuple(directory.path.name for directory in chosen)
     return Collected(kept=kept, left_out=tuple(d.path.name for d in there if d.path.name not in kept))
 
 

@@ -36,7 +36,7 @@ def write(study: Path, wanted: WantedCells) -> None:
     body |= {"refused": dict(wanted.refused)} if wanted.refused else {}
     body |= {"downstream": list(wanted.downstream)} if wanted.downstream else {}
     path, data = study / PLAN_FILE, files.sealed(body)
-    if not path.is_file() or path.read_bytes() != data:
+    if not path.is_file() or path.stat().st_size != len(data) or path.read_bytes() != data:
         files.write_bytes(path, data)
 
 
@@ -44,17 +44,27 @@ def write_study_file(study: Path, text: str) -> None:
     """Write `study`/study.toml, unless it says the same already."""
     path = study / STUDY_FILE
     data = f"# What this folder's results were asked for: python -m bench.run {STUDY_FILE}\n{text}".encode()
-    if text and (not path.is_file() or path.read_bytes() != data):
+    if text and (not path.is_file() or path.stat().st_size != len(data) or path.read_bytes() != data):
         files.write_bytes(path, data)
 
 
 def says_more(study: Path) -> bool:
     """Whether `study`/study.toml asks for anything beside a suite at a scale."""
     try:
-        asked = tomllib.loads((study / STUDY_FILE).read_text())
+        asked = tomllib.loads(files.read_whole(study / STUDY_FILE).decode())
     except (OSError, ValueError, RecursionError):
         return False
     return bool(asked.keys() - {"suite", "scale"})
+
+
+def targets(study: Path) -> tuple[float, ...]:
+    """The accuracies that `study`/study.toml asks for; () where it does not."""
+    try:
+        asked = tomllib.loads(files.read_whole(study / STUDY_FILE).decode()).get("target", [])
+    except (OSError, ValueError, RecursionError):
+        return ()
+    shares = [float(share) for share in asked if isinstance(share, float)] if isinstance(asked, list) else []
+    return tuple(share for share in shares if 0 < share < 1)
 
 
 def read(study: Path) -> WantedCells | None:
@@ -72,13 +82,13 @@ def read(study: Path) -> WantedCells | None:
                 refused = dict(more.get("refused", {}))  # type: ignore[call-overload]
                 downstream = _names(more.get("downstream", []))
                 cells = _names(names)
-                found = WantedCells(suite=suite, scale=scale, names=cells, refused=refused, downstream=downstream)
+                wanted = WantedCells(suite=suite, scale=scale, names=cells, refused=refused, downstream=downstream)
             case _:
                 raise ValueError("not what is written here")
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged.", "Delete this one file: the next run writes it again.") from error
     check_schema(path, version)
-    return found
+    return wanted
 
 
 def _names(values: object) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def absent(name: str, results: Path) -> UserError:
         return unknown("suite", name, {*suites, *there})
     has = f"It has: {', '.join(there)}. " if there else ""
     what = f"No study {name!r} in {results}: there are no results of it yet."
-    return UserError(what, f"{has}Run python -m bench.run --suite {name} first.")
+    return UserError(what, f"{has}Run vit-bench run --suite {name} first.")
 
 
 def suite_of(directory: Path) -> str:

@@ -1,7 +1,8 @@
 """Leases ensure that only one runner works on a cell. The lease of a dead runner can be taken over.
 
 The state of a holder on the same machine comes from the kernel. The lease of a holder elsewhere expires when it has not
-changed (heartbeat) for `EXPIRES_AFTER` seconds of the observer's own clock: clocks of two machines are never compared.
+changed (heartbeat) for `EXPIRES_AFTER` seconds of the observer's own clock. Clocks of two machines are compared for
+display only (`holder`), and for the lease of a finished cell that was left behind (`claim`).
 A lease is taken by a link, which succeeds for one claimant, and removed by a rename, which is undone if the file moved
 is not the one observed. A file lock excludes claims in between; on file systems without locks a holder can lose its
 lease then, as after a long suspension. Hence a holder checks its lease before it writes (`Lease.check`), and a finished
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -33,7 +33,7 @@ from bench.core.errors import UserError
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for holders on another machine
 HEARTBEAT = 10.0
-MAX_SKEW = 3600.0  # seconds by which another machine's clock may be ahead of ours, where a heartbeat is only displayed
+MAX_SKEW = 3600.0  # seconds by which another machine's clock may be ahead of ours, where nothing is lost by an error
 PATIENCE = 2.0  # seconds that a holder tries to get the lock, to give its lease back
 RETRY_SECONDS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
 RUNNER = "VIT_BENCH_RUNNER"  # variable: which job of a cluster a worker is, for display
@@ -164,8 +164,8 @@ def _process(seen: Seen) -> tuple[int, str | None] | None:
 
 
 def holder(path: Path) -> Holder | None:
-    """The holder of the lease at `path`, for display: of a holder elsewhere the two clocks decide whether it is alive.
-    None without a living holder."""
+    """The holder of the lease at `path`, for display: it is told after one look, so that of a holder elsewhere the two
+    clocks decide whether it is alive. None without a living holder."""
     try:
         seen = _look(path)
     except OSError:
@@ -183,6 +183,16 @@ def holder(path: Path) -> Holder | None:
 
 
 _watched: dict[Path, tuple[Seen, float]] = {}  # leases of holders elsewhere: how they were first seen, and when
+
+
+def is_held(path: Path) -> bool:
+    """Whether the lease at `path` has a living holder. It is to be asked again and again: a holder elsewhere counts as
+    alive until it was seen unchanged for `EXPIRES_AFTER` seconds."""
+    try:
+        seen = _look(path)
+    except OSError:
+        return False
+    return seen is not None and not _is_dead(path, seen)
 
 
 def _is_dead(path: Path, seen: Seen) -> bool:
@@ -246,13 +256,16 @@ class Lease:
 
 
 @contextlib.contextmanager
-def claim(path: Path) -> Iterator[Lease | None]:
+def claim(path: Path, *, finished: bool = False) -> Iterator[Lease | None]:
     """Hold the lease at `path` for the duration; yields None if another process holds it.
+
+    Args:
+        finished: the cell is, so that no harm is done to a holder elsewhere whose heartbeat only looks old.
 
     Raises:
         UserError: it cannot be written.
     """
-    if (content := _acquire(path)) is None:
+    if (content := _acquire(path, finished=finished)) is None:
         yield None
         return
     lease = Lease(path, content)
@@ -262,7 +275,7 @@ def claim(path: Path) -> Iterator[Lease | None]:
         lease.release()
 
 
-def _acquire(path: Path) -> bytes | None:
+def _acquire(path: Path, *, finished: bool = False) -> bytes | None:
     """Take the lease; returns its unique content, or None if another process holds it or is about to."""
     body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
     body |= {"runner": os.environ[RUNNER]} if os.environ.get(RUNNER) else {}
@@ -270,7 +283,8 @@ def _acquire(path: Path) -> bytes | None:
     try:
         with _lock_of(path) as undisturbed:
             seen = _look(path)
-            if not undisturbed or (seen is not None and not (_is_dead(path, seen) and _remove(path, seen))):
+            old = finished and seen is not None and time.time() - seen.changed / 1e9 > MAX_SKEW + EXPIRES_AFTER
+            if not undisturbed or (seen is not None and not ((_is_dead(path, seen) or old) and _remove(path, seen))):
                 return None
             files.write_new(path, content)
             return content
@@ -320,10 +334,8 @@ def _lock_of(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
 
 
 def _locked(lock: Path, handle: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.fstat(handle.fileno()).st_ino == lock.stat().st_ino  # else its last owner removed it as we opened it
-    except (BlockingIOError, FileNotFoundError):
+    taken = files.lock(handle.fileno())
+    try:  # if the numbers differ, its last owner removed it as we opened it
+        return taken is None or (taken and os.fstat(handle.fileno()).st_ino == lock.stat().st_ino)
+    except FileNotFoundError:
         return False
-    except OSError:  # a file system without locks
-        return True

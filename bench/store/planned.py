@@ -1,8 +1,7 @@
-"""Plans of cells when they were begun, and runs: planned.json, beside plan.json. What cells took
-is in their records.
+"""Plans of cells when they were begun, and runs: planned.json, beside plan.json. Their records say what cells took.
 
 A cell keeps the plan that it was begun under, whatever a later run plans for the rest of it: its record counts all of
-it. Of two runs that plan in one folder at the same moment, one's plans may be lost: those cells are not compared.
+it. Where two runs plan in one folder at the same moment, one's plans may be lost: those cells are not compared.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from pathlib import Path
 
 from bench import SCHEMA_VERSION
 from bench.core import files
+from bench.core.cell_state import CellState
 from bench.core.errors import UserError
 from bench.store.records import build, check_schema
 
 FILE = "planned.json"
-BEGUN_STATES = ("partial", "failed")  # states of cells that keep an earlier plan
+BEGUN_STATES = (CellState.PARTIAL, CellState.FAILED)  # states of cells that keep an earlier plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,11 @@ def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]])
     known = [(plan, seconds, processor) for plan, seconds, processor in both if seconds is not None]
     if not known:
         return None
-    own = [processor for plan, _, processor in known if processor is not None and _is_one_thread(plan)]
+    own = [
+        processor
+        for plan, _, processor in known
+        if processor is not None and plan.device == "cpu" and plan.threads == plan.ranks == 1
+    ]
     return PlannedAgainstActual(
         cells=len(known),
         planned=math.fsum(plan.seconds for plan, _, _ in known),
@@ -109,11 +113,7 @@ def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]])
     )
 
 
-def _is_one_thread(plan: PlannedCost) -> bool:
-    return plan.device == "cpu" and plan.threads == plan.ranks == 1
-
-
-def note(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> None:
+def add_plans(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> None:
     """Keep what cells are planned at: (name, state, plan).
 
     Raises:
@@ -138,7 +138,7 @@ def _write(study: Path, plans: Plans) -> None:
 
 
 def read(study: Path) -> Plans:
-    """What was planned; nothing where no run has said so.
+    """The plans of a study; NOTHING where no run has written them.
 
     Raises:
         UserError: the file is damaged or from a newer version.

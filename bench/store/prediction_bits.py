@@ -5,6 +5,7 @@ A record keeps it in the score's `detail`, under "correct":
 - `content_hash`: of the test images and their labels in the order of the bits (`ImageSet.content_hash`; where images
   have several labels each, of these as well). Equal hashes mean that every bit is about the same image in both.
 - `num_images`: how many bits there are; zeros fill the last byte.
+- `groups`, where some test images belong together: base64 of a uint32 for each, equal in a group.
 - `packed`: base64 of `np.packbits`: the first image is the highest bit of the first byte, 1 is right. 10,000 images
   take 1.7 kB.
 
@@ -25,32 +26,46 @@ KEY = "correct"
 
 @dataclass(frozen=True, kw_only=True)
 class Correct:
-    """Right and wrong answers of one score; `packed` holds the bits decoded from base64."""
+    """Right and wrong answers of one score; `packed` holds the bits decoded from base64, `groups` the numbers."""
 
     content_hash: str
     num_images: int
     packed: bytes
+    groups: bytes = b""
 
     @property
     def right_M(self) -> np.ndarray:
         """bool, one per test image, in the order of the test set."""
         return np.unpackbits(np.frombuffer(self.packed, dtype=np.uint8), count=self.num_images).astype(bool)
 
+    @property
+    def groups_M(self) -> np.ndarray | None:
+        """uint32, equal for test images that belong together; None where each stands alone."""
+        return np.frombuffer(self.groups, dtype="<u4") if self.groups else None
 
-def to_detail(right_M: np.ndarray, *, content_hash: str) -> tuple[str, dict[str, Any]]:
+
+def to_detail(
+    right_M: np.ndarray, *, content_hash: str, groups_M: np.ndarray | None = None
+) -> tuple[str, dict[str, Any]]:
     """The entry of a score's detail for `right_M`, bool, in the order of the test set that has this hash."""
     packed = base64.b64encode(np.packbits(np.asarray(right_M, dtype=bool)).tobytes()).decode()
-    return KEY, {"content_hash": content_hash, "num_images": len(right_M), "packed": packed}
+    entry = {"content_hash": content_hash, "num_images": len(right_M), "packed": packed}
+    if groups_M is not None:
+        numbers_M = np.unique(groups_M, return_inverse=True)[1].astype("<u4")
+        entry["groups"] = base64.b64encode(numbers_M.tobytes()).decode()
+    return KEY, entry
 
 
 def from_detail(detail: Mapping[str, Any] | None) -> Correct | None:
-    """What `to_detail` left in a score's detail; None where there is nothing, or something else, under that name."""
+    """The answers that `to_detail` left in a score's detail; None where there is nothing, or something else, under that
+    name."""
     match detail.get(KEY) if detail else None:
-        case {"content_hash": str(content_hash), "num_images": int(number), "packed": str(text)}:
+        case {"content_hash": str(content_hash), "num_images": int(number), "packed": str(text), **more}:
             try:
                 packed = base64.b64decode(text, validate=True)
+                groups = base64.b64decode(str(more.get("groups", "")), validate=True)
             except ValueError:
                 return None
-            if len(packed) == (number + 7) // 8:
-                return Correct(content_hash=content_hash, num_images=number, packed=packed)
+            if len(packed) == (number + 7) // 8 and len(groups) in (0, 4 * number):
+                return Correct(content_hash=content_hash, num_images=number, packed=packed, groups=groups)
     return None

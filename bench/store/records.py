@@ -143,10 +143,8 @@ def _wrong(error: Exception) -> str:
 
 def _bytes(path: Path) -> bytes:
     """The contents of a record's file, which must be a regular file that can be read."""
-    if path.exists() and not path.is_file():
-        raise DamagedRecord(path, "it is not a file.")
     try:
-        return path.read_bytes()
+        return files.read_whole(path)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
@@ -183,13 +181,13 @@ def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
     """
     data = _bytes(path)
     lines = FIELD.findall(data)
-    found = {key.decode(): value for key, value in lines}
+    values = {key.decode(): value for key, value in lines}
     try:
-        schema, status, reason, directory, stated = (json.loads(found[key].rstrip(b",}")) for key in READ)
+        schema, status, reason, directory, stated = (json.loads(values[key].rstrip(b",}")) for key in READ)
         known = schema == SCHEMA_VERSION and status in STATUSES
-        whole = len(found) == len(lines) and found.keys() >= set(REQUIRED)
+        whole = len(values) == len(lines) and values.keys() >= set(REQUIRED)
         if known and whole and of in (None, directory) and written_digest(data, stated) == stated:
-            spent = build(Cost, json.loads(found["cost"].rstrip(b",")))
+            spent = build(Cost, json.loads(values["cost"].rstrip(b",")))
             seconds, processor = spent.seconds.total, spent.processor_seconds
             return Outcome(status=status, reason=reason, seconds=seconds, processor_seconds=processor)
     except (LookupError, TypeError, ValueError, AttributeError):

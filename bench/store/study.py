@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from bench import SCHEMA_VERSION
 from bench.core import files
+from bench.core.cell_state import CellState
 from bench.core.errors import UserError
 from bench.core.fingerprint import Fingerprint
 from bench.core.record import Attempt, Record
@@ -24,6 +25,8 @@ from bench.store.lease import LeaseLost, claim
 
 STORE_FILE = "store.json"
 WEIGHTS = "final.safetensors"  # of the last horizon: in the attempt's folder, and in `weights/` once there is a record
+ENERGY = "energy.json"  # of an attempt, where its energy was counted
+INSPECTED = "inspect"  # figures of the inside of models, in a study's folder
 SPEC_FIELDS = frozenset(("schema", "cell"))
 NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
@@ -134,8 +137,10 @@ class CellDirectory:
 
     def attempt_log(self, *, up_to: Path | None = None) -> tuple[Attempt, ...]:
         """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
-        found = [attempt_status(path) for path in self.attempts() if up_to is None or int(path.name) <= int(up_to.name)]
-        return tuple(Attempt(outcome=s["outcome"], started=s.get("started"), ended=s.get("ended")) for s in found)
+        stated = [
+            attempt_status(path) for path in self.attempts() if up_to is None or int(path.name) <= int(up_to.name)
+        ]
+        return tuple(Attempt(outcome=s["outcome"], started=s.get("started"), ended=s.get("ended")) for s in stated)
 
     def read_record(self) -> Record | None:
         """The verified record, or None if there is none."""
@@ -235,7 +240,7 @@ class CellDirectory:
             UserError: the weights cannot be put in their place.
         """
         if self._left_behind():
-            with claim(self.lease) as held:
+            with claim(self.lease, finished=True) as held:
                 if held is not None:
                     self.settle()
                     files.remove_leftovers(self.path, owned=True)
@@ -247,7 +252,7 @@ class CellDirectory:
 
     def settle(self) -> None:
         """After the record: the weights of the attempt that it names take their place; checkpoints and weights of other
-        attempts go. What a kill left undone here, the next run does.
+        attempts go. The next run does what a kill left undone here.
 
         Raises:
             UserError: the weights cannot be put in their place.
@@ -278,16 +283,15 @@ class State(NamedTuple):
     """How far a cell is.
 
     Attributes:
-        name: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried without a result), "missing",
-            "damaged" (its record does not verify and will be set aside). All but "done" are run again.
+        name: the state.
         fraction: of its training that is done, in [0, 1].
         note: why it is not complete, where that is known.
         without_result: how a cell that is done ended without a result: "diverged" or "oom"; None of others.
-        reason: why it did.
+        reason: why it diverged, or ran out of memory.
         took: wall-clock and processor seconds of a complete cell, as far as its record knows them.
     """
 
-    name: str
+    name: CellState
     fraction: float
     note: str | None
     took: tuple[float | None, float | None] = (None, None)
@@ -304,21 +308,21 @@ def state_of(directory: CellDirectory) -> State:
     try:
         outcome = directory.read_outcome()
     except records.DamagedRecord as error:
-        return State("damaged", 0.0, error.what)
+        return State(CellState.DAMAGED, 0.0, error.what)
     if outcome is not None:
         if outcome.status == "complete":
-            return State("done", 1.0, None, (outcome.seconds, outcome.processor_seconds))
+            return State(CellState.DONE, 1.0, None, (outcome.seconds, outcome.processor_seconds))
         note = f"{outcome.status}: {outcome.reason}"
         if outcome.status == "failed":
-            return State("failed", 0.0, note)
-        return State("done", 1.0, note, without_result=outcome.status, reason=outcome.reason)
+            return State(CellState.FAILED, 0.0, note)
+        return State(CellState.DONE, 1.0, note, without_result=outcome.status, reason=outcome.reason)
     progress = checkpoints.newest_state(directory.checkpoints)
     last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
     failed, reason = last.get("outcome") == "failed", last.get("reason")
     if progress is not None:
         fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
-        return State("failed", fraction, reason) if failed else State("partial", fraction, None)
-    return State("failed", 0.0, reason) if failed else State("missing", 0.0, None)
+        return State(CellState.FAILED, fraction, reason) if failed else State(CellState.PARTIAL, fraction, None)
+    return State(CellState.FAILED, 0.0, reason) if failed else State(CellState.MISSING, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -367,7 +371,7 @@ class Study:
             raise damaged from error
 
     def _refuse_links(self) -> None:
-        """What is written into a folder that is a link, or removed from it, lies elsewhere. git and tar keep links."""
+        """Files written into a folder that is a link, or removed from it, lie elsewhere. git and tar keep links."""
         for folder in (self.path, self.cells_path, *self.cells_path.glob("*"), *self.cells_path.glob("*/attempts")):
             for entry in files.entries(folder):
                 if entry.is_symlink() and entry.is_dir():

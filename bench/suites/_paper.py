@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -31,6 +31,7 @@ from bench.core import registry
 from bench.core.errors import unknown
 from bench.core.spec import Cell
 from bench.data.public_names import UPSTREAM_IMAGES
+from bench.suites.suite import shortest_budget
 
 BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop
@@ -137,11 +138,6 @@ def as_published(cell: Cell, *, like: str = "") -> Cell:
     warmup = trained.recipe.warmup_images if own else WARMUP_STEPS * BATCH
     recipe = replace(trained.recipe, warmup_images=warmup, flip=True, shift=0, crop=CROP)
     return replace(trained, recipe=recipe)
-
-
-def shortest_budget(cells: Iterable[Cell]) -> int:
-    """Images of the shortest budget that is trained; 0 where nothing is."""
-    return min((h for cell in cells if cell.job == "train" for h in cell.horizons if h), default=0)
 
 
 def scaled(cell: Cell, row: Table3Row, *, batch: int, shortest: int) -> Cell:

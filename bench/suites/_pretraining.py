@@ -10,7 +10,7 @@ from typing import Any
 from baselines import published
 from bench.core.spec import Cell, TaskSpec
 from bench.data.load import data_set
-from bench.suites._grid import DRAWN, gpu_models, gpu_recipe, gpu_size, gpu_upstream
+from bench.suites._gpu_grid import DRAWN, gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._paper import IMAGES, as_published, rows
 from bench.suites._recipes import recipe_for
 from bench.suites.suite import SuiteOptions

@@ -1,7 +1,7 @@
 """The recipe shared by the suites: equal for all models except for the learning rate.
 
 Rates are chosen per scale and model on the upstream set's test images, never on a downstream set: of six rates spaced
-x2, the lowest within two points of the best (higher ones vary more between seeds). `python -m bench.run --suite rates`
+x2, the lowest within two points of the best (higher ones vary more between seeds). `vit-bench run --suite rates`
 is the sweep; results/reference/rates-cpu/ is what it gave at scale `cpu`. A model that was not swept gets its family's:
 the geometric mean of the family's chosen rates, down to a rate of the sweep. A scale that was not swept has none.
 The batch is not looked at: a suite that changes it keeps these rates until `rates` is run again.

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core.spec import Cell
+from bench.suites._gpu_grid import gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._grid import (
     FAR_FROM_PHOTOGRAPHS,
     GPU_DOWNSTREAM,
     PHOTOGRAPHIC,
     budgets,
-    gpu_models,
-    gpu_recipe,
-    gpu_size,
-    gpu_upstream,
     here,
 )
 from bench.suites._recipes import recipe_for

@@ -79,7 +79,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 SUITE = Suite(
     name="crossover",
-    question="at equal compute, how many images does a ViT need to catch up with a ResNet?",
+    question="at equal compute, who is ahead, ViT or ResNet, and where do they change places?",
     figures=("gap", "data-size", "frontier", "compute", "laws", "learning-curves"),
     questions=OF_FAMILIES,
     headline=HEADLINE,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bench.core.spec import Cell
-from bench.suites._grid import DOWNSTREAM, PHOTOGRAPHIC, grids, pixel_cells, size_cells
+from bench.suites._grid import DOWNSTREAM, PHOTOGRAPHIC, pixel_cells, size_cells
 from bench.suites._questions import OF_FAMILIES
+from bench.suites._scales import grids
 from bench.suites.suite import Suite, SuiteOptions, merge
 
 

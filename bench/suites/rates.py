@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.suites._grid import grids
 from bench.suites._recipes import recipe_for
+from bench.suites._scales import grids
 from bench.suites.scaling import warmed_up_alike
 from bench.suites.suite import Suite, SuiteOptions, merge, pick
 

@@ -17,11 +17,11 @@ from bench.suites._grid import (
     PHOTOGRAPHIC,
     Grid,
     compute_cells,
-    grids,
     pixel_cells,
     size_cells,
 )
 from bench.suites._questions import OF_FAMILIES
+from bench.suites._scales import grids
 from bench.suites.suite import Suite, SuiteOptions, merge
 
 CPU_WARMUP = 23 * 32

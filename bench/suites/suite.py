@@ -117,6 +117,11 @@ def merge(cells: Iterable[Cell]) -> list[Cell]:
     return list(merged.values())
 
 
+def shortest_budget(cells: Iterable[Cell]) -> int:
+    """Images of the shortest budget that is trained; 0 where nothing is."""
+    return min((h for cell in cells if cell.job == "train" for h in cell.horizons if h), default=0)
+
+
 def fitting(model: str, size: int) -> int:
     """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128 or 384."""
     patch = _patch(model)

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
-from bench.suites._grid import GPU_DOWNSTREAM, gpu_size, here
+from bench.suites._gpu_grid import gpu_size
+from bench.suites._grid import GPU_DOWNSTREAM, here
 from bench.suites._paper import CROP
 from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small, stored_at
 from bench.suites._questions import OF_FAMILIES

@@ -1,18 +1,23 @@
-"""Frozen features: of uint8 images by a model, or from a file (`python -m bench.probe --features`); top-1 accuracy."""
+"""Frozen features: of uint8 images by a model, or from a file (`vit-bench probe --features`); top-1 accuracy."""
 
 from __future__ import annotations
 
+import hashlib
+import time
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.core.device import BATCH, InBatches
+from bench.core.device import BATCH, InBatches, to_device
 from bench.core.errors import UserError, one_class
-from bench.data.image_set import Images, ImageSet
+from bench.data.image_set import BLOCK, Images, ImageSet
+
+AT_ONCE = 64 * BATCH  # images whose features are brought to the processor together: it waits for the device then
 
 
 def extractor(
@@ -40,16 +45,24 @@ def extractor(
     batches = batches or InBatches(batch, device=str(device))
 
     def features(images_NHWC: Images) -> np.ndarray:
-        def of(part: slice) -> torch.Tensor:
-            x_BHWC = np.array(images_NHWC[part])  # a copy: the source may be a read-only map
-            x_BCHW = network_input(torch.from_numpy(x_BHWC).to(device), image_size=image_size, channels=channels)
-            return model.features(x_BCHW).float().cpu()
+        total = len(images_NHWC)
+
+        def of(first: int, part: slice) -> torch.Tensor:
+            rows = slice(first + part.start, first + part.stop)
+            x_BHWC = torch.from_numpy(np.array(images_NHWC[rows]))  # a copy: the source may be a read-only map
+            x_BCHW = network_input(to_device(x_BHWC, str(device)), image_size=image_size, channels=channels)
+            return model.features(x_BCHW).float()
 
         was_training = model.training
         model.eval()
         try:
             with torch.inference_mode():
-                parts = batches(len(images_NHWC), of)
+                at_once = max(1, AT_ONCE // batches.batch) * batches.batch
+                parts = [
+                    part.cpu()
+                    for first in range(0, total, at_once)
+                    for part in batches(min(at_once, total - first), partial(of, first))
+                ]
         finally:
             model.train(was_training)
         if not parts:
@@ -57,6 +70,76 @@ def extractor(
         return torch.cat(parts).numpy()
 
     return features
+
+
+class Kept:
+    """The same function, whose answers are kept in the cache: by the model's weights, `about` (what else features
+    depend on) and pixels. The network is given images alone that no kept set holds.
+
+    Attributes:
+        seconds: that the network took for the last answer, whenever that was: shares by number of images.
+    """
+
+    def __init__(self, features: Callable[[Images], np.ndarray], *, model: Any, about: str) -> None:
+        import torch
+
+        self.features, self.seconds = features, 0.0
+        weights = hashlib.sha256(about.encode())
+        for name, value in model.state_dict().items():
+            weights.update(name.encode())
+            weights.update(value.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        self.prefix = f"features-each-{weights.hexdigest()[:20]}-"
+
+    def __call__(self, images_NHWC: Images) -> np.ndarray:
+        from bench.data import cache
+
+        digests = [
+            hashlib.sha256(image_HWC.data).digest()
+            for start in range(0, len(images_NHWC), BLOCK)
+            for image_HWC in np.ascontiguousarray(images_NHWC[start : start + BLOCK])
+        ]
+        prefix = f"{self.prefix}{'x'.join(map(str, images_NHWC.shape[1:]))}-"
+        key = prefix + hashlib.sha256(b"".join(digests)).hexdigest()[:20]
+        stored = cache.arrays(key, lambda: self._extended(images_NHWC, digests, prefix))
+        self.seconds = float(stored["seconds"].sum())
+        return stored["features"]
+
+    def _extended(self, images_NHWC: Images, digests: Sequence[bytes], prefix: str) -> dict[str, np.ndarray]:
+        """The features of all images, those that kept sets hold taken from there."""
+        from bench.data import cache
+
+        known: dict[bytes, tuple[np.ndarray, float]] = {}
+        for entry in cache.directory().glob(f"{prefix}*"):
+            if (kept := cache.stored(entry.name)) is not None:
+                parts = kept["digests"], kept["features"], kept["seconds"]
+                known |= {digest.tobytes(): (row_D, each) for digest, row_D, each in zip(*parts, strict=True)}
+        fresh_M = np.array([i for i, digest in enumerate(digests) if digest not in known], dtype=np.int64)
+        if len(fresh_M):
+            started = time.perf_counter()
+            features_MD = self.features(images_NHWC if len(fresh_M) == len(digests) else images_NHWC[fresh_M])
+            each = (time.perf_counter() - started) / len(fresh_M)
+            known |= {digests[i]: (row_D, each) for i, row_D in zip(fresh_M, features_MD, strict=True)}
+        rows = [known[digest] for digest in digests]
+        return {
+            "digests": np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(len(digests), -1),
+            "features": np.stack([row_D for row_D, _ in rows]),
+            "seconds": np.array([each for _, each in rows]),
+        }
+
+
+def timed(features: Callable[[Images], np.ndarray], images_NHWC: Images) -> tuple[np.ndarray, float]:
+    """(features_ND, seconds that the network took for them, be it in an earlier study)."""
+    started = time.perf_counter()
+    features_ND = features(images_NHWC)
+    return features_ND, getattr(features, "seconds", time.perf_counter() - started)
+
+
+def frozen(model: str, *, image_size: int, channels: int, dtype: str, device: str) -> str:
+    """What the features of a model depend on beside its weights and the pixels."""
+    import torch
+
+    sizes = {"image_size": image_size, "channels": channels}
+    return f"{model} {sizes} {dtype} {device} torch {torch.__version__}"
 
 
 def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
@@ -94,8 +177,8 @@ def top1_and_loss(
 
     def read(part: slice) -> Any:
         pixels_BHWC = torch.from_numpy(np.array(images.images_NHWC[part]))  # a copy: the source may be a read-only map
-        labels_B = torch.from_numpy(np.array(images.labels_N[part])).to(device)
-        x_BCHW = to_input(pixels_BHWC.to(device))
+        labels_B = to_device(torch.from_numpy(np.array(images.labels_N[part])), device)
+        x_BCHW = to_input(to_device(pixels_BHWC, device))
         if fit is not None:
             x_BCHW = fit_input(x_BCHW, image_size=fit[0], channels=fit[1])
         logits_BK = model(x_BCHW)

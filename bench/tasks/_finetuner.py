@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from bench.core import registry
-from bench.core.device import InBatches
+from bench.core.device import InBatches, to_device
+from bench.core.errors import UserError
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost import flops
@@ -25,6 +26,29 @@ from bench.train import inference
 from bench.train.batches import Batches
 from bench.train.events import Stepped
 from bench.train.trainer import Diverged, Trainer
+from vit.resize import carry_over
+
+
+def transferred_model(
+    model: nn.Module, name: str, *, image_size: int, channels: int, num_classes: int, **options: Any
+) -> nn.Module:
+    """A copy of a trained model for another image size and other classes: its body, and a classifier of zeros.
+
+    Raises:
+        UserError: a size the model cannot take, or a family whose weights depend on the size.
+    """
+    if getattr(getattr(model, "config", None), "head", "linear") != "linear":
+        options["head"] = "linear"  # the rest of the head goes with the old task
+    fresh: Any = registry.build_model(
+        name, image_size=image_size, channels=channels, num_classes=num_classes, **options
+    )
+    try:
+        if hasattr(fresh, "take_over"):
+            fresh.take_over(model)
+            return fresh
+        return carry_over(model, fresh)
+    except ValueError as error:
+        raise UserError(f"Model {name!r} cannot be fine-tuned at {image_size} px: {error}.") from error
 
 
 class FineTuner:
@@ -78,7 +102,7 @@ class FineTuner:
         started = time.perf_counter()
         size = image_size or self.image_size
         sizes: dict[str, Any] = {"image_size": size, "channels": self.channels, "num_classes": images.num_classes}
-        model = registry.transferred_model(self.model, self.name, **sizes, **dict(self.options)).to(self.device)
+        model = transferred_model(self.model, self.name, **sizes, **dict(self.options)).to(self.device)
         seed, streams = stream(self.seed, "fine-tune", purpose), ("fine-tune", purpose)
         batches = Batches(images, recipe=recipe, seed=seed, device=self.device, fit=(size, self.channels))
         losses: list[torch.Tensor] = []
@@ -121,10 +145,10 @@ class FineTuner:
             images_NHWC = images_NHWC.at(image_size)
 
         def of(part: slice) -> torch.Tensor:
-            x_BHWC = torch.from_numpy(np.array(images_NHWC[part])).to(self.device)
-            return network(network_input(x_BHWC, image_size=image_size, channels=self.channels)).float().cpu()
+            x_BHWC = to_device(torch.from_numpy(np.array(images_NHWC[part])), self.device)
+            return network(network_input(x_BHWC, image_size=image_size, channels=self.channels)).float()
 
         dtype = inference.resolve(self.dtype, self.device, model)
         network = inference.in_precision(model.eval(), dtype=dtype, device=self.device, batches=self.batches)
         with torch.inference_mode():
-            return torch.cat(self.batches(len(images_NHWC), of)).numpy()
+            return torch.cat([part.cpu() for part in self.batches(len(images_NHWC), of)]).numpy()

@@ -86,6 +86,7 @@ def begin(
         ridge=ridge,
         copies_M=context.copies(test),
         content_hash=test.content_hash,
+        groups_M=test.groups_N,
     )
 
 
@@ -164,6 +165,7 @@ def score_features(
     ridge: str = "both",
     copies_M: np.ndarray | None = None,
     content_hash: str | None = None,
+    groups_M: np.ndarray | None = None,
 ) -> list[Score]:
     """Scores from features; `picks` as `draw_support` gives them. With the test images' `content_hash`, the metric that
     models are compared by ("accuracy") holds which of them were right.
@@ -184,6 +186,7 @@ def score_features(
             right_M,
             copies_M=copies_M,
             content_hash=content_hash if metric == "accuracy" else None,
+            groups_M=groups_M,
             task="fewshot",
             data=data,
             num_test=len(test_labels_M),

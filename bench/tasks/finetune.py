@@ -45,6 +45,7 @@ def evaluate(
     train_limit: int | None = None,
     shots: int | None = None,
     test_limit: int | None = None,
+    copies_aside: bool = False,
     average: float = 0.0,
     shift: int = 0,
     flip: bool = False,
@@ -58,6 +59,7 @@ def evaluate(
         repeats: fits with the chosen rate, each with its own order of the images: the draws of the scores.
         train_limit, test_limit: nested, class-balanced parts of the two splits; None takes all.
         shots: train on the nested part with this many images per class, instead of train_limit.
+        copies_aside: leave out training images that are copies of test images, as the task `adapt` does.
         average: Polyak averaging of the weights, decay per step; 0 for none.
         shift, flip, crop: random translation by up to this many stored pixels; mirroring; random crops that keep at
             least this share of the area (the paper: 0.05), 0 for none.
@@ -75,6 +77,10 @@ def evaluate(
     train = context.load(data, "train")
     train = balanced_part(train, train_limit if shots is None else shots * train.num_classes)
     test = balanced_part(context.load(data, "test"), test_limit)
+    if copies_aside:
+        from bench.tasks import _photos
+
+        train = train.take(np.flatnonzero(~_photos.copies(train, test).aside_N))
     settings = make_tuning(
         len(train),
         steps=steps,
@@ -269,7 +275,7 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
         )
         accuracies.append(accuracy(tuned, held_out))
         flops, seconds = flops + tuned.train_flops["dense"], seconds + tuned.seconds
-    worth = {rate: found for rate, found in zip(settings.rates, accuracies, strict=True) if found is not None}
+    worth = {rate: reached for rate, reached in zip(settings.rates, accuracies, strict=True) if reached is not None}
     best = min(worth, key=lambda rate: (-worth[rate], rate)) if worth else None
     at_edge = best in (min(settings.rates), max(settings.rates))
     return Choice(rate=best, accuracies=tuple(accuracies), at_edge=at_edge, train_flops=flops, seconds=seconds)
@@ -343,7 +349,17 @@ def _evaluate(
             "num_classes": test.num_classes,
             "draw": draw,
         }
-        facts = {**detail, "num_train": len(train), **_facts(settings, choice)}
+        facts = {
+            **detail,
+            "num_train": len(train),
+            "steps": settings.steps,
+            "batch": settings.batch,
+            "rates": list(settings.rates),
+            "rate": choice.rate,
+            "rate_at_edge": choice.at_edge,  # a wider sweep might find a better rate
+            "held_out_accuracies": list(choice.accuracies),
+            "num_held_out": settings.num_held_out if len(settings.rates) > 1 else 0,
+        }
         predicted_M = None
         if choice.rate is not None:
             tuned = context.fine_tune(
@@ -360,25 +376,13 @@ def _evaluate(
             scores.append(accuracy_score(None, **head, detail=facts | {"reason": reason}))
             continue
         right_M, content = predicted_M == test.labels_N, test.content_hash
-        scores.append(judged(right_M, copies_M=copies_M, content_hash=content, **head, detail=facts))
+        judge: dict[str, Any] = {"copies_M": copies_M, "content_hash": content, "groups_M": test.groups_N}
+        scores.append(judged(right_M, **judge, **head, detail=facts))
         if test.multi_labels is not None:
             right_R, content = real_right(predicted_M, test.multi_labels), real_hash(content, test.multi_labels)
             head |= {"data": f"{data}-real", "num_test": len(right_R)}
             scores.append(judged(right_R, content_hash=content, **head, detail=facts))
     return scores
-
-
-def _facts(settings: Tuning, choice: Choice) -> dict[str, Any]:
-    """What was chosen from what; `rate_at_edge`: a wider sweep might find a better rate."""
-    return {
-        "steps": settings.steps,
-        "batch": settings.batch,
-        "rates": list(settings.rates),
-        "rate": choice.rate,
-        "rate_at_edge": choice.at_edge,
-        "held_out_accuracies": list(choice.accuracies),
-        "num_held_out": settings.num_held_out if len(settings.rates) > 1 else 0,
-    }
 
 
 def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
@@ -392,7 +396,7 @@ def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
 
 
 def tuning_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:
-    """What this costs in images that pass forward through the network at its own size: the planner's question.
+    """The cost in images that pass forward through the network at its own size, for the planner.
 
     Training counts three times; another image size by its number of pixels.
     """

@@ -43,7 +43,8 @@ def evaluate(
         train_ND, train.labels_N, test_MD, num_classes=train.num_classes, neighbours=neighbours, temperature=temperature
     )
     right_M, content = predicted_M == test.labels_N, test.content_hash
-    return [judged(right_M, copies_M=context.copies(test), content_hash=content, **head, detail=detail)]
+    judge: dict[str, Any] = {"copies_M": context.copies(test), "content_hash": content, "groups_M": test.groups_N}
+    return [judged(right_M, **judge, **head, detail=detail)]
 
 
 def forward_images(

@@ -47,7 +47,8 @@ def evaluate(
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, folds=folds, max_iter=max_iter)
     detail = {"inverse_penalty": strength, "num_train": len(train), "folds": folds}
     right_M, content = predicted_M == test.labels_N, test.content_hash
-    return [judged(right_M, copies_M=context.copies(test), content_hash=content, **head, detail=detail)]
+    judge: dict[str, Any] = {"copies_M": context.copies(test), "content_hash": content, "groups_M": test.groups_N}
+    return [judged(right_M, **judge, **head, detail=detail)]
 
 
 def forward_images(
@@ -84,7 +85,11 @@ def _check(folds: int, *, smallest: int, num_classes: int) -> None:
 def fit_predict(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, *, folds: int, max_iter: int
 ) -> tuple[np.ndarray, float]:
-    """(predicted class of every test row, the chosen C). Standardised by the training part; ties take the smaller C."""
+    """(predicted class of every test row, the chosen C). Standardised by the training part; ties take the smaller C.
+
+    Args:
+        folds: of the cross-validation; 0 takes a C of 1.
+    """
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -93,15 +98,17 @@ def fit_predict(
 
     mean_D, std_D = train_ND.mean(0, dtype=np.float64), train_ND.std(0, dtype=np.float64) + 1e-5
     x_ND, x_MD = (train_ND - mean_D) / std_D, (test_MD - mean_D) / std_D
-    splits = StratifiedKFold(folds, shuffle=True, random_state=0)
     with warnings.catch_warnings():
         # A weak penalty on separable data never converges; its cross-validated accuracy is used as it is.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        means = [
-            cross_val_score(LogisticRegression(C=c, max_iter=max_iter), x_ND, labels_N, cv=splits).mean()
-            for c in STRENGTHS
-        ]
-        best = STRENGTHS[int(np.argmax(means))]
+        best = 1.0
+        if folds:
+            splits = StratifiedKFold(folds, shuffle=True, random_state=0)
+            means = [
+                cross_val_score(LogisticRegression(C=c, max_iter=max_iter), x_ND, labels_N, cv=splits).mean()
+                for c in STRENGTHS
+            ]
+            best = STRENGTHS[int(np.argmax(means))]
         model = LogisticRegression(C=best, max_iter=max_iter).fit(x_ND, labels_N)
     return model.predict(x_MD), best
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bench.core.clusters import cluster_error
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.core.spec import Recipe
@@ -106,8 +107,10 @@ class Task:
             nor the device is needed; see `at_once`. None: `evaluate` does all.
         forward_images: (num_train=…, num_test=…, num_classes=…, own_size=…, **options) -> images that pass through the
             network, for plans. UserError says why the task cannot be done. None: all images of both splits.
-        solving_seconds: (num_train=…, num_test=…, num_classes=…, features=…, **options) -> seconds that one core works
-            on the features, for plans. None: next to nothing.
+        solving_seconds: (num_train=…, num_test=…, num_classes=…, features=…, image_side=…, **options) -> seconds that
+            one core works on the features, for plans. None: next to nothing.
+        slowness: (the seconds of a function's quickest call) -> how many times as long it takes on this machine. None:
+            not measured.
     """
 
     evaluate: Callable[..., list[Score]]
@@ -115,6 +118,7 @@ class Task:
     begin: Callable[..., Callable[[], list[Score]]] | None = None
     forward_images: Callable[..., int] | None = None
     solving_seconds: Callable[..., float] | None = None
+    slowness: Callable[[Callable[[Callable[[], object]], float]], float] | None = None
 
 
 def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:
@@ -163,6 +167,7 @@ def judged(
     *,
     copies_M: np.ndarray | None = None,
     content_hash: str | None = None,
+    groups_M: np.ndarray | None = None,
     detail: Mapping[str, Any] = NO_DETAIL,
     **head: Any,
 ) -> Score:
@@ -172,11 +177,13 @@ def judged(
         right_M: bool, one per test image.
         copies_M: bool, which test images upstream holds a copy of (`TaskContext.copies`); None: upstream is unknown.
         content_hash: of the test images; given where the record is to hold which of them were right.
+        groups_M: equal for test images that belong together; None where each stands alone.
         head: as for `accuracy_score`.
 
     Returns:
         A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail,
         and `correct` (see `bench.store.prediction_bits`) where the hash is given. Its value is None without images.
+        With groups, its standard error is over these, whose number is `test_groups`; of one alone it is binomial.
     """
     if not len(right_M):
         return accuracy_score(None, detail=detail, **head)
@@ -185,8 +192,13 @@ def judged(
         value = float(kept_M.mean()) if len(kept_M) else None
         detail = {**detail, "num_duplicates": int(copies_M.sum()), "value_without_duplicates": value}
     if content_hash is not None:
-        detail = dict([*detail.items(), to_detail(right_M, content_hash=content_hash)])
-    return accuracy_score(float(right_M.mean()), detail=detail, **head)
+        detail = dict([*detail.items(), to_detail(right_M, content_hash=content_hash, groups_M=groups_M)])
+    score = accuracy_score(float(right_M.mean()), detail=detail, **head)
+    if groups_M is None:
+        return score
+    error, number = cluster_error(right_M, groups_M)
+    stderr = score.stderr if math.isnan(error) else error
+    return replace(score, stderr=stderr, detail={**score.detail, "test_groups": number})
 
 
 def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., list[Score]]:

@@ -41,14 +41,14 @@ VTAB: Mapping[str, tuple[str, ...]] = {
         "smallnorb-elevation",
     ),
 }
-# What ships in packages, in the same groups.
+# Sets that ship in packages, in the same groups.
 SMALL: Mapping[str, tuple[str, ...]] = {
     "natural": ("fashion-mnist", "mnist", "photo-tiles"),
     "specialised": ("terrain", "specimen-tiles"),
     "structured": ("shapes-count", "shapes-distance", "shapes-position", "shapes-orientation"),
 }
 
-# What mirroring or shifting would change the answer of: BiT's appendix F.
+# Tasks whose answer mirroring or shifting would change: BiT's appendix F.
 NO_FLIP = ("dsprites-orientation", "smallnorb-azimuth", "dsprites-location", "shapes-orientation", "shapes-position")
 NO_SHIFT = ("clevr-count", "clevr-distance", "dmlab", "kitti-distance", "dsprites-location", "shapes-position")
 

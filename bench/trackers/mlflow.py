@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from bench.trackers.tracker import IMAGES, TrackedRun, Tracker, known_rows, series_of
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
 AT_ONCE = 1000  # metrics that MLflow takes in one call
@@ -36,7 +35,8 @@ def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
 def _put(client: MlflowClient, experiment: str, run: TrackedRun) -> bool:
     from mlflow.entities import Metric, Param
 
-    there = _find(client, experiment, run)
+    found = client.search_runs([experiment], filter_string=f"tags.cell = '{run.id}'")
+    there = found[0] if found else None
     begin = known_rows(run, there.data.tags.get("series")) if there else 0
     if there is not None and begin is None:
         client.delete_run(there.info.run_id)
@@ -61,11 +61,6 @@ def _put(client: MlflowClient, experiment: str, run: TrackedRun) -> bool:
     client.set_tag(number, "status", run.status)
     client.set_terminated(number, status=STATUS.get(run.status, "FAILED"), end_time=None if run.finished else 0)
     return True
-
-
-def _find(client: MlflowClient, experiment: str, run: TrackedRun) -> Run | None:
-    found = client.search_runs([experiment], filter_string=f"tags.cell = '{run.id}'")
-    return found[0] if found else None
 
 
 def _allowed(name: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import files, registry
+from bench.core.by_key import by_key
 from bench.core.errors import UserError
 from bench.core.record import Horizon, LearningCurve, Record
 from bench.core.spec import Cell, canonical, to_json
@@ -138,18 +139,18 @@ def rows(curve: LearningCurve | None, horizons: Sequence[Horizon]) -> Iterator[R
 
 def _scores(horizon: Horizon) -> Row:
     """Scores of one horizon, each the mean over its draws; its compute and its speed."""
-    values: dict[str, list[float]] = {}
-    for score in horizon.scores:
-        if score.value is not None:
-            shots = f" {score.shots}-shot" if score.shots else ""
-            values.setdefault(f"{score.task}/{score.data}{shots} {score.metric}", []).append(score.value)
-    found = {name: sum(part) / len(part) for name, part in values.items()}
+    values = by_key(
+        (f"{s.task}/{s.data}{f' {s.shots}-shot' if s.shots else ''} {s.metric}", s.value)
+        for s in horizon.scores
+        if s.value is not None
+    )
+    means = {name: sum(part) / len(part) for name, part in values.items()}
     more = {
         "training FLOPs": horizon.train_flops.dense,
         "images per second": horizon.images_per_second,
         "utilisation": horizon.utilisation,
     }
-    return {IMAGES: horizon.images_seen, **found, **{name: value for name, value in more.items() if value is not None}}
+    return {IMAGES: horizon.images_seen, **means, **{name: value for name, value in more.items() if value is not None}}
 
 
 def series_of(rows: Sequence[Row]) -> str:
@@ -206,11 +207,11 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
         UserError: see `load`.
     """
     usual = ("tensorboard",) if installed("tensorboard") else ()
-    found = dict.fromkeys(name for word in names for name in (usual if word == AUTO else (word,)) if word != NONE)
-    for name in found:
+    names_asked = dict.fromkeys(name for word in names for name in (usual if word == AUTO else (word,)) if word != NONE)
+    for name in names_asked:
         if name not in usual:
             load(name)
-    return tuple(found)
+    return tuple(names_asked)
 
 
 def installed(name: str) -> bool:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.core.device import free_memory, is_out_of_memory
+from bench.core.device import free_memory, is_out_of_memory, to_device
 from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
@@ -33,6 +33,7 @@ from vit.layers import scaled
 if TYPE_CHECKING:
     from bench.train.reading import Reader, Request
 
+UPLOAD_BYTES = 64 << 20  # of stored pixels that are on their way to a device at a time
 RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
 LARGE_IMAGE_BYTES = 1 << 14  # bytes of an image that is better changed by itself, on a processor
 
@@ -217,7 +218,7 @@ class Batches:
         self.reader: Reader | None = None
         if self.tier == "resident":
             self.images_NHWC = self._resident(images)
-            self.labels_N = torch.from_numpy(np.array(self._labels_N, dtype=np.int64)).to(device)
+            self.labels_N = to_device(torch.from_numpy(np.array(self._labels_N, dtype=np.int64)), device)
         else:
             from bench.train.reading import Reader
 
@@ -226,13 +227,19 @@ class Batches:
                 request=partial(self.draws.request, encoded=self.encoded),
                 device=device,
                 workers=workers,
-                ranks=ranks.size,
             )
 
     def _resident(self, images: ImageSet) -> Tensor:
-        """All images on the device."""
+        """All images on the device: some at a time, so that the processor's memory never holds them all."""
         try:
-            return torch.from_numpy(np.require(images.images_NHWC, requirements=["C", "W"])).to(self.device)
+            if self.device == "cpu":
+                return torch.from_numpy(np.require(images.images_NHWC, requirements=["C", "W"]))
+            pixels_NHWC = torch.empty(images.images_NHWC.shape, dtype=torch.uint8, device=self.device)
+            each = max(1, UPLOAD_BYTES // math.prod(images.image_shape))
+            for first in range(0, len(images), each):
+                part = torch.from_numpy(np.array(images.images_NHWC[first : first + each]))
+                pixels_NHWC[first : first + each] = to_device(part, self.device)
+            return pixels_NHWC
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -252,8 +259,8 @@ class Batches:
         return self.draws.indices(step)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
-        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B). What is not `scaled` here is
-        uint8 pixels, or of the step's dtype where it was cropped.
+        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B). Batches that are not
+        `scaled` here are uint8 pixels, or of the step's dtype where they were cropped.
 
         Raises:
             UserError: an image can no longer be read.
@@ -305,6 +312,4 @@ class Batches:
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(array)
-        if self.device.startswith("cuda"):
-            tensor = tensor.pin_memory()  # a copy from other memory may wait until the device is idle
-        return tensor.to(self.device, non_blocking=True)
+        return tensor if self.device == "cpu" else to_device(tensor, self.device)

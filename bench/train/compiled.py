@@ -1,11 +1,11 @@
 """Compiles the training network with torch.compile: on a GPU always, on a CPU only on request.
 
 Block by block: blocks of the same shape share one compilation, whatever the depth, the head and the cell, in this
-process and, through torch's cache on disk, in the next. What crosses the boundaries of blocks is not fused: 1 to 6 %
-more bytes a step (tools/h100.csv beside h100_whole.csv; `python -m tools.codegen --whole`). Forward and backward are
-then recorded as one CUDA graph (bench/train/recorded.py). "max-autotune" also times kernels for matrix products, which
-takes minutes per shape. Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves that
-out.
+process and, through torch's cache on disk, in the next. Operations on both sides of a block's boundary are not fused: 1
+to 6 % more bytes a step (tools/h100.csv beside h100_whole.csv; `python -m tools.codegen --whole`). Forward and backward
+are then recorded as one CUDA graph (bench/train/recorded.py). "max-autotune" also times kernels for matrix products,
+which takes minutes per shape. Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves
+that out.
 """
 
 from __future__ import annotations
@@ -19,21 +19,31 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bench.core.device import is_out_of_memory
+from bench.core.formatting import plural
 from bench.train import recorded
 from bench.train.modes import WITH_GRAPHS, mode_for
-from bench.train.recorded import Recorded
+from bench.train.recorded import Recordable, Recorded, RecordedUpdate
 
 KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
-MAX_SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
+MAX_SHAPES = 4096
+"""One process compiles the same classes at the shapes of many cells; torch gives up after 8 of a module's code, and 256
+of a function's, and then runs the rest as it is written, without a word in the record."""
 
 
 @functools.cache
 def obstacle(device: str) -> str | None:
-    """Why nothing can be compiled for a device: mostly an image without a C compiler. None where two lines could be."""
+    """Why nothing can be compiled for a device: mostly an image without a C compiler. None where two lines could be.
+
+    Raises:
+        RuntimeError: memory ran out, which is no obstacle for the next cell.
+    """
     try:
         torch.compile(lambda x: 2 * x + 1, dynamic=False)(torch.ones(8, device=device))
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         return f"{type(error).__name__}: {error}".strip().splitlines()[0]
     return None
 
@@ -47,7 +57,8 @@ def blocks(network: nn.Module) -> list[nn.Module]:
 
 
 def parts(network: nn.Module) -> list[nn.Module]:
-    """What is compiled of a network: its blocks, or all of it where it has none, and what says that it is a kernel."""
+    """The parts of a network that are compiled: its blocks, or all of it where it has none, and modules that call
+    themselves kernels."""
     alone = [m for m in network.modules() if getattr(m, "compiles_alone", False)]
     return [*alone, *(blocks(network) or [network])] if network not in alone else [network]
 
@@ -66,13 +77,25 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
     as it is where mode is "off"."""
     if mode == "off":
         return network
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MAX_SHAPES)
+    for limit in ("recompile_limit", "accumulated_recompile_limit"):
+        setattr(torch._dynamo.config, limit, max(getattr(torch._dynamo.config, limit), MAX_SHAPES))
     torch._dynamo.config.optimize_ddp = False  # it would cut blocks; exchanges begin between them
     # its key leaves out which attention kernels are allowed, and would bring back one that was found to be wrong
     torch._functorch.config.enable_autograd_cache = False
     for part in parts(network):
         part.compile(backend=backend, dynamic=False, **({"options": options(mode)} if backend == "inductor" else {}))
     return network
+
+
+def given_up() -> str | None:
+    """What torch gave up compiling in this process, and why; None for nothing. At new shapes it then runs as it is
+    written, and torch warns once."""
+    from torch._dynamo.utils import counters
+
+    reasons = counters["unimplemented"]
+    return (
+        f"{plural(sum(reasons.values()), 'function')} as written: {min(reasons).splitlines()[0]}" if reasons else None
+    )
 
 
 def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tensor]:
@@ -87,14 +110,17 @@ class Compiled:
     of attention; on a GPU recorded as CUDA graphs, but for several ranks, whose exchange cannot be recorded.
 
     Attributes:
-        obstacle: why nothing was compiled; None where it was.
+        obstacle: why nothing was compiled; None where it was. Graphs need no compiler, and are recorded all the same.
     """
 
     def __init__(self, model: nn.Module, *, device: str, dtype: torch.dtype, mode: str, ranks: int) -> None:
         self.model, self.device, self.dtype = model, device, dtype
         self.obstacle = obstacle(device) if mode != "off" and device.startswith("cuda") else None
-        self.mode = "off" if self.obstacle else "default" if ranks > 1 and mode in WITH_GRAPHS else mode
-        self._recorded: Callable[[], Recorded | None] = lambda: None  # weak: what is recorded calls this object
+        mode = "default" if ranks > 1 and mode in WITH_GRAPHS else mode
+        self.mode = "off" if self.obstacle and mode not in WITH_GRAPHS else mode
+        # weak: what is recorded calls this object
+        self._recorded: Callable[[], Recorded | None] = lambda: None
+        self._update: Callable[[], RecordedUpdate | None] = lambda: None
 
     @property
     def compiles(self) -> bool:
@@ -105,15 +131,28 @@ class Compiled:
         return self.mode in WITH_GRAPHS
 
     @property
+    def records(self) -> bool:
+        return self.mode in WITH_GRAPHS and self.device.startswith("cuda")
+
+    @property
     def how(self) -> str:
+        update = self._update()
+        late = f"; updates as written: {update.refusal}" if update and update.refusal else ""
+        return self._passes_how + late
+
+    @property
+    def _passes_how(self) -> str:
         recorded = self._recorded()
         refusal = recorded.refusal if recorded else None
-        if self.obstacle or refusal:
-            return f"off ({self.obstacle})" if self.obstacle else f"default ({refusal})"
-        return self.mode
+        if self.obstacle:
+            graphs = self.writes_in_place and refusal is None
+            return f"{'graphs alone' if graphs else 'off'} ({self.obstacle})"
+        if refusal:
+            return f"default ({refusal})"
+        return f"{self.mode} ({reason})" if self.compiles and (reason := given_up()) else self.mode
 
     def network(self, network: nn.Module) -> Any:
-        return compiled(network, mode=self.mode)
+        return network if self.obstacle else compiled(network, mode=self.mode)
 
     def function(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return fused(function, device=self.device) if self.compiles else function
@@ -125,11 +164,18 @@ class Compiled:
         return chosen_kernels(self.model, dtype=self.dtype, device=self.device)
 
     def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
-        if self.mode not in WITH_GRAPHS or not self.device.startswith("cuda"):
+        if not self.records:
             return both_ways
-        in_graphs = Recorded(both_ways, leaves=leaves)
+        in_graphs = Recorded(both_ways, leaves=leaves, buffers=self.model.buffers, device=self.device)
         self._recorded = weakref.ref(in_graphs)
         return in_graphs
+
+    def update(self, run: Recordable, *, like_it: Callable[[], Recordable]) -> Callable[[], None]:
+        if not self.records:
+            return run
+        recorded = RecordedUpdate(run, like_it=like_it, device=self.device)
+        self._update = weakref.ref(recorded)
+        return recorded
 
     def forget(self) -> None:
         """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
@@ -179,7 +225,7 @@ def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tu
         return ()
     if not device.startswith("cuda"):
         return ("plain",)
-    ranked = [found for (other, *rest), found in _ranked.items() if other[1:] == shape[1:] and rest == [dtype, device]]
+    ranked = [names for (other, *rest), names in _ranked.items() if other[1:] == shape[1:] and rest == [dtype, device]]
     return tuple(kernel.name.lower() for kernel in ranked[-1]) if ranked else ()
 
 
@@ -209,11 +255,11 @@ def ranked_kernels(
     seconds: dict[Any, float] = {}
     for kernel in kernels:
         with contextlib.suppress(RuntimeError, OutOfMemory), sdpa_kernel(kernel):
-            if all(_near(found[:COMPARED], right) for found, right in zip(once(), wanted, strict=True)):
+            if all(_near(given[:COMPARED], right) for given, right in zip(once(), wanted, strict=True)):
                 timed(once, device=device, calls=3)
                 seconds[kernel] = min(timed(once, device=device, calls=calls) for _ in range(3))
     return [*sorted(seconds, key=lambda kernel: seconds[kernel]), SDPBackend.MATH]
 
 
-def _near(found: Tensor, right: Tensor) -> bool:
-    return bool((found - right).float().norm() <= TOLERANCE * right.float().norm())
+def _near(given: Tensor, right: Tensor) -> bool:
+    return bool((given - right).float().norm() <= TOLERANCE * right.float().norm())

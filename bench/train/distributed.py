@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime
-import fcntl
 import json
 import os
 import socket
@@ -138,9 +137,9 @@ class DistributedRanks(Ranks):
         return value  # type: ignore[return-value]
 
     def exchange(self, value: T) -> list[T]:
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value, group=self._control)
-        return found
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self._control)
+        return values
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
         """As of the step before: the vote is all-reduced while the step is computed, so that no rank waits for it."""
@@ -236,15 +235,15 @@ class DistributedRanks(Ranks):
     # -- state -----------------------------------------------------------------------------------------------------
 
     def gather(self, tensors: dict[str, Tensor], *, everywhere: bool = False) -> dict[str, Tensor]:
-        found = {}
+        whole = {}
         for name, value in tensors.items():
             if isinstance(value, DTensor):
                 gathered = value.full_tensor()  # one at a time: the device never holds more than one of them whole
                 if self.is_rank0 or everywhere:
-                    found[name] = gathered.cpu()
+                    whole[name] = gathered.cpu()
             else:
-                found[name] = value
-        return found
+                whole[name] = value
+        return whole
 
     def shard(self, value: Tensor, *, like: Any) -> Tensor:  # type: ignore[override]
         if not isinstance(like, DTensor) or isinstance(value, DTensor) or value.shape != like.shape:
@@ -274,7 +273,7 @@ class DistributedRanks(Ranks):
             silent = [n for n in range(self.size) if not self._store.check([f"survived {n}"])]
             is_reporter = self._store.compare_set("reporter", "", str(self.rank)) == str(self.rank).encode()
         except RuntimeError:  # the launcher is gone too
-            silent, is_reporter = [], self.is_rank0
+            silent, is_reporter = [], self.is_first_here
         who = " or ".join(self._name_of(n) for n in silent) or "A rank"
         return RankFailure(
             f"{who} ended without a report (killed, or crashed; is memory short?).", is_reporter=is_reporter
@@ -295,18 +294,20 @@ class DistributedRanks(Ranks):
 
 
 def choose_interface() -> None:
-    """Have gloo use the network interface that reaches the first rank, where ranks are on several machines and nobody
-    has chosen one: it would take what this machine's name stands for, often the loopback."""
-    if "GLOO_SOCKET_IFNAME" in os.environ or os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+    """Have gloo use the network interface that reaches the first rank, where nobody has chosen one: it would take what
+    this machine's name stands for, between machines often the loopback, and on one machine often another."""
+    if "GLOO_SOCKET_IFNAME" in os.environ:
         return
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with contextlib.suppress(OSError, ImportError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((os.environ["MASTER_ADDR"], 9))  # sends nothing
         own = probe.getsockname()[0]
+        import fcntl  # not of Windows
+
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
                 request = struct.pack("256s", name.encode()[:15])
-                found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)[20:24]
-                if socket.inet_ntoa(found) == own:
+                address = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)[20:24]
+                if socket.inet_ntoa(address) == own:
                     os.environ["GLOO_SOCKET_IFNAME"] = name
                     return
 

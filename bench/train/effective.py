@@ -76,12 +76,9 @@ def differences(compared: Iterable[TrainingOnAxis], *, varies: Collection[str] =
             mine.add(getattr(one.recipe, field))
     return {
         field: tuple(
-            f"{value:g}" if not isinstance(value, str) else value for value in sorted(apart, key=_numbers_first)
+            f"{value:g}" if not isinstance(value, str) else value
+            for value in sorted(apart, key=lambda value: (isinstance(value, str), value))
         )
         for field, groups in values.items()
-        if field not in varies and (apart := set().union(*(found for found in groups.values() if len(found) > 1)))
+        if field not in varies and (apart := set().union(*(fields for fields in groups.values() if len(fields) > 1)))
     }
-
-
-def _numbers_first(value: str | float) -> tuple[bool, float, str]:
-    return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")

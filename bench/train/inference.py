@@ -10,7 +10,6 @@ rounded logits tie, which changed more decisions than all else. Probes are float
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -50,7 +49,9 @@ class LowPrecision(nn.Module):
         if isinstance(head := getattr(model, "head", None), nn.Module):
             tensors = (*head.parameters(), *head.buffers())
             self.network.head = copy.deepcopy(head, {id(tensor): tensor for tensor in tensors}).eval()
-            self.network.head.register_forward_pre_hook(_in_float32)
+            self.network.head.register_forward_pre_hook(
+                lambda _, inputs: tuple(x.float() if isinstance(x, Tensor) else x for x in inputs)
+            )
         self.dtype, self.batches = precision.DTYPES[dtype], batches
         self.compiles = False
         if (mode := modes.mode_for(device)) != "off":
@@ -74,7 +75,3 @@ class LowPrecision(nn.Module):
         x_BCHW = x_BCHW.to(self.dtype)
         missing = self.batches.batch - len(x_BCHW) if self.compiles else 0
         return F.pad(x_BCHW, (0, 0) * 3 + (0, missing)) if missing > 0 else x_BCHW
-
-
-def _in_float32(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(x.float() if isinstance(x, Tensor) else x for x in inputs)

@@ -6,9 +6,9 @@ operation as under autocast; activations, and with them the residual stream, are
 softmax take bfloat16 in and give it back, but find their sums in float32 (torch's kernels do). No loss scaling is
 needed: bfloat16 has float32's exponent. Probes are float64.
 
-"auto" means bfloat16 on a GPU. On a CPU it means bfloat16 where that is faster: the processor multiplies bfloat16 in
-hardware, and most weights are in matrix products or convolutions at least MIN_COLUMNS wide. The narrow models of the
-`cpu` scale spend their time elsewhere and stay float32.
+"auto" means bfloat16 on a GPU that computes in it (NVIDIA's since Ampere). On a CPU it means bfloat16 where that is
+faster: the processor multiplies bfloat16 in hardware, and most weights are in matrix products or convolutions at least
+MIN_COLUMNS wide. The narrow models of the `cpu` scale spend their time elsewhere and stay float32.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ def resolve(dtype: str, device: str, model: nn.Module | None = None) -> str:
         UserError: unknown dtype.
     """
     if dtype == "auto":
-        fast = device.startswith("cuda") or (
-            device == "cpu" and multiplies_bfloat16() and model is not None and mostly_wide(model)
+        fast = (
+            torch.cuda.is_bf16_supported(including_emulation=False)  # before Ampere it is slower than float32
+            if device.startswith("cuda")
+            else device == "cpu" and multiplies_bfloat16() and model is not None and mostly_wide(model)
         )
         return "bfloat16" if fast else "float32"
     if dtype not in DTYPES:
@@ -102,6 +104,7 @@ class Working:
         # each weight, and where the network's backward pass leaves its gradient: itself, or its copy
         self.pairs: list[tuple[Tensor, Tensor]] = [(p, p) for p in model.parameters()]
         self.keeps_gradients = True  # False where a CUDA graph will write the next ones to the same place
+        self.sums: dict[int, Tensor] = {}  # of gradients, by weight: allocated once
         self._twin: nn.Module | None = None  # shows in its modules whether the model is in training mode
         if self.dtype == torch.float32:
             if apart:
@@ -128,8 +131,8 @@ class Working:
             twin.grad = None
 
     def leaves(self) -> list[Tensor]:
-        """Whose gradients the backward pass finds."""
-        return [leaf for _, leaf in self.pairs]
+        """Whose gradients the backward pass finds, and those that they are collected in."""
+        return [*(leaf for _, leaf in self.pairs), *(weight for weight, leaf in self.pairs if leaf is not weight)]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """The network's output, in `dtype`, of images in [-1, 1] or of uint8 pixels."""
@@ -139,23 +142,24 @@ class Working:
         return x_BCHW if getattr(self.network, "takes_pixels", False) else self.input(x_BCHW)
 
     @torch.no_grad()
-    def collect(self) -> None:
-        """Add the gradients found since the last call to the weights' own, in float32."""
+    def collect(self, *, last: bool = True) -> None:
+        """Add the gradients found since the last call to the weights' own, in float32. `last`: of this step."""
         fresh, gradients = list[Tensor](), list[Tensor]()
-        for weight, leaf in self.pairs:
-            if leaf.grad is None:
+        for place, (weight, leaf) in enumerate(self.pairs):
+            if (gradient := leaf.grad) is None:
                 continue
-            if leaf is weight:
-                if not self.keeps_gradients:
-                    weight.grad = leaf.grad.clone()
+            if leaf is weight and (self.keeps_gradients or last or gradient is self.sums.get(place)):
                 continue
-            if weight.grad is None:
-                weight.grad = torch.empty_like(leaf.grad, dtype=weight.dtype)
+            if leaf is weight or weight.grad is None:
+                if place not in self.sums:
+                    self.sums[place] = torch.empty_like(gradient, dtype=weight.dtype)
+                weight.grad = self.sums[place]
                 fresh.append(weight.grad)
-                gradients.append(leaf.grad)
+                gradients.append(gradient)
             else:
-                weight.grad.add_(leaf.grad)
-            leaf.grad = None
+                weight.grad.add_(gradient)
+            if leaf is not weight:
+                leaf.grad = None
         if fresh:
             torch._foreach_copy_(fresh, gradients)  # on a GPU a few launches: one for each could take as long as a step
 

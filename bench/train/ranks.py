@@ -6,6 +6,7 @@ and writes; what is trained does not depend on how many there are. Does not impo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
@@ -16,6 +17,11 @@ T = TypeVar("T")
 
 SHARED_JOBS = ("train",)  # the others time something, or do not train
 EXIT_RETRY = 75  # of a worker that has to start again, its device being lost; sysexits.h: a temporary failure
+
+
+def here() -> int:
+    """Ranks of this cell on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 class SharedError(UserError):

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import atexit
 import math
+import multiprocessing
 import os
 import signal
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from multiprocessing.context import BaseContext
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data.image_set import AHEAD_BYTES, EncodedImages, Images
+from bench.train.ranks import here
 
 IMAGES_PER_READ = 32  # images that a reader reads at a time
 SHARED_MEMORY = "/dev/shm"  # through which readers hand pixels over; containers often have 64 MB of it
@@ -80,9 +82,8 @@ class Reader:
     Args:
         images: memory-mapped or encoded.
         request: (step) -> what to read. It is called for steps that come, and again after a jump.
-        workers: processes that read; 0 reads in this one, when it is asked to. None for one per core that this rank
-            has to itself, but for one.
-        ranks: processes that share the cores.
+        workers: processes that read; 0 reads in this one, when it is asked to. None for one per thread of this
+            process, which are its share of the machine's cores, but for one.
     """
 
     def __init__(
@@ -92,10 +93,9 @@ class Reader:
         request: Callable[[int], Request],
         device: str,
         workers: int | None = None,
-        ranks: int = 1,
     ) -> None:
         self.images, self.request, self.device = images, request, torch.device(device)
-        self.workers = _workers(ranks) if workers is None else workers
+        self.workers = _workers() if workers is None else workers
         self.waited = 0.0  # seconds
         self._next: int | None = None
         self._parts: Parts | None = None
@@ -126,7 +126,7 @@ class Reader:
         room = AHEAD_BYTES
         if self.workers and os.path.isdir(SHARED_MEMORY):
             free = os.statvfs(SHARED_MEMORY)
-            room = min(room, free.f_bavail * free.f_frsize // 2)
+            room = min(room, free.f_bavail * free.f_frsize // (2 * here()))
         part = max(1, min(IMAGES_PER_READ, self._count, room // (each * 2 * max(1, self.workers))))
         wanted = -(-2 * self._count // part)  # two batches
         most = max(2 * self.workers, room // (each * part))
@@ -145,6 +145,7 @@ class Reader:
                 num_workers=self.workers,
                 prefetch_factor=factor,
                 worker_init_fn=_ignore_signals,
+                multiprocessing_context=start_context() if self.workers else None,
                 generator=torch.Generator(),
             )
         )
@@ -159,12 +160,12 @@ class Reader:
             pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
         while number < self._count:
             started = time.perf_counter()
-            found = next(self._parts)
+            part = next(self._parts)
             self.waited += time.perf_counter() - started
-            if isinstance(found, UserError):
+            if isinstance(part, UserError):
                 self.close()
-                raise found
-            place, images = found
+                raise part
+            place, images = part
             pixels[number : number + images] = self._places[place, :images]
             number += images
         if self._copies is None:
@@ -190,8 +191,26 @@ class _Requests:
             step += 1
 
 
-def _workers(ranks: int) -> int:
-    return max(1, min(MOST_WORKERS, cores() // ranks - 1))
+def _workers() -> int:
+    return max(1, min(MOST_WORKERS, torch.get_num_threads() - 1))
+
+
+def start_context() -> BaseContext:
+    """How readers are started: by a server that was forked from nothing, where there is one. A fork of the process that
+    trains would hold locks of its threads, and what it has of a GPU; Python 3.14 forks no more unless it is told to."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # torch is imported once for all of them
+    # a signal to the whole group is for the process that trains: readers, which end with their server, wait for it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
 
 
 def _ignore_signals(_: int) -> None:

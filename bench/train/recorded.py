@@ -1,4 +1,5 @@
-"""One CUDA graph for forward, loss and backward: a small model's step is shorter than it takes to launch its kernels.
+"""CUDA graphs: one for forward, loss and backward, one for the update. A small model's step is shorter than it takes to
+launch its kernels.
 
 A graph replays kernels at the addresses that they were recorded at, so inputs are copied to where it reads them, and
 gradients appear where it writes them. It belongs to whoever recorded it and is freed with them, or by `forget` where
@@ -7,18 +8,22 @@ memory runs out; then it is recorded again.
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import weakref
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bench.core import device
-from bench.core.device import is_out_of_memory
+from bench.core.device import DAMAGED, generators, is_out_of_memory
+
+T = TypeVar("T")
 
 WARM_UP = 3  # calls before the recording: compilation, and buffers that libraries keep
-_all: weakref.WeakSet[Recorded] = weakref.WeakSet()
+_all: weakref.WeakSet[Recorded | RecordedUpdate] = weakref.WeakSet()
 
 
 def forget() -> None:
@@ -36,13 +41,21 @@ class Recorded:
     Args:
         run: reads its tensors, and writes only to new ones and to `.grad` of `leaves()`.
         leaves: whose gradients it finds; without any it is recorded without gradients.
+        buffers: that it changes; a recording, which runs it several times, leaves them and the generators as they were.
 
     Attributes:
         refusal: why nothing is recorded any more: a call that a graph cannot hold. None while all is well.
     """
 
-    def __init__(self, run: Callable[..., Tensor], *, leaves: Callable[[], Iterable[Tensor]] = tuple) -> None:
-        self.run, self.leaves = run, leaves
+    def __init__(
+        self,
+        run: Callable[..., Tensor],
+        *,
+        leaves: Callable[[], Iterable[Tensor]] = tuple,
+        buffers: Callable[[], Iterable[Tensor]] = tuple,
+        device: str,
+    ) -> None:
+        self.run, self.leaves, self.buffers, self.device = run, leaves, buffers, device
         self.refusal: str | None = None
         self._graphs: dict[Hashable, _Graph] = {}
         _all.add(self)
@@ -56,7 +69,7 @@ class Recorded:
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
-                self.refusal = f"{type(error).__name__}: {error}".splitlines()[0]
+                self.refusal = first_line(error)
         if self.refusal is not None:
             self._graphs.clear()
             return self.run(*inputs, **constants)
@@ -67,30 +80,154 @@ class Recorded:
         self._graphs.clear()
 
 
+def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, T]:
+    """What `run` would launch, as a graph, and its result, which has no values before the first replay."""
+    graph = torch.cuda.CUDAGraph()
+    try:  # other threads may allocate meanwhile
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            return graph, run()
+    except Exception:
+        if torch.__version__ < "2.12":
+            DAMAGED.add(device)
+        raise
+
+
+class Recordable(Protocol):
+    """An update of weights that a graph may hold: `bench.train.step.Update`."""
+
+    weights: list[nn.Parameter]
+
+    def __call__(self) -> None: ...
+
+    def tensors(self) -> list[Tensor | None]: ...
+
+
+class RecordedUpdate:
+    """`run()`, which changes tensors where they lie. A recording launches nothing, so the one call in which it is made
+    changes them once, too. It is replayed while what `tensors()` gives are the same ones: after a restart of training
+    they may be others, and `run` is called as it is written until they stay.
+
+    Args:
+        run: reads and writes only its weights, tensors that its `tensors()` has, and new ones.
+        like_it: makes a small one, on which it is found out first whether such updates can be recorded.
+
+    Attributes:
+        refusal: as of `Recorded`.
+    """
+
+    def __init__(
+        self,
+        run: Recordable,
+        *,
+        like_it: Callable[[], Recordable],
+        device: str,
+    ) -> None:
+        self.run, self.like_it, self.device = run, like_it, device
+        self.refusal: str | None = None
+        self._held: list[Tensor | None] = []
+        self._graph: torch.cuda.CUDAGraph | None = None
+        _all.add(self)
+
+    def __call__(self) -> None:
+        held = self.run.tensors()
+        if len(held) != len(self._held) or not all(map(operator.is_, held, self._held)):
+            self.drop()
+        elif self._graph is None and self.refusal is None:
+            self.refusal = _obstacle(self.like_it, device=self.device)
+            if self.refusal is None:
+                try:
+                    self._graph, _ = record(self.run, device=self.device)
+                except Exception as error:
+                    if is_out_of_memory(error):
+                        raise
+                    self.refusal = first_line(error)
+        if self._graph is not None:
+            return self._graph.replay()
+        self.run()
+        self._held = self.run.tensors()
+
+    def drop(self) -> None:
+        """Forget the graph, and the tensors that it writes to."""
+        self._graph, self._held = None, []
+
+
+def _obstacle(made: Callable[[], Recordable], *, device: str) -> str | None:
+    """Why an update cannot be recorded; None where a recorded one changes weights as it does when it is not.
+
+    Raises:
+        RuntimeError: memory ran out, which is no obstacle for the next step.
+    """
+    try:
+        plain, replayed = made(), made()
+        for update in (plain, plain, replayed):
+            update()
+        with forbidden_to_wait():
+            plain()
+        graph, _ = record(replayed, device=device)
+        for _ in range(2):
+            graph.replay()
+        same = all(map(torch.equal, plain.weights, replayed.weights))
+        return None if same else "a recorded one gives other weights"
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        return first_line(error)
+
+
+def first_line(error: Exception) -> str:
+    """An error's kind and the first line of what it says."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+@contextlib.contextmanager
+def forbidden_to_wait() -> Iterator[None]:
+    """Inside, a call that waits for the device is an error, as it would be in a recording that it spoils."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@contextlib.contextmanager
+def _unchanged(recorded: Recorded) -> Iterator[None]:
+    """Afterwards buffers, gradients and what draws are as they were before."""
+    buffers = [(buffer, buffer.clone()) for buffer in recorded.buffers()]
+    gradients = [(leaf, leaf.grad) for leaf in recorded.leaves()]  # of the micro-batches before this one
+    states = [(generator, generator.get_state()) for generator in generators(recorded.device)]
+    try:
+        yield
+    finally:
+        for buffer, value in buffers:
+            buffer.detach().copy_(value)
+        for leaf, gradient in gradients:
+            leaf.grad = gradient
+        for generator, state in states:
+            generator.set_state(state)
+
+
 class _Graph:
     def __init__(self, recorded: Recorded, inputs: tuple[Tensor, ...], constants: dict[str, Any]) -> None:
         self.inputs = [x.clone() for x in inputs]
         leaves = list(recorded.leaves())
-        before = [leaf.grad for leaf in leaves]  # of the micro-batches before this one
 
         def clear() -> None:
             for leaf in leaves:
                 leaf.grad = None
 
         aside, own = torch.cuda.Stream(), torch.cuda.current_stream()
-        aside.wait_stream(own)
-        with torch.cuda.stream(aside):  # what runs there is not recorded: torch's notes on CUDA graphs
-            for _ in range(WARM_UP):
-                clear()
-                recorded.run(*self.inputs, **constants)
-        own.wait_stream(aside)
-        clear()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may allocate meanwhile
-            self.output = recorded.run(*self.inputs, **constants)
-        self.gradients = [(leaf, leaf.grad) for leaf in leaves if leaf.grad is not None]
-        for leaf, gradient in zip(leaves, before, strict=True):
-            leaf.grad = gradient
+        with _unchanged(recorded):
+            aside.wait_stream(own)
+            with torch.cuda.stream(aside):  # what runs there is not recorded: torch's notes on CUDA graphs
+                for number in range(WARM_UP):
+                    clear()
+                    last = number == WARM_UP - 1  # whoever waits is told now: a recording could not be ended cleanly
+                    with forbidden_to_wait() if last else contextlib.nullcontext():
+                        recorded.run(*self.inputs, **constants)
+            own.wait_stream(aside)
+            clear()
+            self.graph, self.output = record(lambda: recorded.run(*self.inputs, **constants), device=recorded.device)
+            self.gradients = [(leaf, leaf.grad) for leaf in leaves if leaf.grad is not None]
 
     def replay(self, inputs: tuple[Tensor, ...]) -> Tensor:
         for own, given in zip(self.inputs, inputs, strict=True):

@@ -16,7 +16,7 @@ from bench.train.step import Step
 def rehearse(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
     """Do all of a step, often enough that everything is allocated, compiled and recorded; changes nothing.
 
-    What fits is found without compiling, which each try would do again.
+    The batch that fits is found without compiling, which each try would do again.
     """
     if step.compiles and step.ranks.size > 1:
         # the first rank of each machine before the others, which find its code in torch's cache on the disk
@@ -29,7 +29,7 @@ def rehearse(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
             step.gradients_that_fit(x_BCHW, labels_B, seed=0)
     for _ in range(compiled.REHEARSALS):
         step.gradients_that_fit(x_BCHW, labels_B, seed=0)
-    step.optimizer.zero_grad(set_to_none=True)
+    step.clear()
     for buffer, value in zip(step.model.buffers(), kept, strict=True):
         buffer.copy_(value)
 
@@ -37,10 +37,9 @@ def rehearse(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
 def _compile_alone(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
     """All of a step that needs no other rank; memory may run out, which all of them find later."""
     with contextlib.suppress(torch.OutOfMemoryError):
-        step.optimizer.zero_grad(set_to_none=True)
-        step.working.refresh()
+        step.clear()
         step.gradients(x_BCHW, labels_B, seed=0, exchange=False)
-    step.optimizer.zero_grad(set_to_none=True)
+    step.clear()
 
 
 def _allocate_optimizer_state(step: Step) -> None:
@@ -49,12 +48,11 @@ def _allocate_optimizer_state(step: Step) -> None:
     optimizer = step.optimizer
     if optimizer.state:
         return
-    for group in optimizer.param_groups:
-        group["lr"] = 0.0
-        for parameter in group["params"]:
-            parameter.grad = torch.zeros_like(parameter)
+    step.rule.set_rate(0.0)
+    for parameter in step.weights:
+        parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    step.clear()
     for state in optimizer.state.values():
         for value in filter(torch.is_tensor, state.values()):
             value.zero_()

@@ -6,8 +6,9 @@ Pre-training, fine-tuning and the speed suite share it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from bench.core.device import is_out_of_memory, release
+from bench.core.device import generators, is_out_of_memory, release
 from bench.core.errors import UserError
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
@@ -80,8 +81,8 @@ def _bare(method: Any) -> Any:
 
 
 class _Eager:
-    """An optimizer that is never compiled. torch's own methods import its compiler at their first call, which takes as
-    long again as importing torch: more than a short cell trains."""
+    """An optimizer of one group that is never compiled. torch's own methods import its compiler at their first call,
+    which takes as long again as importing torch: more than a short cell trains."""
 
     zero_grad = _bare(Optimizer.zero_grad)
     add_param_group = _bare(Optimizer.add_param_group)
@@ -99,13 +100,98 @@ class SGD(_Eager, torch.optim.SGD):
     step = torch.no_grad()(_bare(torch.optim.SGD.step))
 
 
-def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
+def make_optimizer(weights: Iterable[Tensor], recipe: Recipe) -> Optimizer:
     """ "adamw": the paper's Adam, decoupled weight decay on every parameter, biases and norms too, as flax.optim.Adam
     had it. "sgd": momentum without dampening, weight decay added to the gradient, as BiT was trained."""
-    parameters, lr, decay = model.parameters(), recipe.lr, recipe.weight_decay
+    lr, decay = recipe.lr, recipe.weight_decay
     if recipe.optimizer == "sgd":
-        return SGD(parameters, lr=lr, momentum=recipe.momentum, weight_decay=decay, fused=True)
-    return AdamW(parameters, lr=lr, betas=recipe.betas, weight_decay=decay, fused=True)
+        return SGD(weights, lr=lr, momentum=recipe.momentum, weight_decay=decay, fused=True)
+    return AdamW(weights, lr=lr, betas=recipe.betas, weight_decay=decay, fused=True)
+
+
+class Update:
+    """All that changes weights once their gradients are there: clipping, the optimizer, and the average.
+
+    Args:
+        dtype: a key of `precision.DTYPES`, in which the gradients were computed.
+        recordable: whether the rate is a tensor on the device, so that a CUDA graph can be told another one. It is then
+            a float32.
+        sharded: the weights are; torch clips these.
+    """
+
+    def __init__(
+        self,
+        weights: list[nn.Parameter],
+        *,
+        recipe: Recipe,
+        dtype: str,
+        device: str,
+        average: Ema | None = None,
+        recordable: bool = False,
+        sharded: bool = False,
+    ) -> None:
+        self.weights, self.clip, self.average = weights, recipe.clip, average
+        self.optimizer = make_optimizer(weights, recipe)
+        self.together = device.partition(":")[0] in ("cpu", "cuda") or None  # elsewhere torch knows, and may refuse
+        self.divides = dtype != "float32" and not sharded and bool(self.together)
+        self._rate: float | None = None
+        if recordable:
+            # what torch warns of where a graph could be recorded and is not, as in every first step
+            self.optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
+            rate = torch.zeros((), device=device)
+            for group in self.optimizer.param_groups:
+                group |= {"lr": rate, "capturable": True}
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate from now on."""
+        if rate == self._rate:
+            return
+        self._rate = rate
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def tensors(self) -> list[Tensor | None]:
+        """All that an update reads and writes, besides the weights."""
+        state = [value for held in self.optimizer.state.values() for value in held.values()]
+        return [*(p.grad for p in self.weights), *state, *(self.average.mean.values() if self.average else ())]
+
+    def __call__(self) -> None:
+        """Change the weights. Memory is taken before anything is changed."""
+        if self.average is not None:
+            self.average.allocate()
+        self._clip()
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
+
+    def _clip(self) -> None:
+        """Scale the gradients, together, to the recipe's norm at most.
+
+        In bfloat16 the fused optimizer divides by the excess (`grad_scale`, which it has for loss scaling): one pass
+        over all gradients less. In float32 committed results would change a last bit; shards are torch's to clip.
+        """
+        if not self.clip:
+            return
+        if not self.divides:
+            nn.utils.clip_grad_norm_(self.weights, self.clip, foreach=self.together)
+            return
+        norms = torch._foreach_norm([p.grad for p in self.weights if p.grad is not None])
+        norm = torch.linalg.vector_norm(torch.stack(norms))  # torch's total norm asks each where it lies
+        scale = norm.add_(CLIP_EPS).div_(self.clip).clamp_(min=1.0)
+        self.optimizer.grad_scale = scale  # type: ignore[attr-defined]
+
+
+def small_update(recipe: Recipe, *, dtype: str, device: str) -> Update:
+    """An update of a few weights by a recipe, whose gradients are there, to be tried."""
+    weight = nn.Parameter(torch.linspace(-1.0, 1.0, 8, device=device))
+    weight.grad = torch.linspace(3.0, -1.0, 8, device=device)
+    average = Ema(nn.ParameterList([weight]), recipe.average)
+    made = Update([weight], recipe=recipe, dtype=dtype, device=device, average=average, recordable=True)
+    made.set_rate(recipe.lr)
+    return made
 
 
 class AsWritten:
@@ -132,16 +218,21 @@ class AsWritten:
         return self.mode
 
     @property
+    def records(self) -> bool:
+        """Whether what can be is recorded as CUDA graphs."""
+        return False
+
+    @property
     def writes_in_place(self) -> bool:
         """Whether gradients always appear at the same places in memory."""
         return False
 
     def network(self, network: nn.Module) -> Any:
-        """What computes in place of a network."""
+        """The module that computes in place of a network."""
         return network
 
     def function(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """What computes in place of a function of tensors."""
+        """The function that computes in place of a function of tensors."""
         return function
 
     def attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
@@ -154,8 +245,12 @@ class AsWritten:
         return ("plain",) if hasattr(getattr(self.model, "config", None), "attention_width") else ()
 
     def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
-        """What runs in place of forward and backward, whose gradients are found at `leaves()`."""
+        """The function that runs in place of forward and backward, whose gradients are found at `leaves()`."""
         return both_ways
+
+    def update(self, run: Update, *, like_it: Callable[[], Update]) -> Callable[[], None]:
+        """The function that runs in place of an update: see `bench.train.recorded.RecordedUpdate`."""
+        return run
 
     def forget(self) -> None:
         """Give back memory that is kept between steps."""
@@ -201,6 +296,7 @@ class Step:
         recipe: optimizer, precision, loss, clipping, and the first micro-batch: images that pass through the network at
             once. Gradients add up to those of the whole batch, within rounding; but dropout draws differ, as would
             statistics over a batch.
+        average: of the weights, kept up to date.
         ranks: the processes that share each batch. Dropout follows the micro-batch's place in the global batch, so
             that draws do not depend on the number of ranks where `micro_batch` divides every rank's share.
     """
@@ -212,9 +308,10 @@ class Step:
         recipe: Recipe,
         device: str,
         ranks: Ranks = ONE_RANK,
+        average: Ema | None = None,
     ) -> None:
         self.model, self.recipe, self.device, self.ranks = model, recipe, device, ranks
-        self.optimizer = make_optimizer(model, recipe)
+        self.weights, self._generators = list(model.parameters()), generators(device)
         self.micro_batch = recipe.micro_batch or recipe.batch
         self.dtype = dtype = precision.resolve(recipe.dtype, device, model)
         self.sharded = ranks.is_sharded(model)
@@ -233,17 +330,35 @@ class Step:
         working.keeps_gradients = not self.run_as.writes_in_place
         loss_of, run_as = make_loss(recipe), self.run_as
 
-        def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
-            """Forward and backward of a micro-batch; a closure, so that a recording of it does not hold the step."""
+        def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float, alone: bool) -> Tensor:
+            """Forward and backward of a micro-batch, and where it is `alone` all that belongs to a batch; a closure, so
+            that a recording of it does not hold the step."""
+            if alone:
+                working.refresh()
             with label("forward"), run_as.attention(len(labels_b)):
                 output = working(x_bCHW)
                 loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
             with label("backward"):
                 loss = loss * weight
                 loss.backward()
+            if alone:
+                working.collect()
             return loss.detach()
 
         self.both_ways = run_as.passes(both_ways, leaves=working.leaves)
+        self.rule = Update(
+            self.weights,
+            recipe=recipe,
+            dtype=dtype,
+            device=device,
+            average=average,
+            recordable=run_as.records,
+            sharded=self.sharded,
+        )
+        self.update = run_as.update(
+            self.rule, like_it=functools.partial(small_update, recipe, dtype=dtype, device=device)
+        )
+        self.optimizer = self.rule.optimizer
         self.exchanging = working.shared if isinstance(working, precision.SharedWorking) else model
 
     @property
@@ -260,15 +375,13 @@ class Step:
             TooLarge: not even one image at a time fits.
             RankOutOfMemory: memory ran out on this rank, one of several.
         """
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        self.rule.set_rate(lr)
         has_state = bool(self.optimizer.state)
         while True:
             try:
                 loss = self.gradients_that_fit(x_BCHW, labels_B, seed)
                 with label("optimizer"):
-                    self._clip()
-                    self.optimizer.step()
+                    self.update()
                 return loss
             except (RuntimeError, MemoryError) as error:
                 images = min(self.micro_batch, len(labels_B))
@@ -289,10 +402,12 @@ class Step:
         limit = self.recipe.clip
         if not limit:
             return
-        if self.dtype == "float32" or self.sharded or self.device.partition(":")[0] not in ("cpu", "cuda"):
-            nn.utils.clip_grad_norm_(self.model.parameters(), limit, foreach=True)
+        together = self.device.partition(":")[0] in ("cpu", "cuda") or None  # elsewhere torch knows, and may refuse
+        if self.dtype == "float32" or self.sharded or not together:
+            nn.utils.clip_grad_norm_(self.weights, limit, foreach=together)
             return
-        norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None], foreach=True)
+        norms = torch._foreach_norm([p.grad for p in self.weights if p.grad is not None])
+        norm = torch.linalg.vector_norm(torch.stack(norms))  # torch's total norm asks each where it lies
         self.optimizer.grad_scale = norm.add_(CLIP_EPS).div_(limit).clamp_(min=1.0)  # type: ignore[attr-defined]
 
     def _lacks_memory(self, error: Exception, images: int) -> bool:
@@ -311,8 +426,7 @@ class Step:
         """Leave the gradients of the global batch with the weights; returns its loss."""
         while True:
             try:
-                self.optimizer.zero_grad(set_to_none=True)
-                self.working.refresh()
+                self.clear()
                 loss = self.gradients(x_BCHW, labels_B, seed)
                 return loss if self.ranks.size == 1 else self.ranks.mean(loss)
             except (RuntimeError, MemoryError) as error:
@@ -325,41 +439,55 @@ class Step:
                 raise TooLarge(reason)
             self._go_on_with(images // 2)
 
+    def clear(self) -> None:
+        """Forget all gradients."""
+        for weight in self.weights:
+            weight.grad = None
+
     def _go_on_with(self, micro_batch: int) -> None:
         """After memory ran out: give back what can be, and take fewer images at a time."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.clear()
         self.micro_batch = micro_batch
+        self.working.sums.clear()
         self.run_as.forget()
         release(self.device)
-
-    def _seed_dropout(self, seed: int) -> None:
-        """`torch.manual_seed` where this step draws; it would visit every other kind of device too: 0.3 ms."""
-        if self.device.partition(":")[0] == "cpu":
-            torch.default_generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seed)
 
     def gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
         """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another. Ranks exchange
         it while the last is in hand. Returns that loss."""
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
-        total = torch.zeros((), device=self.device)
+        total: Tensor | None = None
+        alone = len(parts) == 1
+        if not alone:
+            self.working.refresh()
         for index, (x_bCHW, labels_b) in enumerate(parts):
             place = self.ranks.rank * len(parts) + index  # in the global batch
-            self._seed_dropout(stream(seed, "micro-batch", place) if place else seed)
+            for generator in self._generators:
+                generator.manual_seed(stream(seed, "micro-batch", place) if place else seed)
             if self.ranks.size > 1:
                 self.ranks.set_gradient_sync(self.exchanging, last=exchange and index == len(parts) - 1)
             # each image weighs 1 / batch, whatever the size of the micro-batch it is in
-            total += self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
-            with label("backward"):
-                self.working.collect()
+            loss = self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch, alone=alone)
+            total = loss.clone() if total is None else total.add_(loss)
+            if not alone:
+                with label("backward"):
+                    self.working.collect(last=index == len(parts) - 1)
+        assert total is not None
         return total
 
 
 def set_aside(value: Tensor) -> Tensor:
     """A copy in the CPU's memory, where there is more; the shard of a sharded tensor stays on its device."""
     return value.clone() if hasattr(value, "to_local") else value.to("cpu", copy=True)
+
+
+def kept(value: Tensor, before: Tensor | None, beside: Tensor) -> Tensor:
+    """A value in memory of its own on the device of another tensor: where it lay before, if it did, for a recording of
+    the update finds it there."""
+    if before is None or before.shape != value.shape or before.dtype != value.dtype:
+        return value.clone().to(beside.device)
+    return before.copy_(value)
 
 
 class Ema:
@@ -375,22 +503,30 @@ class Ema:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay = model, decay
         self.mean: dict[str, Tensor] = {}
+        self._starts = True  # with the next step
+        self._weights = dict(model.named_parameters()) if decay else {}
+
+    def allocate(self) -> None:
+        """Take memory before a step changes anything."""
+        if not self.mean:
+            self.mean = {name: torch.empty_like(p, requires_grad=False) for name, p in self._weights.items()}
 
     @torch.no_grad()
     def update(self) -> None:
         """Add the weights after a step."""
-        if not self.decay:
-            return
-        now = {name: p.detach() for name, p in self.model.named_parameters()}
-        if self.mean:
-            torch._foreach_lerp_(list(self.mean.values()), list(now.values()), 1.0 - self.decay)
-        else:
-            self.mean = {name: p.clone() for name, p in now.items()}
+        means, weights = list(self.mean.values()), list[Tensor](self._weights.values())
+        if self._starts and means:
+            for mean, weight in zip(means, weights, strict=True):  # of shards torch copies no lists
+                mean.copy_(weight)
+        elif means:
+            torch._foreach_lerp_(means, weights, 1.0 - self.decay)
+        self._starts = False
 
     def restore(self, mean: Mapping[str, Tensor]) -> None:
         """Continue from a saved mean; an empty one starts over."""
         parameters = dict(self.model.named_parameters())
-        self.mean = {name: mean[name].clone().to(p.device) for name, p in parameters.items()} if mean else {}
+        self.mean = {name: kept(mean[name], self.mean.get(name), p) for name, p in parameters.items()} if mean else {}
+        self._starts = not mean
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ from bench.train.batches import Batches
 from bench.train.events import CheckpointSaved, Event, HorizonReached, Stepped
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
-from bench.train.step import Ema, Step, set_aside
+from bench.train.step import Ema, Step, kept, set_aside
 
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
 MAX_POINTS = 200  # of a learning curve
@@ -110,34 +110,42 @@ class TrainingProgress:
 class LossCurve:
     """The learning curve: mean loss between points fixed in advance, at most about MAX_POINTS of a cell.
 
-    Adds up losses on the device they are on; reading them, which waits for the device, happens at the end.
+    Losses stay on their device until `read`, which waits for it.
 
     Points lie at fixed steps of each segment and at its end, whatever stopped and continued the run in between.
     """
 
-    def __init__(self, segments: Sequence[Segment], *, batch: int, device: str) -> None:
+    def __init__(self, segments: Sequence[Segment], *, batch: int) -> None:
         self.batch, self.segments = batch, segments
         steps = sum(s.end - s.start for s in segments)
         self.every = max(1, math.ceil(steps / max(1, MAX_POINTS - len(segments))))
         lengths = [math.ceil((s.end - s.start) / self.every) for s in segments]
         self.first = [sum(lengths[:n]) for n in range(len(lengths))]
-        self.sums = torch.zeros(sum(lengths), dtype=torch.float64, device=device)
-        self.counts = [0] * len(self.sums)
+        self.sums, self.counts = [0.0] * sum(lengths), [0] * sum(lengths)
+        self._unread: list[tuple[int, Tensor]] = []  # (point, loss)
 
     def add(self, loss: Tensor, *, segment: int, step: int) -> None:
         """Take in the loss of one step. `step` counts from the start of training."""
         point = self.first[segment] + (step - self.segments[segment].start) // self.every
-        self.sums[point] += loss
+        self._unread.append((point, loss))
         self.counts[point] += 1
+
+    def read(self) -> None:
+        """Add up the losses since the last call."""
+        losses = torch.stack([loss for _, loss in self._unread]).tolist() if self._unread else []
+        for (point, _), loss in zip(self._unread, losses, strict=True):
+            self.sums[point] += loss
+        self._unread.clear()
 
     def state(self) -> Tensor:
         """Everything, as one tensor."""
-        return torch.stack([self.sums.cpu(), torch.tensor(self.counts, dtype=torch.float64)])
+        self.read()
+        return torch.tensor([self.sums, self.counts], dtype=torch.float64)
 
     def restore(self, state: Tensor) -> None:
         """Put `state()` back."""
-        self.sums.copy_(state[0])
-        self.counts = [int(count) for count in state[1]]
+        self._unread.clear()
+        self.sums, self.counts = state[0].tolist(), [int(count) for count in state[1]]
 
     def points(self, *, settled: bool = False) -> list[dict[str, Any]]:
         """One {"images", "loss", "horizon"} per point that was reached, in the order of the work.
@@ -145,19 +153,19 @@ class LossCurve:
         `images` counts from the start of training; `horizon` is None on a shared trunk. A loss that is not finite ends
         the curve. Settled points are those that further steps do not change.
         """
-        found: list[dict[str, Any]] = []
-        sums = self.sums.tolist()
+        points: list[dict[str, Any]] = []
+        self.read()
         for segment, horizon, first in zip(self.segments, self._horizons(), self.first, strict=True):
             steps = segment.end - segment.start
             for index in range(math.ceil(steps / self.every)):
                 count = self.counts[first + index]
                 if not count or (settled and count < min(self.every, steps - index * self.every)):
                     continue
-                if not math.isfinite(sums[first + index]):
-                    return found
+                if not math.isfinite(self.sums[first + index]):
+                    return points
                 images = (segment.start + index * self.every + count) * self.batch
-                found.append({"images": images, "loss": sums[first + index] / count, "horizon": horizon})
-        return found
+                points.append({"images": images, "loss": self.sums[first + index] / count, "horizon": horizon})
+        return points
 
     def _horizons(self) -> list[int | None]:
         """The purpose of each segment. Where every horizon starts anew, its whole run is its own."""
@@ -221,12 +229,12 @@ class Trainer:
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe)
         self.total_work = sum(s.end - s.start for s in self.segments)
+        self.ema = Ema(model, recipe.average)
         self.train_step: Step | None = None
         if self.segments:
-            self.train_step = Step(model=model, recipe=recipe, device=device, ranks=ranks)
+            self.train_step = Step(model=model, recipe=recipe, device=device, ranks=ranks, average=self.ema)
         self.optimizer = self.train_step.optimizer if self.train_step else None
-        self.ema = Ema(model, recipe.average)
-        self.curve = LossCurve(self.segments, batch=recipe.batch, device=device)
+        self.curve = LossCurve(self.segments, batch=recipe.batch)
         self.progress = TrainingProgress()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
@@ -255,14 +263,17 @@ class Trainer:
         self.model.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in parts.items()})
         if self.optimizer is None:
             return
+        before = dict(self.optimizer.state)
         self.optimizer.state.clear()
         parameters = dict(self.model.named_parameters())
         for full, value in tensors.items():
             kind, _, rest = full.partition(".")
             if kind == "optimizer":
                 key, _, name = rest.partition(".")
-                value = self.ranks.shard(value, like=parameters[name])
-                self.optimizer.state[parameters[name]][key] = value.clone().to(self.device)
+                parameter = parameters[name]
+                value = self.ranks.shard(value, like=parameter)
+                held = before.get(parameter, {}).get(key)
+                self.optimizer.state[parameter][key] = kept(value, held, parameter)
         mean = {k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")}
         self.ema.restore({name: self.ranks.shard(value, like=parameters[name]) for name, value in mean.items()})
 
@@ -294,22 +305,22 @@ class Trainer:
         Raises:
             UserError: it belongs to other images or to another cell.
         """
-        found = self._newest()
-        if found is None:
+        saved = self._newest()
+        if saved is None:
             return False
-        self.progress = self._continued(found.state)
-        if (ranks := found.state.get("ranks", 1)) != self.ranks.size:  # devices × seconds stays what was spent
+        self.progress = self._continued(saved.state)
+        if (ranks := saved.state.get("ranks", 1)) != self.ranks.size:  # devices × seconds stays what was spent
             self.progress.scale_seconds(ranks / self.ranks.size)
             self.log(f"{self.ranks.size} rank(s) continue what {ranks} began")
-        self.restore({k.removeprefix("live/"): v for k, v in found.tensors.items() if k.startswith("live/")})
-        trunk = {k.removeprefix("trunk/"): v for k, v in found.tensors.items() if k.startswith("trunk/")}
+        self.restore({k.removeprefix("live/"): v for k, v in saved.tensors.items() if k.startswith("live/")})
+        trunk = {k.removeprefix("trunk/"): v for k, v in saved.tensors.items() if k.startswith("trunk/")}
         self.trunk = trunk or None
-        self.losses = list(found.tensors["losses"].to(self.device)) if "losses" in found.tensors else []
-        if "curve" in found.tensors:
-            self.curve.restore(found.tensors["curve"])
+        self.losses = list(saved.tensors["losses"].to(self.device)) if "losses" in saved.tensors else []
+        if "curve" in saved.tensors:
+            self.curve.restore(saved.tensors["curve"])
         if self.train_step and self.progress.micro_batches:
             self.train_step.micro_batch = self.progress.micro_batches[-1].images
-        self.log(f"continuing from step {self.progress.work} of {self.total_work}")
+        self.log(f"continuing after {self.progress.work} of {self.total_work} steps")
         return True
 
     def _newest(self) -> Checkpoint | None:
@@ -317,18 +328,18 @@ class Trainer:
         if self.saving is None:
             return None
         folder = self.saving.folder
-        found: list[Checkpoint | None] = []
+        newest: list[Checkpoint | None] = []
 
         def look() -> int | None:
             checkpoint, messages = checkpoints.load_newest(folder)
             for message in messages:
                 self.log(message)
-            found.append(checkpoint)
+            newest.append(checkpoint)
             return checkpoint.step if checkpoint else None
 
         step = self.ranks.run_on_rank0(look)
-        if step is None or found:
-            return found[0] if found else None
+        if step is None or newest:
+            return newest[0] if newest else None
         return checkpoints.load(folder, step)
 
     def _continued(self, state: Mapping[str, Any]) -> TrainingProgress:
@@ -354,7 +365,7 @@ class Trainer:
     # -- work ----------------------------------------------------------------------------------------------------
 
     def run(self) -> Iterator[Event]:
-        """Do all segments. `HorizonReached` waits for `keep`; where nobody evaluates, the row says only that much.
+        """Do all segments. `HorizonReached` waits for `keep`; where nobody evaluates, its row has no scores.
 
         Raises:
             Interrupted: after a signal, with everything saved.
@@ -501,7 +512,6 @@ class Trainer:
         lr = schedule.learning_rate(self.recipe, step=step, warmup=self.warmup, segment=segment)
         fitted = self.train_step.micro_batch
         loss = self.train_step(x_BCHW, labels_B, lr=lr, seed=stream(self.seed, *self.purpose, "dropout", step))
-        self.ema.update()
         self.curve.add(loss, segment=self.progress.segment, step=step)
         if self.train_step.micro_batch != fitted:
             self._note_micro_batch(self.train_step.micro_batch)
@@ -514,6 +524,7 @@ class Trainer:
 
     def _check_loss(self, segment: Segment) -> None:
         self._seen_loss = torch.stack(self.losses).mean().item()
+        self.curve.read()
         if not math.isfinite(self._seen_loss):
             end = self.progress.step
             first = max(segment.start, end - CHECK_EVERY)

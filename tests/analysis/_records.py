@@ -63,7 +63,7 @@ class World:
 
     @classmethod
     def small(cls, *, seeds: tuple[int, ...] = (0, 1), models: Sequence[str] = ("ViT-nano/7",)) -> Self:
-        """Of one size, one draw and one shot number: a few records where any will do."""
+        """A world of one size, one draw and one shot number: a few records where any will do."""
         world = cls(seed=1)
         world.models = {name: MODELS[name] for name in models}
         world.sizes, world.seeds, world.draws, world.shots = (30_000,), seeds, (0,), (1,)
@@ -78,12 +78,12 @@ class World:
         self.draw_offsets = {(task, d): self.rng.normal(0, self.draw_sd) for task in NUM_TEST for d in self.draws}
         self.image_offsets = {task: self.rng.normal(0, 0.009) for task in NUM_TEST}
         middle = self.middle
-        found = []
+        records = []
         for name in self.models:
             for size in self.sizes if name in middle else (self.num_images,):
                 axes = (*(["compute"] if size == self.num_images else []), *(["data_size"] if name in middle else []))
-                found += [self.record(name, size, seed, axes) for seed in self.seeds]
-        return [*found, self.pixels()]
+                records += [self.record(name, size, seed, axes) for seed in self.seeds]
+        return [*records, self.pixels()]
 
     def record(self, name: str, size: int, seed: int, axes: tuple[str, ...]) -> Record:
         family, _, macs = self.models[name]

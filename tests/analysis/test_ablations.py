@@ -62,12 +62,12 @@ def like_the_paper(cell) -> float:
 
 
 def test_every_statement_is_borne_out_where_it_holds() -> None:
-    found = judged(read(records(like_the_paper)))
+    findings = judged(read(records(like_the_paper)))
     masked = {Statement.MASKED_OVER_SCRATCH, Statement.LABELS_OVER_MASKED}
-    assert {statement for statement, _ in found} == set(Statement) - masked
-    assert {f.verdict for f in found.values()} == {Verdict.YES}
-    assert len({measure for _, measure in found}) > 1
-    for (statement, _), finding in found.items():
+    assert {statement for statement, _ in findings} == set(Statement) - masked
+    assert {f.verdict for f in findings.values()} == {Verdict.YES}
+    assert len({measure for _, measure in findings}) > 1
+    for (statement, _), finding in findings.items():
         expected = {Statement.POOLING_RATE: 0.2}.get(statement, 0.0 if statement in ablations.EQUAL else 0.1)
         assert finding.estimate == pytest.approx(expected, abs=1e-9), statement
 
@@ -78,9 +78,9 @@ def test_every_statement_is_contradicted_where_the_opposite_holds() -> None:
         unlike = "learned-2d" in cell.model or "position=relative" in cell.model or "position_at=" in cell.model
         return moved + 0.3 * unlike * (-1) + 0.1 * ("pooling=cls" in cell.model and cell.recipe.lr < 1.6e-2)
 
-    found = judged(read(records(opposite)))
+    findings = judged(read(records(opposite)))
     # not "a position embedding helps": of three encodings two are far worse, none far better, and the mean decides
-    assert {f.verdict for key, f in found.items() if key[0] != Statement.POSITION_HELPS} == {Verdict.NO}
+    assert {f.verdict for key, f in findings.items() if key[0] != Statement.POSITION_HELPS} == {Verdict.NO}
 
 
 def test_where_nothing_was_varied_nothing_is_stated() -> None:
@@ -101,9 +101,9 @@ def test_masked_against_scratch_and_labels() -> None:
     cells = masked_suite.cells(SuiteOptions(seeds=2))
     level = {"ViT-pico/7": 0.8, "ViT-pico/7:head=masked": 0.7}
     evidence = read(records(lambda cell: level[cell.model] if cell.horizons != (0,) else 0.5, cells))
-    found = judged(evidence)
-    assert {s for s, _ in found} == {Statement.MASKED_OVER_SCRATCH, Statement.LABELS_OVER_MASKED}
-    for (statement, _), finding in found.items():
+    findings = judged(evidence)
+    assert {s for s, _ in findings} == {Statement.MASKED_OVER_SCRATCH, Statement.LABELS_OVER_MASKED}
+    for (statement, _), finding in findings.items():
         assert finding.estimate == pytest.approx(0.2 if statement == Statement.MASKED_OVER_SCRATCH else 0.1)
     assert len(masked.draw(evidence).data)
 
@@ -149,28 +149,28 @@ def branched() -> Evidence:
 
 def test_each_budget_is_paired_and_the_known_gap_is_found(branched: Evidence) -> None:
     for measure in branches.measures(branched):
-        found = branches.contrasts(branched, measure)
-        assert list(found) == ["same", "cosine"]
-        for way, gap in zip(found, (0.0, GAP), strict=True):
-            assert len(found[way]) == 6  # two models × three budgets
-            assert [c.estimate.value for c in found[way]] == pytest.approx([gap] * 6, abs=1e-12)
-            assert all(branches.identical(c) == (gap == 0) for c in found[way])
+        contrasts = branches.contrasts(branched, measure)
+        assert list(contrasts) == ["same", "cosine"]
+        for way, gap in zip(contrasts, (0.0, GAP), strict=True):
+            assert len(contrasts[way]) == 6  # two models × three budgets
+            assert [c.estimate.value for c in contrasts[way]] == pytest.approx([gap] * 6, abs=1e-12)
+            assert all(branches.identical(c) == (gap == 0) for c in contrasts[way])
 
 
 def test_savings_are_ratios_of_what_was_spent(branched: Evidence) -> None:
-    found = branches.savings(branched)
-    assert [(s.budgets, s.seeds) for s in found] == [(3, 2), (3, 2)]
-    assert [s.flops for s in found] == pytest.approx([0.5, 0.5])
-    assert [s.seconds for s in found] == pytest.approx([0.25, 0.25])
+    savings = branches.savings(branched)
+    assert [(s.budgets, s.seeds) for s in savings] == [(3, 2), (3, 2)]
+    assert [s.flops for s in savings] == pytest.approx([0.5, 0.5])
+    assert [s.seconds for s in savings] == pytest.approx([0.25, 0.25])
 
 
 def test_findings_say_so(branched: Evidence) -> None:
-    found = ask(branched, "branch as accurate", "branches save")
-    same, cosine, *_ = found
+    findings = ask(branched, "branch as accurate", "branches save")
+    same, cosine, *_ = findings
     assert (same.subject, same.verdict, same.reasons) == (("same",), Verdict.YES, (IDENTICAL,))
     assert (cosine.subject, cosine.verdict, cosine.reasons) == (("cosine",), Verdict.YES, ())
     assert cosine.estimate == pytest.approx(GAP) and cosine.n.models == 2 and cosine.n.steps == 6
-    saved = [f for f in found if f.question == "branches save"]
+    saved = [f for f in findings if f.question == "branches save"]
     assert [f.estimate for f in saved] == pytest.approx([0.5, 0.5]) and {f.verdict for f in saved} == {Verdict.YES}
 
 

@@ -1,12 +1,17 @@
 """Budgets within 2 % are one, wherever families are compared or a frontier is drawn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
+from bench.core.record import Horizon, Score
 from bench.report.figures import frontier
+from tests.analysis._records import World, map_scores
+from tests.analysis._study import read
 
 FLOPS = st.lists(st.floats(min_value=1e6, max_value=1e24), min_size=1, max_size=30)
 
@@ -17,12 +22,12 @@ def test_two_hybrids_of_162_gigaflops_have_one_budget() -> None:
 
 @given(FLOPS)
 def test_groups_are_no_wider_than_one_budget_and_never_below_what_was_spent(flops: list[float]) -> None:
-    found = budgets(flops)
-    assert (found >= flops).all()
-    for budget in np.unique(found):
-        members = np.array(flops)[found == budget]
+    budget_of = budgets(flops)
+    assert (budget_of >= flops).all()
+    for budget in np.unique(budget_of):
+        members = np.array(flops)[budget_of == budget]
         assert budget == members.max() and one_budget(members.min(), members.max())
-    ordered = np.unique(found)
+    ordered = np.unique(budget_of)
     assert (np.diff(ordered) > 0).all() and budgets(ordered).max() == max(flops)
 
 
@@ -33,16 +38,17 @@ def test_order_does_not_matter_and_a_chain_is_not_one_budget() -> None:
     assert not one_budget(1.0, 1.001 * ONE_BUDGET) and one_budget(ONE_BUDGET, 1.0)
 
 
-def test_of_one_budget_only_the_best_point_is_on_the_frontier() -> None:
-    class Scored:
-        def __init__(self, flops: float = 0.0, value: float = 0.0) -> None:
-            self.train_flops, self.value = flops, value
+@pytest.mark.parametrize("ahead", (-0.04, 0.04))
+def test_of_one_budget_only_the_best_point_is_on_the_frontier(ahead: float) -> None:
+    """Two ViTs whose budgets differ by 0.6 %: whichever is better is bold, the dearer one or the cheaper one."""
+    world = World()
+    family, params, macs = world.models["ViT-mini/7"]
+    world.models = {"ViT-mini/7": (family, params, macs), "ViT-twin/7": (family, params, round(1.006 * macs))}
 
-    points = [
-        (Scored(flops), "", Scored(value=v)) for flops, v in ((20, 0.5), (162.4, 0.69), (162.5, 0.73), (325, 0.7))
-    ]
-    assert frontier._best(points) == [0, 2]  # type: ignore[arg-type]
-    points = [
-        (Scored(flops), "", Scored(value=v)) for flops, v in ((20, 0.5), (162.4, 0.73), (162.5, 0.69), (325, 0.8))
-    ]
-    assert frontier._best(points) == [0, 1, 3]  # type: ignore[arg-type]
+    def moved(horizon: Horizon, score: Score) -> Score:
+        return replace(score, value=score.value + ahead)
+
+    records = [map_scores(r, moved) if r.cell.model == "ViT-twin/7" else r for r in world.records()]
+    drawn = frontier.draw(read(records)).data
+    better = "ViT-twin/7" if ahead > 0 else "ViT-mini/7"
+    assert len(drawn) == 2 * len(world.horizons[1:]) and list(drawn["best"]) == list(drawn["series"] == better)

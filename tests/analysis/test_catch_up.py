@@ -46,13 +46,13 @@ def equal() -> Evidence:
 
 
 @pytest.fixture(scope="module")
-def found(equal: Evidence) -> list[Finding]:
+def over_images(equal: Evidence) -> list[Finding]:
     return ask(equal, "gap over images", "gap over compute")
 
 
-def about(found: list[Finding], *subject: str) -> Finding:
+def about(findings: list[Finding], *subject: str) -> Finding:
     """The main finding over images of two families."""
-    return next(f for f in found if f.question == "gap over images" and f.subject == subject and f.main)
+    return next(f for f in findings if f.question == "gap over images" and f.subject == subject and f.main)
 
 
 def test_two_models_of_a_family_are_not_mixed() -> None:
@@ -62,19 +62,19 @@ def test_two_models_of_a_family_are_not_mixed() -> None:
     world.models["ViT-nano/7"] = "ViT", params // 2, macs  # fewer parameters: less accurate
     world.middle = (*world.middle, "ViT-nano/7")
     evidence = read(world.records())
-    found = [line for line in catch_up.gap_series(evidence) if line.families == ("ViT", "ResNet")]
-    assert {line.models for line in found} == {("ViT-mini/7", "ResNet-small"), ("ViT-nano/7", "ResNet-small")}
-    at_most = [line for line in found if line.flops == found[0].flops]
-    assert found[0].places[-1].accuracy == max(line.places[-1].accuracy for line in at_most)
-    for line in found:
+    lines = [line for line in catch_up.gap_series(evidence) if line.families == ("ViT", "ResNet")]
+    assert {line.models for line in lines} == {("ViT-mini/7", "ResNet-small"), ("ViT-nano/7", "ResNet-small")}
+    at_most = [line for line in lines if line.flops == lines[0].flops]
+    assert lines[0].places[-1].accuracy == max(line.places[-1].accuracy for line in at_most)
+    for line in lines:
         assert line.names == line.models
         assert {(place.first.model, place.second.model) for place in line.places} == {line.models}
     asked = ask(evidence, "gap over images")
-    assert about(asked, "ViT", "ResNet").trend[0].first.startswith(found[0].models[0])
+    assert about(asked, "ViT", "ResNet").trend[0].first.startswith(lines[0].models[0])
     others = {f.subject for f in asked if not f.main}
-    assert {line.models for line in found[1:]} <= others
+    assert {line.models for line in lines[1:]} <= others
     alt = gap.draw(evidence).alt
-    assert " minus ".join(found[0].models) in alt
+    assert " minus ".join(lines[0].models) in alt
 
 
 def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> None:
@@ -104,8 +104,8 @@ def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
 
 
 @pytest.mark.parametrize("pair", [("ViT", "ResNet"), ("Hybrid", "ResNet"), ("ViT", "Hybrid")])
-def test_its_slope_is_that_of_the_truth(found: list[Finding], pair: tuple[str, str]) -> None:
-    finding = about(found, *pair)
+def test_its_slope_is_that_of_the_truth(over_images: list[Finding], pair: tuple[str, str]) -> None:
+    finding = about(over_images, *pair)
     truth = GAIN[pair[0]] - GAIN[pair[1]]
     assert finding.low < truth < finding.high
     assert finding.estimate == pytest.approx(truth, abs=0.01)
@@ -119,9 +119,9 @@ def test_equal_families_gain_nothing() -> None:
     assert about(ask(read(world.records()), "gap over images"), "ViT", "ResNet").verdict is Verdict.CANNOT_TELL
 
 
-def test_the_laws_meet_where_accuracies_are_equal(found: list[Finding]) -> None:
+def test_the_laws_meet_where_accuracies_are_equal(over_images: list[Finding]) -> None:
     """The ViT is behind, and gains 6 points per tenfold images."""
-    finding = about(found, "ViT", "ResNet")
+    finding = about(over_images, "ViT", "ResNet")
     closing = next(item for item in finding.evidence if isinstance(item, Closing))
     at = finding.trend[-1]
     truth = at.x * 10 ** (-at.estimate / (GAIN["ViT"] - GAIN["ResNet"]))
@@ -146,10 +146,10 @@ def test_unequal_compute_is_not_compared() -> None:
     assert not [c for c in asked.checks if c.kind == "still falling"]
 
 
-def test_every_answer_has_words_and_a_figure(equal: Evidence, found: list[Finding]) -> None:
+def test_every_answer_has_words_and_a_figure(equal: Evidence, over_images: list[Finding]) -> None:
     findings = find(equal)
-    words = [a for f, a in zip(findings.findings, text.answers(findings), strict=True) if f in found]
-    assert len(words) == len(found) and all("minus" in a.text for a in words)
+    words = [a for f, a in zip(findings.findings, text.answers(findings), strict=True) if f in over_images]
+    assert len(words) == len(over_images) and all("minus" in a.text for a in words)
     drawing = gap.draw(equal)
     assert len(drawing.data) == len(drawing.annotations) > 0 and len(drawing.figure.axes) == 1
 
@@ -157,8 +157,8 @@ def test_every_answer_has_words_and_a_figure(equal: Evidence, found: list[Findin
 def test_a_loss_that_still_falls_by_much_is_a_warning() -> None:
     """The synthetic loss falls by 0.2 nats per tenfold compute: 0.06 per doubling, 1.3 % of ln 100."""
     world = Equal()
-    found = catch_up.still_falling(read(world.records()))
-    assert {f.model for f in found} == {"ViT-mini/7", "R-mini+ViT-mini/2", "ResNet-small"}
-    assert all(f.share == pytest.approx(0.2 * math.log10(2) / math.log(100), rel=0.01) for f in found)
+    falling = catch_up.still_falling(read(world.records()))
+    assert {f.model for f in falling} == {"ViT-mini/7", "R-mini+ViT-mini/2", "ResNet-small"}
+    assert all(f.share == pytest.approx(0.2 * math.log10(2) / math.log(100), rel=0.01) for f in falling)
     checks = [c for c in find(read(world.records())).checks if c.kind == "still falling"]
     assert checks and {c.level for c in checks} == {"note"}

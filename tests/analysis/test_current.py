@@ -17,7 +17,6 @@ from bench.analysis.validity_checks import checks
 from bench.core.record import Record, Score
 from bench.core.spec import TaskSpec
 from bench.report import tables
-from bench.stats import intervals
 from bench.store.grid import WantedCells
 from bench.store.prediction_bits import to_detail
 from tests.analysis._records import World, change, map_scores
@@ -58,24 +57,24 @@ def study(records: list[Record], planned: tuple[str, ...] | None = None) -> Evid
     )
 
 
-def shown(found: Evidence, measure: str = "mnist") -> float:
-    (series,) = found.series
-    return found.estimates(measure)[series.last.key].value
+def shown(evidence_of: Evidence, measure: str = "mnist") -> float:
+    (series,) = evidence_of.series
+    return evidence_of.estimates(measure)[series.last.key].value
 
 
-def of_kind(found: Evidence, *kinds: CheckKind) -> list[ValidityCheck]:
-    return [check for check in checks(found) if check.kind in kinds]
+def of_kind(evidence_of: Evidence, *kinds: CheckKind) -> list[ValidityCheck]:
+    return [check for check in checks(evidence_of) if check.kind in kinds]
 
 
 @pytest.mark.parametrize("names", [("cell-a", "cell-b"), ("cell-b", "cell-a")])
 def test_a_newer_revision_stands_whatever_its_folder_is_called(names) -> None:
     (record,) = world(seeds=(0,))
     old, new = scored(record, 0.10, revision=1, name=names[0]), scored(record, 0.90, revision=2, name=names[1])
-    found = study([old, new])
-    assert shown(found) == pytest.approx(0.90) and found.series[0].last.seeds == (0,)
-    (check,) = of_kind(found, CheckKind.SUPERSEDED)
+    kept = study([old, new])
+    assert shown(kept) == pytest.approx(0.90) and kept.series[0].last.seeds == (0,)
+    (check,) = of_kind(kept, CheckKind.SUPERSEDED)
     assert check.names == (names[0],) and ("fewshot", ("digits", "fashion-mnist", "mnist")) in check.groups
-    assert of_kind(study([new]), CheckKind.SUPERSEDED) == [] == of_kind(found, CheckKind.MIXED_REVISIONS)
+    assert of_kind(study([new]), CheckKind.SUPERSEDED) == [] == of_kind(kept, CheckKind.MIXED_REVISIONS)
 
 
 def test_more_data_sets_are_no_newer_revision() -> None:
@@ -83,9 +82,9 @@ def test_more_data_sets_are_no_newer_revision() -> None:
     (record,) = world(seeds=(0,))
     more = {f"data:{name}": 2 for name in ("pets", "dtd", "eurosat")}
     old = revised(scored(record, 0.10, revision=1, name="b", ended="2029"), more)
-    found = study([old, scored(record, 0.90, revision=2, name="a")])
-    assert shown(found) == pytest.approx(0.90)
-    (check,) = of_kind(found, CheckKind.SUPERSEDED)
+    kept = study([old, scored(record, 0.90, revision=2, name="a")])
+    assert shown(kept) == pytest.approx(0.90)
+    (check,) = of_kind(kept, CheckKind.SUPERSEDED)
     assert check.names == ("b",)
 
 
@@ -94,14 +93,14 @@ def test_a_cell_of_the_untrained_network_supersedes_no_trained_one() -> None:
     (trained,) = world(seeds=(0,))
     longer = (TaskSpec(task="fewshot", data="mnist", options={"steps": 300}),)
     untrained = change(trained, {"directory": "untrained", "cell.horizons": (0,), "cell.tasks": longer})
-    found = study(
+    kept = study(
         [
             replace(trained, horizons=trained.horizons[1:]),
             replace(untrained, horizons=trained.horizons[:1]),
         ]
     )
-    assert not of_kind(found, CheckKind.SUPERSEDED)
-    assert set(found.scores["images_seen"]) == {h.images_seen for h in trained.horizons}
+    assert not of_kind(kept, CheckKind.SUPERSEDED)
+    assert set(kept.scores["images_seen"]) == {h.images_seen for h in trained.horizons}
 
 
 def test_the_grid_asked_for_last_decides_before_age_and_revision() -> None:
@@ -128,9 +127,9 @@ def test_scores_that_nobody_supersedes_stand_beside_the_new_ones() -> None:
     first = map_scores(replace(record, directory="a"), lambda _, s: s if s.data != "digits" else None)
     later = map_scores(replace(record, directory="b"), lambda _, s: s if s.data == "digits" else None)
     for records in ([first, later], [later, first]):
-        found = study(records, planned=("b",))
-        assert {"mnist", "digits"} <= set(found.measures) and found.estimates("mnist") and found.estimates("digits")
-        assert found.set_aside == {}
+        kept = study(records, planned=("b",))
+        assert {"mnist", "digits"} <= set(kept.measures) and kept.estimates("mnist") and kept.estimates("digits")
+        assert kept.set_aside == {}
 
 
 def test_models_that_different_revisions_judged_are_named() -> None:
@@ -149,10 +148,10 @@ def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> N
     first, second = world(seeds=(0, 1))
     assert study([first, second]).series[0].last.seeds == (0, 1)
     second = change(second, {"data.content_hash": "d" * 64})
-    found = study([first, second])
-    assert [s.last.seeds for s in found.series] == [(0,), (1,)]
-    assert sorted(s.label for s in found.series) == [f"{MODEL} (images cccccccc)", f"{MODEL} (images dddddddd)"]
-    (check,) = of_kind(found, CheckKind.OTHER_TRAINING_IMAGES)
+    kept = study([first, second])
+    assert [s.last.seeds for s in kept.series] == [(0,), (1,)]
+    assert sorted(s.label for s in kept.series) == [f"{MODEL} (images cccccccc)", f"{MODEL} (images dddddddd)"]
+    (check,) = of_kind(kept, CheckKind.OTHER_TRAINING_IMAGES)
     assert (check.names, check.count) == (("glyphs",), 30_000)
     assert check.groups == (("", ("cccccccc", "dddddddd")),)
 
@@ -162,36 +161,35 @@ def test_scores_of_other_test_images_are_not_pooled() -> None:
     for number, digest in enumerate(("e" * 64, "f" * 64)):
         detail = dict([to_detail(np.ones(8, dtype=bool), content_hash=digest)])
         made[number] = on_mnist(made[number], lambda s, detail=detail: replace(s, detail=detail))
-    found = study(made)
-    (series,) = found.series
-    assert found.samples(series.last, "mnist").seeds == (1,) and found.samples(series.last, "digits").seeds == (0, 1)
-    assert len(found.set_aside) == 1
+    kept = study(made)
+    (series,) = kept.series
+    assert kept.samples(series.last, "mnist").seeds == (1,) and kept.samples(series.last, "digits").seeds == (0, 1)
+    assert len(kept.set_aside) == 1
 
 
 def test_rejected_rates_are_in_no_table_answer_or_curve() -> None:
     """1e-2 is the best downstream and rejected upstream; its name alone would do."""
-    made = swept({1e-3: 0.60, 2e-3: 0.71, 1e-2: 0.4})
-    found = read(made)
-    (series,) = found.series
+    analysed = read(swept({1e-3: 0.60, 2e-3: 0.71, 1e-2: 0.4}))
+    (series,) = analysed.series
     assert series.label == MODEL
-    (kept,) = found.cells[series.variant]
+    (kept,) = analysed.cells[series.variant]
     assert kept.endswith("-0.002")
-    for chosen in (tables.longest(found), found.on_axis("compute")):
+    for chosen in (tables.longest(analysed), analysed.on_axis("compute")):
         assert [s.variant for s in chosen] == [series.variant]
-    for table in tables.build(found):
+    for table in tables.build(analysed):
         if table.name not in ("rates", "coverage"):
             assert len(table.rows) <= len(series.points) + 10 and "lr 0.01" not in table.csv()
-    assert len(lr_sweep.sweeps(found)[0].tried) == 3
-    assert [check.count for check in of_kind(found, CheckKind.REJECTED_RATES)] == [2]
-    assert of_kind(found, CheckKind.RECIPES_BETWEEN, CheckKind.RECIPES_WITHIN) == []
+    assert len(lr_sweep.sweeps(analysed)[0].tried) == 3
+    assert [check.count for check in of_kind(analysed, CheckKind.REJECTED_RATES)] == [2]
+    assert of_kind(analysed, CheckKind.RECIPES_BETWEEN, CheckKind.RECIPES_WITHIN) == []
 
 
 def test_the_rate_that_was_asked_for_since_stands() -> None:
     made = swept({1e-3: 0.60, 2e-3: 0.71, 1e-2: 0.4})
     names = {r.cell.recipe.lr: r.directory for r in made}
     for planned, kept in (((names[1e-3],), 1e-3), (tuple(names.values()), 2e-3)):
-        found = study(made, planned=planned)
-        assert [found.cells[s.variant] for s in found.series] == [(names[kept],)]
+        analysed = study(made, planned=planned)
+        assert [analysed.cells[s.variant] for s in analysed.series] == [(names[kept],)]
 
 
 def test_choosing_on_images_that_are_reported_on_is_said() -> None:
@@ -202,12 +200,7 @@ def test_choosing_on_images_that_are_reported_on_is_said() -> None:
 
 
 def test_sizes_of_a_set_say_that_the_choice_of_images_is_left_out() -> None:
-    values_SD = np.array([[0.5], [0.6]])
-    made = intervals.Samples(values_SD=values_SD, seeds=(0, 1), draws=(), image_error=0.01, num_test=100)
-    estimates = [intervals.estimate(made)]
     said = "choice of the pre-training images"
-    assert said in intervals.contents(estimates, trained_on=[("a", 100), ("a", 1000)])
-    assert said not in intervals.contents(estimates, trained_on=[("a", 1000), ("b", 100)])
     full = read(World(seed=1).records())
     horizons = next(t for t in tables.build(full) if t.name == "horizons")
     models = next(t for t in tables.build(full) if t.name == "models")
@@ -216,19 +209,19 @@ def test_sizes_of_a_set_say_that_the_choice_of_images_is_left_out() -> None:
 
 def test_accuracy_without_copies_is_in_the_table_of_scores() -> None:
     (record,) = world(seeds=(0,))
-    plain = list(csv.reader(io.StringIO(tables.scores_csv(study([record])))))
-    assert "accuracy_without_duplicates" not in plain[0]
+    heads = next(csv.reader(io.StringIO(tables.scores_csv(study([record])))))
+    assert "accuracy_without_duplicates" not in heads
     copies = {"num_duplicates": 3}
     less = on_mnist(record, lambda s: replace(s, detail=copies | {"value_without_duplicates": s.value - 0.001}))
-    found = study([less])
-    rows = list(csv.DictReader(io.StringIO(tables.scores_csv(found))))
+    analysed = study([less])
+    rows = list(csv.DictReader(io.StringIO(tables.scores_csv(analysed))))
     for row in rows:
         if row["measure"] == "mnist":
             assert row["num_duplicates"] == "3"
             assert float(row["accuracy_without_duplicates"]) == pytest.approx(float(row["accuracy"]) - 0.001)
         else:
             assert row["num_duplicates"] == ""
-    (check,) = of_kind(found, CheckKind.DUPLICATES)
+    (check,) = of_kind(analysed, CheckKind.DUPLICATES)
     assert (check.names, check.count, check.limit) == (("mnist",), 3, 2000) and check.high == pytest.approx(0.001)
 
 

@@ -18,7 +18,7 @@ from bench.analysis.findings import Findings
 from bench.core.errors import UserError
 from bench.core.formatting import flops_range, judged_on
 from bench.core.record import Horizon, Record, Score
-from bench.report import build, caveats, text
+from bench.report import build, text
 from bench.stats.intervals import Samples
 from bench.stats.paired import contrast_error, pair
 from bench.store import grid
@@ -39,15 +39,15 @@ def world(*, seed: int = 0, kind: type[World] = World) -> World:
 
 def records_of(made: World, horizons: dict[str, tuple[int, ...]]) -> list[Record]:
     made.records()  # draws the luck that all share
-    found = []
+    records = []
     for name in made.models:
         made.horizons = (0, *horizons[name])
-        found += [made.record(name, 30_000, seed, ("compute",)) for seed in made.seeds]
-    return found
+        records += [made.record(name, 30_000, seed, ("compute",)) for seed in made.seeds]
+    return records
 
 
 def report_of(folder: Path, suite: str) -> tuple[Evidence, Findings]:
-    evidence, _ = build._measured(folder, suite, None)
+    evidence, _ = build.measured(folder, suite, None)
     return evidence, questions.find(evidence)
 
 
@@ -123,7 +123,6 @@ def test_a_study_judged_on_far_sets_alone_is_judged(tmp_path):
     ]
     evidence, findings = report_of(write(records, tmp_path / "scaling"), "scaling")
     assert evidence.headline == ("digits",) and evidence.far == () and findings.judged
-    assert "no downstream" not in caveats.note(findings)
     bare = [map_scores(r, lambda _, s: s if s.task == "upstream" else None) for r in records]
     _, findings = report_of(write(bare, tmp_path / "bare" / "scaling"), "scaling")
     assert not findings.judged
@@ -131,16 +130,16 @@ def test_a_study_judged_on_far_sets_alone_is_judged(tmp_path):
 
 def test_nothing_is_extrapolated():
     budgets = {"ViT-nano/7": (8_000, 16_000, 64_000), "ResNet-mini": (4_000, 40_000)}  # MACs differ 1.1 to 3
-    found = model_pairs.at_compute(read(records_of(world(), budgets)), *PAIR)
+    sides = model_pairs.at_compute(read(records_of(world(), budgets)), *PAIR)
     flops = [6 * macs * seen for name, macs in ((PAIR[0], 1_100_000), (PAIR[1], 3_000_000)) for seen in budgets[name]]
-    assert found.span == pytest.approx((max(flops[0], flops[3]), min(flops[2], flops[4])))
+    assert sides.span == pytest.approx((max(flops[0], flops[3]), min(flops[2], flops[4])))
     apart = read(records_of(world(), {"ViT-nano/7": (1_000, 2_000), "ResNet-mini": (8_000, 16_000)}))
     with pytest.raises(UserError, match=r"No training compute in common.*6\.6 to 13\.2 GFLOPs.*144 to 288") as raised:
         model_pairs.at_compute(apart, *PAIR)
     assert "--at images" in raised.value.fix
     touching = read(records_of(world(), {"ViT-nano/7": (1_000, 3_000), "ResNet-mini": (1_100, 2_000)}))  # 19.8 each
-    found = model_pairs.at_compute(touching, *PAIR)
-    assert len(found.budgets) == 1 and "interpolation" not in found.average.margins
+    sides = model_pairs.at_compute(touching, *PAIR)
+    assert len(sides.budgets) == 1 and "interpolation" not in sides.average.margins
 
 
 def answered(rng: np.random.Generator, right_SDM: np.ndarray, content: str) -> Samples:
@@ -163,7 +162,6 @@ def test_test_images_are_paired_as_in_a_t_test():
     assert contrast_error([(1.0, b), (-1.0, a)]) == pytest.approx((x.mean() - y.mean()) / test.statistic)
     both = [answered(rng, rng.random((3, 4, 500)) < share, "t") for share in (0.6, 0.7)]
     one = pair(both[1], both[0])
-    assert one is not None
     expected = math.sqrt(max(0.0, one.error**2 - one.shared))
     assert contrast_error([(1.0, both[1]), (-1.0, both[0])]) == pytest.approx(expected)
     half_way = [(0.5, both[1]), (0.5, both[1]), (-1.0, both[0])]  # two horizons of one side
@@ -218,9 +216,9 @@ def test_intervals_hold_the_truth_between_horizons(seed_sd):
         made.curves = {family: draw() for family in ("ViT", "ResNet")}  # type: ignore[attr-defined]
         budgets = {"ViT-nano/7": tuple(4_000 << n for n in range(5)), "ResNet-mini": (3_000, 9_000, 27_000)}
         records = [map_scores(r, lambda _, s: replace(s, stderr=1e-6)) for r in records_of(made, budgets)]
-        found = model_pairs.at_compute(read(records), *PAIR)
-        at = [b.train_flops for b in found.budgets]
+        sides = model_pairs.at_compute(read(records), *PAIR)
+        at = [b.train_flops for b in sides.budgets]
         truth = [made.accuracy("ResNet", x, 0, "mnist") - made.accuracy("ViT", x, 0, "mnist") for x in at]
-        held.append(found.average.low <= np.mean(truth) <= found.average.high)
+        held.append(sides.average.low <= np.mean(truth) <= sides.average.high)
     print(seed_sd, np.mean(held))
     assert stats.binomtest(sum(held), len(held), 0.95, alternative="less").pvalue > 1e-3

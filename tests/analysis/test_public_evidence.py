@@ -1,7 +1,5 @@
 """Published checkpoints as evidence: records beside the table, answers, and what is laid beside a study."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
@@ -18,7 +16,7 @@ from bench.analysis.study_data import Records
 from bench.core.record import DataFacts
 from bench.questions import exponent_by_data_set, robust_at_equal_error
 from bench.report.figures import compute
-from bench.report.headline import headline
+from bench.report.title import title_of
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import study
 
@@ -32,7 +30,7 @@ def evidence() -> Evidence:
 
 
 @pytest.fixture(scope="module")
-def found(evidence: Evidence) -> tuple[Finding, ...]:
+def findings(evidence: Evidence) -> tuple[Finding, ...]:
     return questions.find(evidence).findings
 
 
@@ -51,9 +49,9 @@ def test_records_are_the_rows_of_the_table(evidence: Evidence) -> None:
     assert len(evidence.points) == len(known)
 
 
-def test_main_answers_are_of_controlled_pairs_alone(found: tuple[Finding, ...]) -> None:
-    assert {*PAIRS, *APART, "best family at equal compute"} <= {f.question for f in found}
-    for f in found:
+def test_main_answers_are_of_controlled_pairs_alone(findings: tuple[Finding, ...]) -> None:
+    assert {*PAIRS, *APART, "best family at equal compute"} <= {f.question for f in findings}
+    for f in findings:
         controlled = [not item.differs for item in f.evidence if hasattr(item, "differs")]
         assert f.main == (f.question in PAIRS and controlled == [True]), f
 
@@ -61,11 +59,11 @@ def test_main_answers_are_of_controlled_pairs_alone(found: tuple[Finding, ...]) 
 def test_the_headline_is_a_controlled_pair_of_vit_and_resnet(evidence: Evidence) -> None:
     """Also where an uncontrolled comparison comes first and is surer."""
     made = questions.find(evidence)
-    chosen = headline(made, figures=["published-frontiers", "published-ratios"])
+    chosen = title_of(made, figures=["published-frontiers", "published-ratios"])
     first = made.findings[chosen.finding]
     assert first.main and first.subject[:2] == ("ViT", "ResNet (BiT)") and chosen.figure
     assert "took 2.0" in chosen.text and "JFT-300M (Table 6)" in chosen.text
-    again = headline(replace(made, findings=made.findings[::-1]), figures=["published-frontiers", "published-ratios"])
+    again = title_of(replace(made, findings=made.findings[::-1]), figures=["published-frontiers", "published-ratios"])
     assert made.findings[::-1][again.finding].main
 
 
@@ -77,21 +75,21 @@ def test_a_comparison_that_differs_in_anything_is_not_controlled() -> None:
             assert not comparison.controlled, comparison.name
 
 
-def verdicts(found: tuple[Finding, ...]) -> dict[tuple[str, str], Verdict]:
-    return {(f.subject[0].split()[0], f.subject[1]): f.verdict for f in found if f.question == "as claimed"}
+def verdicts(findings: tuple[Finding, ...]) -> dict[tuple[str, str], Verdict]:
+    return {(f.subject[0].split()[0], f.subject[1]): f.verdict for f in findings if f.question == "as claimed"}
 
 
-def test_the_papers_claims_hold_where_its_recipe_does(found: tuple[Finding, ...]) -> None:
+def test_the_papers_claims_hold_where_its_recipe_does(findings: tuple[Finding, ...]) -> None:
     """2 to 4 times less compute than ResNets in the paper and in CLIP, the reverse against ConvNeXt; more from images
     than a ConvNet by the paper's recipe and AugReg's, not by DeiT III's."""
-    made = verdicts(found)
+    made = verdicts(findings)
     assert made["ViT", "BiT and ViT, JFT-300M (Table 6)"] == Verdict.YES
     assert made["ViT", "ResNet and ViT, WIT-400M (CLIP)"] == Verdict.YES
     assert made["ViT", "ViT (DeiT III) and ConvNeXt, ImageNet-22k"] == Verdict.NO
     assert made["ViT", "ViT (AugReg) and ConvNeXt, ImageNet-21k"] == Verdict.NO
     assert made["ViT", "ViT-B/16, ViT paper and ConvNeXt-B"] == Verdict.YES
     assert made["ViT", "ViT-B/16, DeiT III and ConvNeXt-B"] == Verdict.CANNOT_TELL
-    hybrids = [f for f in found if f.question == "as claimed" and f.subject[0].startswith("hybrids")]
+    hybrids = [f for f in findings if f.question == "as claimed" and f.subject[0].startswith("hybrids")]
     assert len(hybrids) == 3 and all(f.estimate > 1 for f in hybrids)
     assert made["hybrids", "ViT and hybrid, JFT-300M (Table 6)"] == Verdict.CANNOT_TELL  # single trainings
 
@@ -187,8 +185,7 @@ def test_nothing_is_laid_beside_a_study_of_other_images(other: Evidence) -> None
 
 
 def test_the_average_of_other_tasks_has_no_published_counterpart(evidence: Evidence) -> None:
-    mine = replace(study(), reference=evidence)
-    assert not (compute.draw(mine).data.kind == "published").any()
+    assert not (compute.draw(replace(study(), reference=evidence)).data.kind == "published").any()
 
 
 def test_chance_between_trainings_shifts_a_ratio_as_far_as_it_shifts_a_power_law() -> None:

@@ -11,10 +11,10 @@ from bench.report import tables
 
 def test_table_6_becomes_evidence_as_printed() -> None:
     evidence = published.evidence()
-    found = {(p.model, round(p.epochs)): p for p in evidence.points.values()}
-    assert len(found) == 18 and {s.family for s in evidence.series} == {"ViT", "Hybrid", "ResNet"}
+    points = {(p.model, round(p.epochs)): p for p in evidence.points.values()}
+    assert len(points) == 18 and {s.family for s in evidence.series} == {"ViT", "Hybrid", "ResNet"}
     for row in table("table6"):
-        point = found[model_name(row["name"]), int(row["epochs"])]
+        point = points[model_name(row["name"]), int(row["epochs"])]
         assert point.train_flops == float(row["exaFLOPs"]) * 1e18
         five = [float(row[c]) for c in ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")]
         estimate = evidence.estimate(point, HEADLINE)
@@ -34,7 +34,7 @@ def test_multiply_adds_follow_from_the_printed_compute() -> None:
     """A ViT with n tokens, width d, depth l and MLP 4d takes n l (12 d^2 + 2 n d) multiply-adds, and little else."""
     tokens, width, depth = 197, 768, 12
     expected = tokens * depth * (12 * width**2 + 2 * tokens * width)
-    found = next(p for p in published.evidence().points.values() if p.model == "ViT-B/16")
-    assert found.forward_macs == pytest.approx(expected, rel=0.02)
+    point = next(p for p in published.evidence().points.values() if p.model == "ViT-B/16")
+    assert point.forward_macs == pytest.approx(expected, rel=0.02)
     assert ("ViT-B/16", 7) not in CONTRADICTED
     assert "from the printed, rounded exaFLOPs" in tables.models(published.evidence()).note

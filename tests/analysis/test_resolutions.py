@@ -77,12 +77,12 @@ def answered(right_MSN, *, content_hash="images", known=True):
 
 def compared(own, high, *, level=0.95):
     """Evidence from samples per model at both sizes."""
-    found = {OWN: own, HIGH: high}
+    samples_of = {OWN: own, HIGH: high}
     return SimpleNamespace(
         measures=(OWN, HIGH),
         series=models(len(own)),
         level=level,
-        samples=lambda point, measure: found[measure][point.number],
+        samples=lambda point, measure: samples_of[measure][point.number],
     )
 
 
@@ -90,15 +90,15 @@ def draw(rng, *, shape, number, thresholds=(0.1, 0.35), luck=0.0):
     """(right answers at own size, at the higher one, the true difference): images are hard or easy for everybody, for a
     model, and by chance; a seed may be luckier than another. Every image's answer is a probit of their sum."""
     num_models, num_seeds = shape
-    found = []
+    sides = []
     shared_N = rng.normal(0, 1, number)
     for threshold in thresholds:
         model_MSN = rng.normal(0, 0.5, (num_models, 1, number))
         chance_MSN = rng.normal(0, 0.5, (num_models, num_seeds, number))
         luck_MSN = rng.normal(0, luck, (num_models, num_seeds, 1))
-        found.append(shared_N + model_MSN + chance_MSN + luck_MSN + threshold > 0)
+        sides.append(shared_N + model_MSN + chance_MSN + luck_MSN + threshold > 0)
     own, high = stats.norm.cdf(np.array(thresholds) / math.sqrt(1 + 0.25 + 0.25 + luck**2))
-    return *found, high - own
+    return *sides, high - own
 
 
 def ask(evidence) -> list[Finding]:
@@ -147,8 +147,8 @@ def test_seeds_and_models_are_averaged_image_by_image():
     evidence = compared(answered(own), answered(high))
     (answer,) = ask(evidence)
     assert (answer.n.seeds, answer.n.paired, answer.n.test_images, answer.reasons) == (2, 3, 400, ())
-    ((*found,),) = resolutions.compared(evidence).values()
-    mean = resolutions.mean_over_models(found)
+    ((*contrasts,),) = resolutions.compared(evidence).values()
+    mean = resolutions.mean_over_models(contrasts)
     difference_N = high.mean(axis=(0, 1)) - own.mean(axis=(0, 1))
     assert mean.value == pytest.approx(difference_N.mean(), rel=1e-12)
     assert mean.margins[IMAGES] == pytest.approx(stats.norm.ppf(0.975) * stats.sem(difference_N), rel=1e-12)
@@ -186,8 +186,7 @@ def test_with_seeds_and_models_it_covers_at_least_as_often():
 
 
 def test_what_cannot_be_paired_is_not():
-    rng = np.random.default_rng(3)
-    own, high, _ = draw(rng, shape=(2, 2), number=300)
+    own, high, _ = draw(np.random.default_rng(3), shape=(2, 2), number=300)
     plain = answered(own, known=False), answered(high, known=False)
     (apart,) = ask(compared(*plain))
     assert apart.n.paired == 0 and apart.reasons[-1] == UNPAIRED
@@ -212,7 +211,7 @@ def test_from_records_and_from_a_study_that_was_begun_without_answers():
     rng = np.random.default_rng(8)
     own, high, _ = draw(rng, shape=(2, 4), number=250)  # two models, two seeds with two repeats
     names = "ViT-nano/7", "ViT-small/7"
-    found = []
+    records = []
     for record in World().records():
         if record.cell.model in names:
             at = [(names.index(record.cell.model), 2 * record.cell.seed + repeat) for repeat in (0, 1)]
@@ -222,16 +221,16 @@ def test_from_records_and_from_a_study_that_was_begun_without_answers():
                 for task, right in (("finetune", own), ("finetune@56px", high))
             ]
             last = replace(record.horizons[-1], scores=(*record.horizons[-1].scores, *more))
-            found.append(replace(record, horizons=(*record.horizons[:-1], last)))
-    assert len(found) == 4
-    (answer,) = ask(read(found))
+            records.append(replace(record, horizons=(*record.horizons[:-1], last)))
+    assert len(records) == 4
+    (answer,) = ask(read(records))
     difference_N = high.mean(axis=(0, 1)) - own.mean(axis=(0, 1))
     assert answer.estimate == pytest.approx(difference_N.mean()) and answer.n.paired == 2
     assert answer.n.test_images == 250
-    ((*contrasts,),) = resolutions.compared(read(found)).values()
+    ((*contrasts,),) = resolutions.compared(read(records)).values()
     error = resolutions.mean_over_models(contrasts).margins[IMAGES] / stats.norm.ppf(0.975)
     assert error == pytest.approx(stats.sem(difference_N))
-    old = [*found[:-1], map_scores(found[-1], lambda _, s: replace(s, detail={}))]
+    old = [*records[:-1], map_scores(records[-1], lambda _, s: replace(s, detail={}))]
     (mixed,) = ask(read(old))
     assert (mixed.n.paired, mixed.n.models) == (1, 2) and mixed.estimate == pytest.approx(answer.estimate)
 

@@ -53,26 +53,25 @@ def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, ta
 
 
 def test_images_are_compared_as_in_a_paired_t_test():
-    rng = np.random.default_rng(0)
-    a, b = pair_of_tables(rng, seeds=(0,), models=1, tasks=("mnist",), gain=0.2, draws=1)
-    found = compare(a, b).average
+    a, b = pair_of_tables(np.random.default_rng(0), seeds=(0,), models=1, tasks=("mnist",), gain=0.2, draws=1)
+    average = compare(a, b).average
     (ours,), (theirs,) = a.values(), b.values()
     right = [np.mean([bits.right_M for bits in side["mnist"].correct_SD.flat], axis=0) for side in (theirs, ours)]
     test = stats.ttest_rel(*right)
-    assert found.estimate == pytest.approx(np.mean(right[0]) - np.mean(right[1]))
-    assert found.margins[IMAGES] == pytest.approx(1.959964 * found.estimate / test.statistic)
-    assert found.paired and found.excluded == (SEEDS, DRAWS) and found.margins[SEEDS] > 0
+    assert average.estimate == pytest.approx(np.mean(right[0]) - np.mean(right[1]))
+    assert average.margins[IMAGES] == pytest.approx(1.959964 * average.estimate / test.statistic)
+    assert average.paired and average.excluded == (SEEDS, DRAWS) and average.margins[SEEDS] > 0
 
 
 def test_seeds_and_draws_are_compared_as_in_a_paired_t_test():
     rng = np.random.default_rng(1)
     for source, axis, seeds in ((SEEDS, 1, (0, 1, 2, 3)), (DRAWS, 0, (0,))):
         a, b = pair_of_tables(rng, seeds=seeds, models=1, tasks=("mnist",))
-        found = compare(a, b).average
+        average = compare(a, b).average
         gaps_SD = next(iter(b.values()))["mnist"].values_SD - next(iter(a.values()))["mnist"].values_SD
         low, high = stats.ttest_1samp(gaps_SD.mean(axis=axis), 0).confidence_interval(0.95)
-        assert found.margins[source] == pytest.approx((high - low) / 2)
-        assert found.half == pytest.approx(math.hypot(*found.margins.values()))
+        assert average.margins[source] == pytest.approx((high - low) / 2)
+        assert average.half == pytest.approx(math.hypot(*average.margins.values()))
 
 
 def test_luck_of_single_answers_is_told_from_that_of_runs_and_images():
@@ -80,13 +79,11 @@ def test_luck_of_single_answers_is_told_from_that_of_runs_and_images():
     rng = np.random.default_rng(7)
     run_R, image_M = rng.normal(size=(6, 1)), rng.normal(size=(1, 500))
     assert paired._shared(run_R + image_M) == pytest.approx(0, abs=1e-12)
-    noise_RM = rng.normal(0, 2, (6, 500))
-    assert paired._shared(run_R + image_M + noise_RM) == pytest.approx(4 / 3000, rel=0.1)
+    assert paired._shared(run_R + image_M + rng.normal(0, 2, (6, 500))) == pytest.approx(4 / 3000, rel=0.1)
 
 
 def test_independent_test_sets_average_and_shared_ones_do_not():
-    rng = np.random.default_rng(2)
-    a, b = pair_of_tables(rng, seeds=(0,), models=1, draws=1)
+    a, b = pair_of_tables(np.random.default_rng(2), seeds=(0,), models=1, draws=1)
     whole = compare(a, b)
     alone = [task.margins[IMAGES] for task in whole.tasks]
     assert whole.average.margins[IMAGES] == pytest.approx(math.hypot(*alone) / 2)
@@ -149,6 +146,6 @@ def test_the_smallest_detectable_difference_is_detected():
     for _ in range(6):  # the gain in log-odds that makes up for this difference in accuracy
         shown = np.mean([compare(*pair_of_tables(rng, gain=gain, **four)).average.estimate for _ in range(30)])
         gain *= float(np.median(nothing) / shown)
-    found = [compare(*pair_of_tables(rng, gain=gain, **four)).verdict for _ in range(200)]
-    print(np.median(nothing), gain, found.count("better") / 200)
-    assert 0.6 < found.count("better") / 200 < 0.95
+    verdicts = [compare(*pair_of_tables(rng, gain=gain, **four)).verdict for _ in range(200)]
+    print(np.median(nothing), gain, verdicts.count("better") / 200)
+    assert 0.6 < verdicts.count("better") / 200 < 0.95

@@ -14,10 +14,13 @@ from baselines.published import timm_costs
 from bench.core import environment, fingerprint, registry
 from bench.core.errors import UserError
 from bench.cost import flops
+from bench.tasks._finetuner import transferred_model
 from tools import timm_table
 
 timm = pytest.importorskip("timm")
+torchvision = pytest.importorskip("torchvision")
 
+CREATE = timm.create_model
 FEW = ("resnet10t", "convnext_atto", "test_vit")
 MANY = (  # small ones of 40 architectures
     "resnet18",
@@ -175,19 +178,43 @@ def test_a_checkpoint_saved_by_timm_is_probed_with_one_line(verb, tmp_path):
     assert wrong.returncode == 2 and "does not fit the network" in wrong.stderr
 
 
+def test_weights_that_are_not_here_are_refused_with_those_that_are(monkeypatch, tmp_path):
+    from huggingface_hub import constants
+
+    place = tmp_path / "models--timm--resnet10t.c3_in1k" / "snapshots" / "abc"
+    place.mkdir(parents=True)
+    (tmp_path / "models--timm--resnet18.a1_in1k").mkdir()  # begun, and not fetched
+    (place / "model.safetensors").write_bytes(b"")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    file = torchvision.models.ResNet18_Weights.DEFAULT.url.rpartition("/")[2]
+    (tmp_path / "hub" / "checkpoints" / file).write_bytes(b"")
+    monkeypatch.setattr(timm, "create_model", lambda *_, pretrained=False, **__: absent(pretrained))
+    with pytest.raises(UserError, match="not on this machine") as refusal:
+        registry.build_model("timm:test_vit+pretrained", image_size=160, channels=3, num_classes=5)
+    assert "timm:resnet10t.c3_in1k+pretrained, torchvision:resnet18+pretrained. " in refusal.value.fix
+
+
+def absent(pretrained):
+    if pretrained:
+        raise OSError("no network")
+    return CREATE("test_vit", num_classes=5)
+
+
 def test_a_trained_network_goes_on_at_another_size():
     """Fine-tuning: timm's own resizing of position tables, else the same body; a classifier of zeros."""
     sizes = {"channels": 3, "num_classes": 3}
     for name in ("timm:test_vit", "timm:test_resnet"):
         old = registry.build_model(name, image_size=160, **sizes)
-        new = registry.transferred_model(old, name, image_size=96, channels=3, num_classes=5).eval()
+        new = transferred_model(old, name, image_size=96, channels=3, num_classes=5).eval()
         assert not new(torch.rand(1, 3, 96, 96)).any() and new.head.out_features == 5
         state = new.body.state_dict()
         same = {key for key, value in old.body.state_dict().items() if torch.equal(value, state[key])}
         assert set(state) - same == ({"pos_embed"} if "vit" in name else set())
     model = registry.build_model("timm:deit_tiny_distilled_patch16_224", image_size=32, **sizes)
     with pytest.raises(UserError, match="cannot be fine-tuned at 32 px: its classifier is not one layer"):
-        registry.transferred_model(model, "timm:deit_tiny_distilled_patch16_224", image_size=32, **sizes)
+        transferred_model(model, "timm:deit_tiny_distilled_patch16_224", image_size=32, **sizes)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -276,8 +303,7 @@ def test_a_change_of_the_file_of_what_it_imports_or_of_a_package_is_noticed(own,
 
     first = now(own("Plain"))
     (tmp_path / "net_parts.py").write_text(PARTS.replace("ReLU", "GELU"))
-    second = now(own("Plain"))
-    assert second.differing(first) == ["net_parts"]
+    assert now(own("Plain")).differing(first) == ["net_parts"]
     (tmp_path / "net.py").write_text("import timm\nfrom PIL import Image\n" + textwrap.dedent(FILE))
     third = now(own("Plain"))
     assert third.modules["timm"] == f"version {timm.__version__}"
@@ -307,5 +333,5 @@ def test_the_table_is_what_timm_has_and_torch_counts():
     row = {key: str(value) for key, value in timm_table.row(name).items()}
     assert row == {key: value for key, value in rows[name].items() if key in row}
     cost = flops.count(f"timm:{name}", image_size=int(row["image_size"]), num_classes=int(row["num_classes"]))
-    found = (cost.params, cost.forward_macs["dense"], cost.forward_macs["paper"], cost.activation_bytes)
-    assert found == tuple(int(row[key]) for key in ("params", "macs_dense", "macs_paper", "activation_bytes"))
+    costs = (cost.params, cost.forward_macs["dense"], cost.forward_macs["paper"], cost.activation_bytes)
+    assert costs == tuple(int(row[key]) for key in ("params", "macs_dense", "macs_paper", "activation_bytes"))

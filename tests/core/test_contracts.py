@@ -1,7 +1,5 @@
 """Every plug-in of the project keeps the contract of its kind: what `bench.check` asks of anybody's."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench import check

@@ -84,7 +84,7 @@ def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> Non
         ("upstream", "upstream"),
         ("finetune:mnist", "mnist (fine-tuned)"),
         ("finetune@10shot:mnist", "mnist (fine-tuned on 10 images per class)"),
-        ("finetune@56px:photo-tiles:56px", "photo-tiles:56px (fine-tuned at 56 px)"),
+        ("finetune@56px:photo-tiles:56px", "photo-tiles (fine-tuned at 56 px)"),
         ("linear:digits", "digits (linear probe)"),
         ("vtab:svhn", "svhn"),
         ("folder:mine", "folder:mine"),
@@ -110,3 +110,10 @@ def test_a_number_of_any_size_reads_back_to_its_digits(mantissa: float, exponent
 )
 def test_compact(value: float, text: str) -> None:
     assert words.compact(value) == text
+
+
+def test_numbers_beside_each_other_have_one_unit() -> None:
+    """That of an axis over the same range."""
+    assert words.flops_range(40.6e9, 2.59e12) == "40.6 to 2,590 GFLOPs"
+    assert words.flops_range(40.6e9, 40.6e12) == "0.0406 to 40.6 TFLOPs"
+    assert words.common_flop_unit([40.6e9, 1e11, 2.59e12]) == (1e9, "GFLOP")

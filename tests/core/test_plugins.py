@@ -1,7 +1,5 @@
 """Extensions: found, refused, and checked against their contracts."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -46,7 +44,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
-    """What a test adds is forgotten after it."""
+    """Plug-ins that a test adds are forgotten after it."""
     monkeypatch.setenv(registry.PLUGINS, "")
     before = set(sys.modules)
     yield
@@ -73,87 +71,37 @@ def test_a_folder_of_extensions(tmp_path):
     assert {"timm", "bit"} <= set(registry.names("family"))
 
 
-OLD_FORMS = {
-    "models/mlp.py": """
-        FAMILY, REVISION, DROPOUT = "MLP", 3, True
-        def names():
-            return ["MLP-32"]
-        def accepts(name):
-            return name.startswith("MLP-")
-        def build(name, **sizes):
-            return name
-        """,
-    "tasks/centroid.py": """
-        REVISION = 3
-        def evaluate(context, *, data):
-            return []
-        """,
-    "suites/perceptrons.py": """
-        QUESTION, FIGURES, HEADLINE, EXCLUSIVE = "do they?", ("widths",), ("stripes",), True
-        def cells(options):
-            return []
-        """,
-    "figures/widths.py": """
-        TITLE = "Widths"
-        def draw(evidence):
-            return None
-        """,
-    "jobs/idle.py": """
-        REVISION = 3
-        def run(cell, context):
-            return None
-        """,
-}
-
-
-def test_modules_of_the_old_form_are_taken_with_a_notice(tmp_path):
-    registry.add_plugins(str(write(tmp_path, OLD_FORMS)))
-    with pytest.warns(FutureWarning, match=r"mlp\.py has the old form of a family.* FAMILY = ModelFamily"):
-        family = registry.family_of("MLP-8")
-    assert (family.label, family.names, family.revision, family.has_dropout) == ("MLP", ("MLP-32",), 3, True)
-    assert registry.source_of("MLP-8") == tmp_path / "models/mlp.py" and family.build("MLP-8") == "MLP-8"
-    with pytest.warns(FutureWarning, match=r"centroid\.py has the old form of a task.* TASK = Task"):
-        task = registry.load("task", "centroid")
-    assert (task.revision, task.begin, task.evaluate(None, data="")) == (3, None, [])
-    with pytest.warns(FutureWarning, match=r"perceptrons\.py has the old form of a suite.* SUITE = Suite"):
-        suite = registry.load("suite", "perceptrons")
-    assert (suite.name, suite.exclusive, suite.headline, suite.cells(None)) == ("perceptrons", True, ("stripes",), [])
-    with pytest.warns(FutureWarning, match=r"widths\.py has the old form of a figure.* FIGURE = Figure"):
-        assert registry.load("figure", "widths").title == "Widths"
-    with pytest.warns(FutureWarning, match=r"idle\.py has the old form of a job.* JOB = Job"):
-        assert registry.load("job", "idle").revision == 3
-
-
 @pytest.mark.parametrize(
-    "file, text, wanted",
+    "kind, file, text, wanted",
     [
-        ("tasks/mine.py", "def evaluat(context):\n    pass\n", r"mine\.py has no TASK = Task\(…\)"),
-        ("jobs/mine.py", "JOB = 3\n", r"mine\.py has no JOB = Job\(…\)"),
+        ("task", "tasks/mine.py", "def evaluat(context):\n    pass\n", r"mine\.py has no TASK = Task\(…\)"),
+        ("job", "jobs/mine.py", "JOB = 3\n", r"mine\.py has no JOB = Job\(…\)"),
+        ("data set", "data/mine.py", "", r"mine\.py has no DATASET"),
+        ("data set", "data/mine.py", 'DATASET = {"name": "mine"}\n', r"mine\.py has no DATASET"),
         (
+            "suite",
             "suites/mine.py",
             "from bench.suites.suite import Suite\nSUITE = Suite(name='yours', question='?', cells=list)\n",
             "is called 'yours'",
         ),
     ],
 )
-def test_a_file_that_exports_nothing_of_its_kind_is_named(tmp_path, file, text, wanted):
+def test_a_file_that_exports_nothing_of_its_kind_is_named(tmp_path, kind, file, text, wanted):
     registry.add_plugins(str(write(tmp_path, {file: text})))
     with pytest.raises(UserError, match=wanted):
-        registry.load(file.partition("s/")[0], "mine")
+        registry.load(kind, "mine")
 
 
-def test_no_extension_takes_the_place_of_another(tmp_path):
-    registry.add_plugins(str(write(tmp_path, {"tasks/fewshot.py": FILES["tasks/centroid.py"]})))
-    with pytest.raises(UserError, match=r"fewshot\.py has the name of a task in .*bench/tasks"):
-        registry.names("task")
-
-
-def test_a_folder_without_extensions_and_a_broken_file(tmp_path):
+def test_folders_that_are_refused(tmp_path):
+    """One without extensions; a name that is taken; a broken file."""
     with pytest.raises(UserError, match="has none of the folders"):
         registry.add_plugins(str(tmp_path))
-    registry.add_plugins(str(write(tmp_path, {"tasks/mine.py": "REVISION = 1\nevaluate = missing\n"})))
-    with pytest.raises(UserError, match=rf"{tmp_path}/tasks/mine.py, line 2 is broken: NameError"):
+    registry.add_plugins(str(write(tmp_path / "a", {"tasks/mine.py": "REVISION = 1\nevaluate = missing\n"})))
+    with pytest.raises(UserError, match=rf"{tmp_path}/a/tasks/mine.py, line 2 is broken: NameError"):
         registry.load("task", "mine")
+    registry.add_plugins(str(write(tmp_path / "b", {"tasks/fewshot.py": FILES["tasks/centroid.py"]})))
+    with pytest.raises(UserError, match=r"fewshot\.py has the name of a task in .*bench/tasks"):
+        registry.names("task")
 
 
 @pytest.mark.slow
@@ -201,15 +149,14 @@ def test_a_package_that_an_extension_lacks_is_named_with_the_line(verb, tmp_path
     assert "'no_such_package'" in done.stderr and "pip install no_such_package" in done.stderr
 
 
-DRAWN = """
-    REVISION, KIND = 1, "rendered"
-    LICENCE, SOURCE, HOW_TO_GET, DESCRIPTION = "none needed", "drawn by this file", "Nothing to get.", "nothing"
-
-    def available(root):
-        return True
+FACTS = 'kind="rendered", description="noise", licence="none needed", source="this file", how_to_get="Nothing to get."'
+DRAWN = f"""
+    from bench.data.data_set import DataSet
 
     def load(split, *, root):
         raise KeyError("pixels")
+
+    DATASET = DataSet(name="torn", {FACTS}, load=load)
 """
 RAISES = {
     "cells": (
@@ -219,7 +166,7 @@ RAISES = {
         ("--suite", "torn"),
         "line 3, failed: ZeroDivisionError: division by zero",
     ),
-    "load": ("data/torn.py", DRAWN, ("--suite", "smoke", "--data", "torn"), "line 8, failed: KeyError: 'pixels'"),
+    "load": ("data/torn.py", DRAWN, ("--suite", "smoke", "--data", "torn"), "line 4, failed: KeyError: 'pixels'"),
     "accepts": (
         "models/torn.py",
         "from vit.model_family import ModelFamily\ndef accepts(name):\n    return int(name) > 0\n"
@@ -337,13 +284,6 @@ def test_mistakes_of_a_model_are_found(verb, tmp_path, mistake):
     assert done.returncode == 3 and wrong and FOUND[mistake] in wrong[0], done.stdout
 
 
-@pytest.mark.parametrize("name", ["task:fewshot", "job:speed"])
-def test_a_misspelt_data_set_is_refused_before_anything_is_checked(capsys, name):
-    assert check.main([name, "--data", "digit"]) == 2
-    said = capsys.readouterr()
-    assert not said.out and "Unknown data set 'digit'" in said.err and "'digits'" in said.err
-
-
 @pytest.mark.parametrize(
     "old, new, wanted",
     [
@@ -397,21 +337,18 @@ def test_weights_that_cannot_be_saved_do_not_end_the_check(tmp_path, capsys, mon
     assert [row["requirement"] for row in rows[-2:]] == ["can be fine-tuned", "changes of these are noticed"]
 
 
-UNSEEDED = """
+UNSEEDED = f"""
     import numpy as np
     from bench.data import cache
+    from bench.data.data_set import DataSet
     from bench.data.image_set import ImageSet
 
-    REVISION, KIND = 1, "rendered"
-    LICENCE, SOURCE, HOW_TO_GET, DESCRIPTION = "none needed", "drawn by this file", "Nothing to download.", "noise"
-
-    def available(root):
-        return True
-
     def load(split, *, root):
-        draw = lambda: {"pixels": np.random.default_rng().integers(0, 256, (40, 8, 8, 1), np.uint8)}
-        return ImageSet(name="unseeded", split=split, images_NHWC=cache.arrays(f"unseeded-{split}", draw)["pixels"],
-                        labels_N=np.arange(40) % 4, class_names=("a", "b", "c", "d"), kind=KIND)
+        draw = lambda: {{"pixels": np.random.default_rng().integers(0, 256, (40, 8, 8, 1), np.uint8)}}
+        return ImageSet(name="unseeded", split=split, images_NHWC=cache.arrays(f"unseeded-{{split}}", draw)["pixels"],
+                        labels_N=np.arange(40) % 4, class_names=("a", "b", "c", "d"), kind="rendered")
+
+    DATASET = DataSet(name="unseeded", {FACTS}, images=(40, 40), classes=4, load=load)
 """
 
 

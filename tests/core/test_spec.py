@@ -61,8 +61,7 @@ def test_a_new_field_with_a_default_orphans_nothing():
     class Later(Recipe):
         invented: float = 0.0
 
-    later = replace(BASE, recipe=Later())
-    assert cell_id(later, {}) == cell_id(BASE, {})
+    assert cell_id(replace(BASE, recipe=Later()), {}) == cell_id(BASE, {})
     assert cell_id(replace(BASE, recipe=Later(invented=1.0)), {}) != cell_id(BASE, {})
 
 
@@ -127,9 +126,8 @@ def taken(tmp_path, monkeypatch):
         for name, text in {"__init__": "", **FILES, **changed}.items():
             written = textwrap.dedent(text).lstrip().replace("{package}", package)
             (tmp_path / package / f"{name}.py").write_text(written)
-        found = fingerprint.of_module(__import__(f"{package}.model", fromlist=["model"]))
-        assert found is not None
-        return found
+        taken_of = fingerprint.of_module(__import__(f"{package}.model", fromlist=["model"]))
+        return taken_of
 
     return take
 
@@ -181,8 +179,8 @@ def test_what_changes_behaviour_changes_it_and_is_located(taken, changed, module
 
 
 def test_installed_packages_and_the_harness_do_not_count(taken):
-    found = taken(parts=PARTS + "import numpy\nimport bench.core.errors\nimport json\n")
-    assert {name.partition(".")[2] for name in found.modules} == {"", "model", "parts", "deeper"}
+    fingerprint_of = taken(parts=PARTS + "import numpy\nimport bench.core.errors\nimport json\n")
+    assert {name.partition(".")[2] for name in fingerprint_of.modules} == {"", "model", "parts", "deeper"}
 
 
 def test_every_family_has_one_that_covers_its_network_and_needs_no_torch():

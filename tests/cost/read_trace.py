@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from bench.cost.trace import label, profile
+from bench.cost.profiler import profile
+from bench.cost.trace import label
 
 
 def record(folder: Path, steps: int) -> None:
@@ -39,14 +40,14 @@ def main() -> None:
     [loaded] = run.profiles.values()
     [path] = folder.glob("*.pt.trace.json")
     content = json.loads(path.read_text())
-    found = {
+    shown = {
         "workers": run.workers,
         "views": sorted(view.name for view in loaded.views),
         "operators": [row["name"] for row in loaded.operation_table_by_name["data"]],
         "labels": sorted({event["name"] for event in content["traceEvents"] if event.get("cat") == "user_annotation"}),
         "keys": sorted(content),
     }
-    print(json.dumps(found))
+    print(json.dumps(shown))
 
 
 if __name__ == "__main__":

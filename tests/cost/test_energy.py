@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from bench.analysis import questions
+from bench.core import environment
 from bench.core.record import Cost, Energy, Seconds
 from bench.core.spec import to_json
 from bench.cost import energy
+from bench.execute.worker import Worker
 from bench.report import caveats
 from bench.store import records
 
@@ -42,7 +44,7 @@ def powercap(tmp_path):
 
 
 def meter(tmp_path, root, times, **how):
-    return energy.Meter(tmp_path / energy.FILE, root=root, used=iter(times).__next__, **how)
+    return energy.Meter(tmp_path / energy.ENERGY, root=root, used=iter(times).__next__, **how)
 
 
 def test_counters_come_round_and_parts_are_not_counted_twice(powercap, tmp_path):
@@ -56,9 +58,9 @@ def test_counters_come_round_and_parts_are_not_counted_twice(powercap, tmp_path)
     assert energy.of_attempts([tmp_path], co2=None) == Energy(processor_joules=pytest.approx(6.5))
     zone(powercap, "0", "package-0", 2_000_000)  # round once more: the whole range less 1 J
     measured.stop()
-    found = energy.of_attempts([tmp_path], co2=400.0)
-    assert found.joules == pytest.approx(6.5 + RANGE / 1e6 - 1)
-    assert found.co2_grams == pytest.approx(found.joules / 3.6e6 * 400)
+    spent = energy.of_attempts([tmp_path], co2=400.0)
+    assert spent.joules == pytest.approx(6.5 + RANGE / 1e6 - 1)
+    assert spent.co2_grams == pytest.approx(spent.joules / 3.6e6 * 400)
 
 
 @pytest.mark.parametrize("ranks, joules", [(1, 25.0), (2, 50.0), (8, 100.0)])
@@ -75,12 +77,11 @@ def test_attempts_add_up_and_what_a_kill_left_counts(powercap, tmp_path):
     for folder in folders:
         folder.mkdir()
         measured = meter(folder, powercap, [(0.0, 0.0), (1.0, 1.0)])
-        before = int((powercap / "intel-rapl:1/energy_uj").read_text())
-        zone(powercap, "1", "package-1", before + 3_000_000)
+        zone(powercap, "1", "package-1", int((powercap / "intel-rapl:1/energy_uj").read_text()) + 3_000_000)
         measured.look()  # and no more: it is killed
         measured._stop.set()
-    (folders[2] / energy.FILE).write_text("{")  # damaged
-    (folders[3] / energy.FILE).unlink()
+    (folders[2] / energy.ENERGY).write_text("{")  # damaged
+    (folders[3] / energy.ENERGY).unlink()
     assert energy.of_attempts(folders, co2=None) == Energy(processor_joules=pytest.approx(6.0))
 
 
@@ -95,15 +96,14 @@ def test_what_cannot_be_read_is_not_known(powercap, tmp_path, broken, monkeypatc
         for path in powercap.glob("*/energy_uj"):
             path.unlink()
             path.mkdir()
-    measured = meter(tmp_path, powercap, [(0.0, 0.0), (1.0, 1.0)])
-    measured.stop()
-    assert energy.of_attempts([tmp_path], co2=300.0) is None and not (tmp_path / energy.FILE).exists()
+    meter(tmp_path, powercap, [(0.0, 0.0), (1.0, 1.0)]).stop()
+    assert energy.of_attempts([tmp_path], co2=300.0) is None and not (tmp_path / energy.ENERGY).exists()
 
 
 def test_the_thread_reads_often_enough(powercap, tmp_path, monkeypatch):
     monkeypatch.setattr(energy, "READING_SECONDS", 0.01)
-    measured = energy.Meter(tmp_path / energy.FILE, root=powercap)
-    while not (tmp_path / energy.FILE).exists():
+    measured = energy.Meter(tmp_path / energy.ENERGY, root=powercap)
+    while not (tmp_path / energy.ENERGY).exists():
         time.sleep(0.01)
     measured.stop()
     assert measured._thread.is_alive() is False
@@ -155,3 +155,13 @@ def test_waiting_for_images_is_summed_and_said():
     costs = [Cost(seconds=Seconds(train=600.0), image_wait_seconds=seconds) for seconds in (60.0, 30.0)]
     assert summed(*costs).image_wait_seconds == 90.0 and "waiting" in caveats.cost(summed(*costs))
     assert "waiting" not in caveats.cost(summed(Cost(image_wait_seconds=0.0), Cost()))
+
+
+def test_a_worker_counts_where_this_machine_can(powercap, tmp_path, monkeypatch):
+    stopped, worker = [], SimpleNamespace(options=SimpleNamespace(device="cpu", share=1))
+    monkeypatch.setattr(energy, "Meter", lambda path, **_: SimpleNamespace(stop=lambda: stopped.append(path)))
+    for root, paths in ((tmp_path / "nothing", []), (powercap, [tmp_path / energy.ENERGY])):
+        monkeypatch.setattr(environment, "POWERCAP", root)
+        with Worker._meter(worker, tmp_path):
+            assert not stopped
+        assert stopped == paths

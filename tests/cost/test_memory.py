@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bench.core import registry
-from bench.cost.memory import LiveBytes, largest_batch, peak_bytes
+from bench.execute.workloads import LiveBytes, largest_batch, peak_bytes
 from tests.conftest import PROJECT
 
 
@@ -30,8 +30,7 @@ def test_live_bytes_follow_allocation_and_release() -> None:
 
 def test_a_chain_of_layers_keeps_two_at_a_time() -> None:
     layers = nn.Sequential(*(nn.ReLU() for _ in range(10))).to("meta")
-    images = torch.empty(1000, device="meta")
-    assert peak_bytes(layers, images, training=False) == 4000 + 2 * 4000
+    assert peak_bytes(layers, torch.empty(1000, device="meta"), training=False) == 4000 + 2 * 4000
 
 
 @pytest.mark.parametrize("name", ["ViT-nano/7", "R8x0.25-s2"])
@@ -44,8 +43,7 @@ def test_shapes_alone_give_what_real_tensors_take(name: str, training: bool) -> 
         meta = registry.build_model(name, **sizes)  # type: ignore[arg-type]
     images = torch.zeros(8, 3, 28, 28)
     predicted = peak_bytes(meta, images.to("meta"), training=training)
-    found = peak_bytes(real, images, training=training)
-    assert predicted == pytest.approx(found, rel=0.15)
+    assert predicted == pytest.approx(peak_bytes(real, images, training=training), rel=0.15)
 
 
 def test_largest_batch_is_the_last_that_fits() -> None:
@@ -86,7 +84,7 @@ assert memory.measured_peak_bytes() < {HELD}, memory.measured_peak_bytes()
 
 
 def in_a_fresh_process(code: str) -> None:
-    """What other tests freed may be kept by this one's allocator."""
+    """This process's allocator may keep what other tests freed."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment | {"PYTHONPATH": str(PROJECT)}, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""What one process found out about a study's models and machine, another takes over; nothing else changes."""
+"""A process takes over what another found out about a study's models and machine; nothing else changes."""
 
 import json
 import subprocess
@@ -28,8 +28,8 @@ def nothing_known(monkeypatch):
 
 def test_costs_and_peaks_arrive_as_they_were_found(nothing_known, monkeypatch):
     counted = [(flops.count(name, **SIZES, model_options=o, activations=False), o) for name, o in MODELS]
-    found = {"float32": PeakRate(flops_per_second=1e11, source="measured matmul, float32", measured=True)}
-    sent = json.loads(json.dumps(precomputed.merge([precomputed.to_json(measured=found, costs=counted)])))
+    measured = {"float32": PeakRate(flops_per_second=1e11, source="measured matmul, float32", measured=True)}
+    sent = json.loads(json.dumps(precomputed.merge([precomputed.to_json(measured=measured, costs=counted)])))
     flops.count.cache_clear()
     precomputed.install(sent, device="cpu", threads=1)
 
@@ -67,7 +67,7 @@ def test_optimizers_take_torchs_own_steps_to_the_last_bit(recipe):
     torch.manual_seed(0)
     start = [torch.randn(17, 5), torch.randn(3)]
     ours, theirs = ([nn.Parameter(t.clone()) for t in start] for _ in range(2))
-    mine = make_optimizer(nn.ParameterList(ours), recipe)
+    mine = make_optimizer(ours, recipe)
     common = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "fused": True}
     if recipe.optimizer == "sgd":
         other = torch.optim.SGD(theirs, momentum=recipe.momentum, **common)

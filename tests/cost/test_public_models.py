@@ -4,9 +4,8 @@ import csv
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 from fractions import Fraction
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,10 @@ import pytest
 
 import bench
 from baselines.published import timm_costs
-from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from bench.core.errors import EXIT_FAILED, EXIT_OK
 from bench.cost import public_models, training_stages
 from bench.cost.training_stages import PublishedRecipe, problems, stages
 from tests.house.structure import PROJECT
-from tests.house.test_structure import BLOCK_TORCH
 
 FOLDER = PROJECT / "baselines/published"
 IMAGES = {"in1k": 1_281_167, "in21k": 14_197_122}
@@ -48,7 +46,7 @@ def rows_of(name: str) -> list[dict[str, str]]:
 def test_every_line_of_recipes_is_valid_and_matches_a_checkpoint():
     models = [row["model"] for row in rows_of("timm_results")]
     wrong = {r.pattern: problems(r, models, images=public_models.images_of_sets()) for r in public_models.recipes()}
-    assert not {pattern: found for pattern, found in wrong.items() if found}
+    assert not {pattern: reasons for pattern, reasons in wrong.items() if reasons}
 
 
 def test_no_checkpoint_has_two_recipes():
@@ -132,8 +130,7 @@ def test_columns_are_described_and_complete(table):
         made = public_models.table(name)
         assert set(made.columns) <= set(public_models.COLUMNS)
         assert made["model"].ne("").all()
-        numbers = made.select_dtypes("number")
-        assert not np.isinf(numbers.to_numpy(dtype=float)).any()
+        assert not np.isinf(made.select_dtypes("number").to_numpy(dtype=float)).any()
     assert set(table.columns) >= {"family", "licence", "source", "complete", "teacher"}
     assert not table.duplicated(["model", "image_size"]).any()
     assert table["family"].ne("").all()
@@ -143,11 +140,6 @@ def test_columns_are_described_and_complete(table):
     assert known[["source", "confidence", "pretrain_set", "pretrain_group"]].ne("").all().all()
     assert not known.loc[known["uncounted"].str.contains("fine-tuning"), "complete"].any()
     assert known.loc[~known["uncounted"].str.contains("fine-tuning"), "complete"].all()
-
-
-def test_an_unknown_table_is_named():
-    with pytest.raises(UserError, match="Did you mean 'clip'"):
-        public_models.table("clib")
 
 
 @pytest.mark.parametrize(
@@ -171,9 +163,9 @@ def test_an_unknown_table_is_named():
     ],
 )
 def test_what_is_wrong_with_a_line_is_said(change, said):
-    found = problems(dataclasses.replace(GOOD, **change), MODELS, images=IMAGES)
-    assert len(found) == 1
-    assert said in found[0]
+    reasons = problems(dataclasses.replace(GOOD, **change), MODELS, images=IMAGES)
+    assert len(reasons) == 1
+    assert said in reasons[0]
 
 
 def test_a_good_line_has_nothing_wrong():
@@ -197,15 +189,10 @@ def test_a_line_is_checked_by_name(capsys, monkeypatch):
     assert said.startswith("10.27 exaFLOPs")
     assert "facebookresearch/ConvNeXt" in said
     assert answer(capsys, "vit_large_patch14_clip_224.openai_ft_in1k")[1].startswith("at least 6")
-    assert "no result" in answer(capsys, "convnext_tiny.nobody")[1]
     name = "resnet50d.ra2_in1k"
-    met, said = answer(capsys, name)
-    assert not met
-    assert "no recipe" in said
-    own = [dataclasses.replace(GOOD, pattern=r"resnet50d\.ra2_in1k", stages="in1k:100@999", confidence="guess")]
+    assert not answer(capsys, name)[0] and not answer(capsys, "convnext_tiny.nobody")[0]
+    own = [dataclasses.replace(GOOD, pattern=r"resnet50d\.ra2_in1k", stages="in1k:100@999", confidence="derived")]
     monkeypatch.setattr(public_models, "recipes", lambda: own)
-    assert "'guess' is none of" in answer(capsys, name)[1]
-    own[0] = dataclasses.replace(own[0], confidence="derived")
     assert "tools.published_models" in answer(capsys, name)[1]
     own[0] = dataclasses.replace(own[0], stages="in1k:100@224")
     assert answer(capsys, name)[0]
@@ -252,12 +239,6 @@ def test_stages_are_read():
     assert (third.images_seen, third.image_size, third.fine_tuning) == (20_000 * 512, 384, True)
 
 
-def test_no_torch_is_needed():
-    code = f"{BLOCK_TORCH}\nfrom bench.cost import public_models\nassert len(public_models.table()) > 1500"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT)
-    assert done.returncode == 0, done.stderr
-
-
 def recounted(rows):
     from tools import published_models
 
@@ -277,9 +258,12 @@ PARTS = 8
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_committed_macs_are_counted_again(part):
-    """At sizes of their own too: those that a row of results or a stage of training needs."""
+    """At sizes of their own too: those that a row of results or a stage of training needs. All parts with a timm that
+    they were not counted with; the first part with the one that they were (`tools.published_models --recount 446`)."""
     from tools import published_models
 
+    if part and f"counted here from timm {version('timm')} " in (public_models.FOLDER / "SOURCES.md").read_text():
+        pytest.skip("counted whole with this timm before")
     recounted(rows_of("timm_macs")[part::PARTS])
     elsewhere = {(row["arch"], int(row["image_size"])) for row in rows_of("timm_macs")}
     for arch, size in sorted(published_models.needed() - elsewhere)[part::PARTS]:

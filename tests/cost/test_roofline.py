@@ -1,6 +1,7 @@
 """The roofline from activations and FLOPs gives that of the generated code; published rates lie below it."""
 
 import csv
+import math
 
 import pytest
 
@@ -50,14 +51,31 @@ def test_published_rates_are_below_the_roofline_and_of_the_models_they_name(mode
 
 def test_each_model_left_out_is_predicted_within_the_stated_error():
     """Leave one model out: its published rates lie within two standard deviations of what the others reach."""
-    import math
+    alone = [row for row in roofline.published() if row.alone and row.family == "ViT"]
+    for row in alone:
+        others = [math.log(other.share) for other in alone if other.model != row.model]
+        off = math.log(row.share) - sum(others) / len(others)
+        assert abs(off) < 2 * roofline.reached("ViT", "H100").error, row
 
-    models = dict.fromkeys(row.model for row in roofline.published())
-    for left in models:
-        others = [math.log(row.share) for row in roofline.published() if row.model != left]
-        for row in (row for row in roofline.published() if row.model == left):
-            off = math.log(row.share) - sum(others) / len(others)
-            assert abs(off) < 2 * roofline.reached().error, row
+
+EXPECTED = {  # images per second, of an independent sum over kernels and of published rates of other devices
+    ("ViT-S/16", 256): (9_000, 11_000),
+    ("ViT-B/16", 256): (3_600, 4_100),
+    ("ViT-L/16", 128): (1_100, 1_250),
+    ("R50x1", 128): (1_800, 2_700),
+}
+
+
+@pytest.mark.parametrize("model, batch", [pytest.param(*key, marks=pytest.mark.slow) for key in EXPECTED])
+def test_what_an_h100_is_expected_to_reach_is_within_what_is_said(model, batch):
+    """Within two standard deviations. For ViTs the middle is below the most that is expected, which a bare roofline is
+    not; the only published rate of a ResNet alone is of another card, and its error is wide instead."""
+    step = work(model, batch=batch)
+    reached = roofline.reached(step.family, "H100")
+    rate = reached.share * step.images / roofline.seconds(step, accelerator("H100"))
+    low, high = (rate * math.exp(sign * 2 * reached.error) for sign in (-1, 1))
+    least, most = EXPECTED[model, batch]
+    assert low < least and most < high and (rate < most or step.family == "ResNet")
 
 
 def test_more_bandwidth_or_more_products_never_slow_a_step_down():

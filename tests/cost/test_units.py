@@ -25,10 +25,7 @@ def test_every_row_is_within_its_tolerance(rows: list[paper_table.PaperRow]) -> 
     flagged = {(row.printed, row.epochs): row.tolerance for row in rows if row.note}
     assert flagged == {("R50x1+ViT-L/16", 7): 0.035, ("ViT-B/32", 7): 0.025}
     assert all(row.tolerance == 0.015 for row in rows if not row.note)
-
-
-def test_flagged_rows_would_not_pass_unflagged(rows: list[paper_table.PaperRow]) -> None:
-    assert {row.printed for row in rows if abs(row.ratio - 1) > 0.015} == {"ViT-B/32", "R50x1+ViT-L/16"}
+    assert {row.printed for row in rows if abs(row.ratio - 1) > 0.015} == {"ViT-B/32", "R50x1+ViT-L/16"}, "flagged"
 
 
 @pytest.mark.parametrize(
@@ -58,8 +55,8 @@ def test_command_prints_the_table(rows: list[paper_table.PaperRow], capsys: pyte
     text = capsys.readouterr().out
     assert all(row.printed in text for row in rows)
     assert flops.main(["--paper-table", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [entry["name"] for entry in found if entry["contradicted"]] == ["ViT-B/32", "R50x1+ViT-L/16"]
+    printed = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in printed if entry["contradicted"]] == ["ViT-B/32", "R50x1+ViT-L/16"]
 
 
 def test_json_and_modules(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,22 +72,6 @@ def test_presets_use_their_own_sizes(capsys: pytest.CaptureFixture[str]) -> None
     assert flops.main(["mnist-7562", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["params"], report["image_size"], report["channels"]) == (7562, 28, 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["ViT-B/17"], "221 or 238"),
-        (["ViT-B/16", "--classes", "-1"], "classes at least 0"),
-        (["R50x1", "--option", "pooling=mean"], "pooling"),
-        (["ViT-B/16", "--option", "pooling"], "NAME=VALUE"),
-        (["ViT-B/16", "--images", "1e9", "--accelerator", "H1000"], "Did you mean"),
-        (["ViT-B/16", "--utilisation", "40"], "0.4"),
-    ],
-)
-def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert flops.main(arguments) == 2
-    assert message in capsys.readouterr().err
 
 
 # -- cost in people's units ------------------------------------------------------------------------------------------
@@ -152,10 +133,10 @@ def test_core_days_and_gpu_hours() -> None:
     ],
 )
 def test_names_as_drivers_give_them(device: str, dtype: str, tera: float) -> None:
-    found = peaks.published_peak(device, dtype)
-    assert found is not None and not found.measured
-    assert found.flops_per_second == pytest.approx(tera * 1e12)
-    assert dtype in found.source
+    peak = peaks.published_peak(device, dtype)
+    assert peak is not None and not peak.measured
+    assert peak.flops_per_second == pytest.approx(tera * 1e12)
+    assert dtype in peak.source
 
 
 def test_unknown_devices_have_no_published_peak() -> None:
@@ -184,13 +165,13 @@ def test_measured_peak_is_quick_plausible_and_restores_threads() -> None:
     before = torch.get_num_threads()
     peaks.measured_peak.cache_clear()
     start = time.process_time()
-    found = peaks.measured_peak("float32", 1, "cpu", seconds=0.3)
+    peak = peaks.measured_peak("float32", 1, "cpu", seconds=0.3)
     assert time.process_time() - start < 1.5
     assert torch.get_num_threads() == before
-    assert found.measured and "1 thread" in found.source and "float32" in found.source
-    assert 1e9 < found.flops_per_second < 1e13
+    assert peak.measured and "1 thread" in peak.source and "float32" in peak.source
+    assert 1e9 < peak.flops_per_second < 1e13
     a = torch.randn(256, 256)
     start = time.perf_counter()
     a @ a
     slower = 2 * 256**3 / (time.perf_counter() - start)
-    assert peaks.utilisation(slower, found) < 2
+    assert peaks.utilisation(slower, peak) < 2

@@ -72,12 +72,12 @@ class Handler(BaseHTTPRequestHandler):
         if main is None:
             return self.answer(401, b"{}", {"X-Error-Code": "RepoNotFound"})
         if rest[:1] == ["commits"]:
-            found = [commit for name, commit in reversed(hub.commits) if name == repo]
+            commits = [commit for name, commit in reversed(hub.commits) if name == repo]
             stamp = "2023-01-20T00:00:00.000Z"
             return self.answer(
                 200,
                 json.dumps(
-                    [{"id": one, "authors": [], "date": stamp, "title": "", "message": ""} for one in found]
+                    [{"id": one, "authors": [], "date": stamp, "title": "", "message": ""} for one in commits]
                 ).encode(),
             )
         asked = rest[1] if rest[:1] == ["revision"] else "main"

@@ -1,5 +1,6 @@
 """The cache is verified when opened: damage of any kind means building again, never wrong arrays."""
 
+import pickle
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def _check(found: dict[str, np.ndarray]) -> None:
-    np.testing.assert_array_equal(found["x"], X)
-    np.testing.assert_array_equal(found["y"], X[:10])
+def _check(arrays: dict[str, np.ndarray]) -> None:
+    np.testing.assert_array_equal(arrays["x"], X)
+    np.testing.assert_array_equal(arrays["y"], X[:10])
 
 
 def test_an_entry_is_for_whom_its_folder_is_for(folder: Path) -> None:
@@ -51,6 +52,14 @@ def test_built_once_then_mapped_read_only(folder: Path) -> None:
     assert build.count == 1
     assert isinstance(again["x"], np.memmap) and not again["x"].flags.writeable
     assert sorted(path.name for path in folder.iterdir()) == ["key"]  # no temporary folder is left
+
+
+def test_what_is_mapped_goes_to_other_processes_by_its_path(folder: Path) -> None:
+    mapped = _cache.arrays("key", Builder())["x"]
+    for part in (mapped, mapped[100:300], mapped[:0], mapped[::2], mapped.copy()):
+        sent = pickle.dumps(part)
+        np.testing.assert_array_equal(pickle.loads(sent), part)
+    assert len(pickle.dumps(mapped)) < 500 < len(mapped) and len(pickle.dumps(mapped[100:])) < 500
 
 
 DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
@@ -104,8 +113,8 @@ def test_one_builds_while_others_wait(folder: Path) -> None:
         return builder()
 
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: _cache.arrays("key", slow_build), range(4)):
-            _check(found)
+        for arrays in pool.map(lambda _: _cache.arrays("key", slow_build), range(4)):
+            _check(arrays)
     assert builder.count == 1
 
 

@@ -127,8 +127,7 @@ def test_nothing_else_is_dropped_from_fashion_mnist() -> None:
     assert len(duplicates) == KNOWN
     assert not duplicates.flipped_M.any()
     np.testing.assert_array_equal(train.labels_N[duplicates.upstream_M], test.labels_N[duplicates.downstream_M])
-    kept = train.take(np.setdiff1d(np.arange(len(train)), duplicates.upstream_M))
-    assert len(dedup.find(kept, test)) == 0
+    assert len(dedup.find(train.take(np.setdiff1d(np.arange(len(train)), duplicates.upstream_M)), test)) == 0
 
 
 def test_another_size_and_colour() -> None:
@@ -137,8 +136,7 @@ def test_another_size_and_colour() -> None:
         Image.fromarray(image[..., 0]).resize((64, 64), Image.Resampling.BICUBIC) for image in test.images_NHWC[:60]
     ]
     coloured = np.stack([np.asarray(image.convert("RGB")) for image in large])
-    upstream = replace(test, images_NHWC=coloured, labels_N=test.labels_N[:60])
-    duplicates = dedup.find(upstream, test)
+    duplicates = dedup.find(replace(test, images_NHWC=coloured, labels_N=test.labels_N[:60]), test)
     assert set(range(60)) == set(duplicates.upstream_M[duplicates.upstream_M == duplicates.downstream_M].tolist())
 
 
@@ -216,16 +214,3 @@ def test_nothing_found_draws_nothing(capsys: pytest.CaptureFixture[str], tmp_pat
     picture = tmp_path / "pairs.png"
     code, out, _ = run(capsys, "shapes-count@50", "fashion-mnist", "--picture", str(picture), "--json")
     assert code == 0 and json.loads(out) == [] and not picture.exists()
-
-
-def test_mistakes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for arguments, answer in (
-        (["digts", "digits"], "'digits'"),
-        (["digits", "digits", "--picture", str(tmp_path / "x.jpg")], ".png"),
-        (["digits", "digits", "--picture", str(tmp_path / "none" / "x.png")], "folder that is there"),
-        (["digits@9999999", "digits"], "Ask for"),
-        (["pets", "digits"], "not on this machine"),
-        (["digits"], "--copies"),
-    ):
-        code, out, err = run(capsys, *arguments)
-        assert code == 2 and not out and answer in err

@@ -6,10 +6,8 @@ import json
 import os
 import shutil
 import stat
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -23,60 +21,31 @@ from bench.data.load import load
 from bench.data.public import OWN, ROWS
 from bench.data.torchvision_sets import TorchvisionSet, prepare
 from tests.data import writers
+from tests.data.hub_server import Hub, files_in, serving
 
-
-class Server(ThreadingHTTPServer):
-    """Serves `files`, of each as many bytes as `stop_after`; remembers what it was asked for."""
-
-    files: dict[str, bytes]
-    asked: list[str]
-    stop_after: int | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        name = self.path.lstrip("/")
-        self.server.asked.append(name)
-        body = self.server.files.get(name)
-        if body is None:
-            return self.send_error(404)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: self.server.stop_after])
-
-    def log_message(self, *args: object) -> None:
-        pass
+PUBLISHED = ("published/sets", "1")
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    running = Server(("127.0.0.1", 0), Handler)
-    running.files, running.asked = {}, []
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield running
-    running.shutdown()
-    running.server_close()
-    thread.join()
+def server() -> Iterator[Hub]:
+    with serving() as running:
+        yield running
+
+
+def mirror(server: Hub) -> str:
+    return f"{server.url}/datasets/published/sets/resolve/1/"
 
 
 @pytest.fixture
-def kmnist(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
+def kmnist(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
     """A small KMNIST on the server; torchvision is told its checksums."""
     from torchvision.datasets import KMNIST
 
     parts = writers.make(30, classes=10, side=28)
     writers.as_idx(tmp_path / "made", parts)
-    server.files = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
-    monkeypatch.setattr(KMNIST, "mirrors", [server.url])
-    sums = [(name, hashlib.md5(server.files[name]).hexdigest()) for name, _ in KMNIST.resources]
+    server.commits[PUBLISHED] = files = files_in(tmp_path / "made")
+    monkeypatch.setattr(KMNIST, "mirrors", [mirror(server)])
+    sums = [(name, hashlib.md5(files[name]).hexdigest()) for name, _ in KMNIST.resources]
     monkeypatch.setattr(KMNIST, "resources", sums)
     return parts
 
@@ -86,7 +55,7 @@ def download(root: Path, *names: str) -> int:
 
 
 def test_torchvision_fetches_what_is_then_read(
-    server: Server, kmnist: dict[str, tuple], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Hub, kmnist: dict[str, tuple], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "root"
     assert verb.main(["kmnist", "--data-root", str(root)]) == 2
@@ -99,12 +68,12 @@ def test_torchvision_fetches_what_is_then_read(
         np.testing.assert_array_equal(loaded.images_NHWC, images)
         np.testing.assert_array_equal(loaded.labels_N, labels)
     assert {path.name for path in root.iterdir()} == {"KMNIST"}, "nothing is left beside it"
-    count = len(server.asked)
-    assert download(root, "kmnist") == 0 and len(server.asked) == count, "nothing is fetched twice"
+    count = len(server.sent)
+    assert download(root, "kmnist") == 0 and len(server.sent) == count, "nothing is fetched twice"
 
 
 def test_a_server_that_breaks_off_leaves_nothing_half_there(
-    server: Server, kmnist: dict[str, tuple], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Hub, kmnist: dict[str, tuple], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "root"
     server.stop_after = 500
@@ -116,10 +85,10 @@ def test_a_server_that_breaks_off_leaves_nothing_half_there(
 
 
 def test_other_bytes_than_the_published_are_refused(
-    server: Server, kmnist: dict[str, tuple], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Hub, kmnist: dict[str, tuple], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "t10k-images-idx3-ubyte.gz"
-    server.files[name] = gzip.compress(b"other")
+    server.commits[PUBLISHED][name] = gzip.compress(b"other")
     assert download(tmp_path / "root", "kmnist") == 2
     assert "corrupted" in capsys.readouterr().err and not ROWS["kmnist"].available(tmp_path / "root")
 
@@ -146,16 +115,16 @@ def test_of_a_download_that_was_killed_archives_are_kept_and_nothing_half_unpack
 
 
 def test_mnist_and_fashion_mnist_are_fetched_by_torchvision_and_read_whole(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from torchvision import datasets
 
     parts = writers.make(30, classes=10, side=28)
     writers.as_idx(tmp_path / "made", parts)
-    server.files = {path.name: path.read_bytes() for path in (tmp_path / "made").iterdir()}
-    sums = [(name, hashlib.md5(data).hexdigest()) for name, data in server.files.items()]
+    server.commits[PUBLISHED] = files = files_in(tmp_path / "made")
+    sums = [(name, hashlib.md5(data).hexdigest()) for name, data in files.items()]
     for name, kind in (("mnist", datasets.MNIST), ("fashion-mnist", datasets.FashionMNIST)):
-        monkeypatch.setattr(kind, "mirrors", [server.url])
+        monkeypatch.setattr(kind, "mirrors", [mirror(server)])
         monkeypatch.setattr(kind, "resources", sums)
         assert download(tmp_path / "root", name) == 0
         loaded = load(name, "train", root=tmp_path / "root")
@@ -212,20 +181,20 @@ def test_archives_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (root / "jpg" / "a" / "1.txt").read_bytes() == b"one"
 
 
-@pytest.mark.parametrize("name", ["../escaped", "{outside}/escaped", "jpg/../../../escaped", "jpg\\..\\..\\escaped"])
-def test_hostile_archives_are_refused(tmp_path: Path, name: str) -> None:
-    archive = zipped(tmp_path / "x.zip", {**MEMBERS, name.format(outside=tmp_path): b"bad"})
+HOSTILE = [
+    *((name, None) for name in ("../escaped", "{outside}/escaped", "jpg/../../../escaped", "jpg\\..\\..\\escaped")),
+    *(("jpg/link", kind) for kind in (stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO)),
+]
+
+
+@pytest.mark.parametrize("name, kind", HOSTILE)
+def test_hostile_archives_are_refused(tmp_path: Path, name: str, kind: int | None) -> None:
+    """Members that lie elsewhere, and anything but files and folders."""
+    members = {} if kind else MEMBERS
+    archive = zipped(tmp_path / "x.zip", {**members, name.format(outside=tmp_path): b"/etc"}, kind=kind)
     with pytest.raises(UserError, match=r"x\.zip has a member .* that points elsewhere"):
         fetch.unpack(archive, tmp_path / "root", makes=MAKES)
     assert not list(tmp_path.glob("**/escaped*")) and not list((tmp_path / "root").iterdir())
-
-
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO])
-def test_an_archive_with_anything_but_files_and_folders_is_refused(tmp_path: Path, kind: int) -> None:
-    archive = zipped(tmp_path / "x.zip", {"jpg/link": b"/etc"}, kind=kind)
-    with pytest.raises(UserError, match="'jpg/link' that points elsewhere"):
-        fetch.unpack(archive, tmp_path / "root", makes=MAKES)
-    assert not list((tmp_path / "root").iterdir())
 
 
 def test_an_archive_without_what_it_should_hold(tmp_path: Path) -> None:
@@ -237,7 +206,7 @@ def test_an_archive_without_what_it_should_hold(tmp_path: Path) -> None:
 
 
 def test_checksums(tmp_path: Path) -> None:
-    """Of an empty file and of "hello", as `git hash-object`, `md5sum` and `sha256sum` print them."""
+    """Checksums of an empty file and of "hello", as `git hash-object`, `md5sum` and `sha256sum` print them."""
     path = tmp_path / "file"
     path.write_bytes(b"")
     assert fetch.matches(path, "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")

@@ -3,10 +3,8 @@
 import io
 import itertools
 import re
-import struct
 import sys
 import warnings
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from bench.data.load import load
 from bench.data.sets import folder as folder_set
 from bench.train.reading import resize
 from tests.data import writers
+from tests.data.writers import encoded, turned
 
 # -- a folder of one's own images: the same set in every format; sizes, kinds, held-out parts and names ----------------
 
@@ -33,14 +32,14 @@ PARTS = writers.make(40)
 def test_the_same_images_are_the_same_set_in_every_format(tmp_path: Path, name: str, split: str) -> None:
     writers.WRITERS[name](tmp_path / "mine", PARTS)
     writers.as_npz(tmp_path / "reference", PARTS)
-    found = load("folder:mine", split, root=tmp_path)
-    assert found.content_hash == load("folder:reference", split, root=tmp_path).content_hash
+    images = load("folder:mine", split, root=tmp_path)
+    assert images.content_hash == load("folder:reference", split, root=tmp_path).content_hash
     images_NHWC, labels_N = PARTS[split]
     expected = {(pixels.tobytes(), label) for pixels, label in zip(images_NHWC, labels_N, strict=True)}
-    given = zip(found.images_NHWC, found.labels_N, strict=True)
+    given = zip(images.images_NHWC, images.labels_N, strict=True)
     assert {(pixels.tobytes(), int(label)) for pixels, label in given} == expected
-    assert len(found) == len(labels_N) and found.class_names == ("0", "1", "2")
-    assert (found.name, found.split) == ("folder:mine", split)
+    assert len(images) == len(labels_N) and images.class_names == ("0", "1", "2")
+    assert (images.name, images.split) == ("folder:mine", split)
 
 
 def test_a_real_set_keeps_its_hash(tmp_path: Path) -> None:
@@ -50,8 +49,8 @@ def test_a_real_set_keeps_its_hash(tmp_path: Path) -> None:
     for name in writers.WRITERS:
         writers.WRITERS[name](tmp_path / name, parts)
         for split in writers.SPLITS:
-            found = load(f"folder:{name}", split, root=tmp_path, num_images=200)
-            assert found.content_hash == subset[split].content_hash, name
+            again = load(f"folder:{name}", split, root=tmp_path, num_images=200)
+            assert again.content_hash == subset[split].content_hash, name
 
 
 def test_order_and_shards_do_not_matter(tmp_path: Path) -> None:
@@ -107,16 +106,15 @@ def test_imagenet_layout_has_val_and_sizes_and_grey_among_colour(tmp_path: Path)
         load("folder:net:16px", "train", root=tmp_path)
     for word, channels in (("rgb", 3), ("grey", 1)):
         for split in writers.SPLITS:
-            found = load(f"folder:net:16px:{word}", split, root=tmp_path)
-            assert found.images_NHWC.shape == (4, 16, 16, channels)
+            assert load(f"folder:net:16px:{word}", split, root=tmp_path).images_NHWC.shape == (4, 16, 16, channels)
 
 
 def test_resizing_takes_the_central_square(tmp_path: Path) -> None:
     pixels = np.zeros((40, 100, 1), dtype=np.uint8)
     pixels[:, 30:70] = 200  # the central square is all ink
     writers.as_folder(tmp_path / "wide", {"train": (np.stack([pixels, pixels // 2]), np.array([0, 0]))})
-    found = load("folder:wide:20px", "train", root=tmp_path)
-    assert found.images_NHWC.min() >= 85 and found.images_NHWC.shape[1:] == (20, 20, 1)
+    images = load("folder:wide:20px", "train", root=tmp_path)
+    assert images.images_NHWC.min() >= 85 and images.images_NHWC.shape[1:] == (20, 20, 1)
 
 
 def test_decoded_once_and_again_when_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,13 +189,17 @@ def test_names_of_folders(tmp_path: Path, option: str, fix: str) -> None:
     assert fix in refusal.value.fix
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="There is no folder"):
-        load("folder:absent", "train", root=tmp_path)
-    with pytest.raises(UserError, match="--data-root"):
-        load("folder:absent", "train")
-    with pytest.raises(UserError, match="takes nothing after a colon"):
-        load("glyphs:flowers", "train")
+@pytest.mark.parametrize(
+    "name, root, message",
+    [
+        ("folder:absent", Path(), "There is no folder"),
+        ("folder:absent", None, "--data-root"),
+        ("glyphs:flowers", None, "takes nothing after a colon"),
+    ],
+)
+def test_a_folder_that_is_not_there(name: str, root: Path | None, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(name, "train", root=root)
 
 
 def test_one_image_per_class_says_how_many_are_needed(tmp_path: Path) -> None:
@@ -248,28 +250,11 @@ PICTURE = Image.fromarray(PIXELS)
 OTHER = Image.fromarray(255 - PIXELS)
 
 
-def encoded(image: Image.Image, kind: str, **how: object) -> bytes:
-    data = io.BytesIO()
-    image.save(data, kind, **how)
-    return data.getvalue()
-
-
-def turned(orientation: int) -> Image.Exif:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    return exif
-
-
 def sixteen_bits(channels: str) -> bytes:
     """A PNG of 16 bits a channel, which Pillow cannot write in colour."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     deep = PIXELS.astype(">u2") * 257 if channels == "RGB" else PIXELS[..., :1].astype(">u2") * 257
     rows = b"".join(b"\0" + row.tobytes() for row in deep)
-    head = struct.pack(">IIBBBBB", SIDE, SIDE, 16, 2 if channels == "RGB" else 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return writers.png_file(SIDE, SIDE, rows, bits=16, colour=2 if channels == "RGB" else 0)
 
 
 READ = {
@@ -323,9 +308,9 @@ def test_every_kind_is_read_upright(tmp_path: Path, how: str) -> None:
     folder_of(files, tmp_path)
     images = load(f"folder:mine:{SIDE}px:rgb:{how}", "train", root=tmp_path)
     assert len(images) == len(READ) and "unreadable" not in images.source
-    found = {pixels.tobytes() for pixels in images.images_NHWC[:]}
+    pictures = {pixels.tobytes() for pixels in images.images_NHWC[:]}
     for kind, (data, _) in READ.items():
-        assert upright(data).tobytes() in found, kind
+        assert upright(data).tobytes() in pictures, kind
     if how == "stream":  # what training cuts out: here all of each
         index = images.images_NHWC.index
         whole = np.array([[0], [0], [SIDE], [SIDE]]).repeat(len(images), 1)

@@ -62,8 +62,7 @@ def test_frequencies_are_those_of_the_outline() -> None:
         image = atoms.draw(np.array([number]), np.array([0]), split="train", size=128)[0].astype(float)
         inked = np.abs(image - image[0, 0]).sum(-1) > 0
         y, x = np.nonzero(inked)
-        angle = np.arctan2(y - y.mean(), x - x.mean())
-        bins = ((angle + np.pi) / (2 * np.pi) * 128).astype(int) % 128
+        bins = ((np.arctan2(y - y.mean(), x - x.mean()) + np.pi) / (2 * np.pi) * 128).astype(int) % 128
         radius = np.array([np.hypot(y - y.mean(), x - x.mean())[bins == k].max(initial=0.0) for k in range(128)])
         spectrum = np.abs(np.fft.rfft(radius - radius.mean()))
         spectrum[:3] = 0  # the oval, and the centre of mass
@@ -106,20 +105,19 @@ def test_count_is_not_told_by_ink_alone() -> None:
     """Bright pixels of every class overlap with those of the next."""
     images = load("shapes-count", "train")
     ink_N = (images.images_NHWC > np.median(images.images_NHWC, axis=(1, 2), keepdims=True) + 40).sum(axis=(1, 2, 3))
-    order_N = np.argsort(np.argsort(ink_N))
-    assert 0.3 < np.mean(order_N * 6 // len(ink_N) == images.labels_N) < 0.7
+    assert 0.3 < np.mean(np.argsort(np.argsort(ink_N)) * 6 // len(ink_N) == images.labels_N) < 0.7
 
 
 def test_position() -> None:
     images, pictures = sample("shapes-position")
     width = (SIZE - 2 * shapes_position.MARGIN) / 8
-    found = []
+    measured = []
     for picture in pictures:
         labels_HW, numbers = pieces(picture)
         largest = max(numbers, key=lambda number: np.count_nonzero(labels_HW == number))
         x = ndimage.center_of_mass(labels_HW == largest)[1] + 0.5
-        found.append((x - shapes_position.MARGIN) / width - 0.5)
-    assert np.mean(np.abs(np.array(found) - images.labels_N[:300]) < 0.9) > 0.95
+        measured.append((x - shapes_position.MARGIN) / width - 0.5)
+    assert np.mean(np.abs(np.array(measured) - images.labels_N[:300]) < 0.9) > 0.95
 
 
 def test_orientation() -> None:
@@ -202,13 +200,13 @@ def test_tiles_are_cut_from_their_picture_and_no_pixel_is_shared(name: str, size
     side = int(size[1:3] or 28)
     columns_of = {}
     for split in ("train", "test"):
-        found = load(name + size, split, root=root)
-        assert found.images_NHWC.shape[1:] == (side, side, 1) and found.num_classes == len(FILES[name])
-        assert set(np.unique(found.labels_N)) == set(range(found.num_classes))
-        columns_of[split] = len(found)
+        images = load(name + size, split, root=root)
+        assert images.images_NHWC.shape[1:] == (side, side, 1) and images.num_classes == len(FILES[name])
+        assert set(np.unique(images.labels_N)) == set(range(images.num_classes))
+        columns_of[split] = len(images)
     # 10 columns of tiles, 7 to train; 7 rows. Larger tiles begin at the same places and end before the border.
     expected = {"": (7 * 7, 3 * 7), ":56px": (6 * 6, 2 * 6)}[size]
-    assert tuple(columns_of.values()) == tuple(count * found.num_classes for count in expected)
+    assert tuple(columns_of.values()) == tuple(count * images.num_classes for count in expected)
     if name == "photo-tiles":
         train = load(name + size, "train", root=root)
         picture = np.asarray(Image.open(root / "scikit-image" / "brick.png"))
@@ -257,11 +255,10 @@ def test_landforms_turn_over_with_the_ground() -> None:
     """A lone hill is a ridge at its top; upside down, valleys and ridges, lower and upper slopes change places."""
     y, x = np.mgrid[:81, :81] - 40.0
     hill = 400 * np.exp(-(x**2 + y**2) / 200) + 0.01 * x
-    found, turned = terrain.landforms(hill, (90, 75)), terrain.landforms(-hill, (90, 75))
-    assert terrain.CLASSES[found[40, 40]] == "ridge" and terrain.CLASSES[turned[40, 40]] == "valley"
-    opposite = np.array([5, 4, 2, 3, 1, 0])
-    np.testing.assert_array_equal(opposite[found], turned)
-    assert terrain.CLASSES[found[40, 0]] == "flat"
+    forms, turned = terrain.landforms(hill, (90, 75)), terrain.landforms(-hill, (90, 75))
+    assert terrain.CLASSES[forms[40, 40]] == "ridge" and terrain.CLASSES[turned[40, 40]] == "valley"
+    np.testing.assert_array_equal(np.array([5, 4, 2, 3, 1, 0])[forms], turned)
+    assert terrain.CLASSES[forms[40, 0]] == "flat"
 
 
 def test_terrain_s_splits_share_no_post() -> None:
@@ -290,19 +287,15 @@ def upstream_fonts(split: str) -> list[Path]:
     return [*glyphs.fonts(split, "a"), *glyphs.fonts(split, "§")]
 
 
-def test_no_digit_upstream() -> None:
-    for char in "".join(glyphs.CLASSES):
-        assert not unicodedata.category(char).startswith("N"), char
-        assert unicodedata.numeric(char, None) is None, char
-        assert not set(unicodedata.normalize("NFKD", char)) & set(string.digits), char
-        assert char not in LIKE_DIGITS, char
-
-
-def test_no_script_of_the_downstream_set_upstream() -> None:
+def test_no_digit_and_no_script_of_the_downstream_set_upstream() -> None:
     for char in scripts.CLASSES:
         assert unicodedata.name(char).split()[0] in ("GREEK", "CYRILLIC"), char
     for char in "".join(glyphs.CLASSES):
         assert unicodedata.name(char).split()[0] not in ("GREEK", "CYRILLIC"), char
+        assert not unicodedata.category(char).startswith("N"), char
+        assert unicodedata.numeric(char, None) is None, char
+        assert not set(unicodedata.normalize("NFKD", char)) & set(string.digits), char
+        assert char not in LIKE_DIGITS, char
 
 
 def test_font_families_are_disjoint() -> None:
@@ -383,8 +376,7 @@ def test_no_near_copy_of_a_test_image_upstream() -> None:
     """The nearest training image of every downstream test image, by correlation of pixels."""
     upstream = unit(load("glyphs", "train", num_images=6_000).images_NHWC)
     for name in ("scripts", "fashion-mnist"):
-        test = load(name, "test", num_images=300)
-        nearest_N = (unit(test.images_NHWC) @ upstream.T).max(1)
+        nearest_N = (unit(load(name, "test", num_images=300).images_NHWC) @ upstream.T).max(1)
         assert nearest_N.max() < 0.97, f"{name}: image {nearest_N.argmax()} is nearly an upstream image"
     planted = unit(np.clip(load("glyphs", "train", num_images=5).images_NHWC.astype(int) + 3, 0, 255))
     assert ((planted @ upstream.T).max(1) > 0.99).all()

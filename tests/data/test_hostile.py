@@ -40,6 +40,7 @@ def shard(folder: Path, *members: tuple, name: str = "train-0.tar") -> Path:
 
 
 LINK = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
+SPARSE = {"pax_headers": {"GNU.sparse.map": "0,10", "GNU.sparse.size": str(1 << 40)}}  # 1 TB, it says
 GOOD = [("a.png", PNG), ("a.cls", b"0"), ("b.png", writers.png(IMAGES[1])), ("b.cls", b"0")]
 
 
@@ -53,6 +54,7 @@ GOOD = [("a.png", PNG), ("a.cls", b"0"), ("b.png", writers.png(IMAGES[1])), ("b.
         ([("a.png", b"", LINK)], "link or a device"),
         ([("a.png", b"", LINK | {"type": tarfile.LNKTYPE})], "link or a device"),
         ([("a.png", b"", {"type": tarfile.CHRTYPE})], "link or a device"),
+        ([("a.png", PNG, SPARSE)], "stored sparsely"),
         ([("a.png", PNG)], "0 labels"),
         ([("a.cls", b"0")], "no image"),
         ([("a.png", PNG), ("a.jpg", PNG), ("a.cls", b"0")], "second image"),

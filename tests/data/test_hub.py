@@ -44,7 +44,7 @@ def parquet(tmp_path: Path) -> dict[str, bytes]:
 
 
 def download(name: str, root: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What was printed."""
+    """The printed text."""
     verb.main([f"hf:{name}", "--download", "--data-root", str(root)])
     both = capsys.readouterr()
     return both.err + both.out
@@ -153,8 +153,8 @@ def test_configurations_and_splits(hub, tmp_path, capsys):
     said = download(f"{NAME}:config=small:test=validation", tmp_path, capsys)
     assert f"hf:{NAME}:{NEW}:config=small:test=validation" in said and Path(test).name not in said
     chosen = f"hf:{NAME}:{NEW}:config=small:test=validation:8px"
-    found = [load(chosen, split, root=tmp_path) for split in ("train", "test")]
-    assert [len(images) for images in found] == [24, len(PARTS["test"][1])]
+    splits = [load(chosen, split, root=tmp_path) for split in ("train", "test")]
+    assert [len(images) for images in splits] == [24, len(PARTS["test"][1])]
     with pytest.raises(UserError, match="not wholly"):  # another selection is another download
         load(f"hf:{NAME}:{NEW}:config=large", "train", root=tmp_path)
     with pytest.raises(UserError, match="'dev' names no test split"):

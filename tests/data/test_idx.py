@@ -26,8 +26,7 @@ def write(path: Path, data: bytes) -> Path:
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_round_trip(tmp_path: Path, ending: str) -> None:
     images = write(tmp_path / f"images{ending}", encode(IMAGES))
-    labels = write(tmp_path / f"labels{ending}", encode(LABELS))
-    images_NHWC, labels_N = read_idx_pair(images, labels, num_classes=3)
+    images_NHWC, labels_N = read_idx_pair(images, write(tmp_path / f"labels{ending}", encode(LABELS)), num_classes=3)
     np.testing.assert_array_equal(images_NHWC[..., 0], IMAGES)
     np.testing.assert_array_equal(labels_N, LABELS)
     assert labels_N.dtype == np.int64

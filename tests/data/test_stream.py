@@ -3,9 +3,11 @@
 import gc
 import io
 import json
+import multiprocessing
 import tarfile
 import weakref
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,32 +22,27 @@ from bench.data.image_set import INDEX_BYTES, ImageSet
 from bench.data.index import IMAGE
 from bench.data.load import load
 from bench.data.sets import folder
+from bench.train import reading
 from bench.train.batches import Batches, crop_boxes
-from bench.train.ranks import Ranks
 from bench.train.reading import resize
 from tests.data import photographs
-from tests.data.writers import add
+from tests.data.writers import add, encoded, turned
+from tests.train.test_batches import Rank
 
 NUMBER, SIDE = 40, 48
 WORDS = f"{SIDE}px:rgb:stream"
 CROPPED = Recipe(batch=8, crop=0.05, flip=True, shift=1)
 
 
-def encoded(image: Image.Image, kind: str = "JPEG", **how: object) -> bytes:
-    data = io.BytesIO()
-    image.save(data, kind, **how)
-    return data.getvalue()
-
-
 @pytest.fixture(scope="module")
 def files() -> list[tuple[bytes, int]]:
     """(file, label): photographs of a fifth of the usual size."""
-    found = []
+    encoded_images = []
     for number in range(NUMBER):
         with Image.open(io.BytesIO(photographs.jpeg(number % 8))) as image:
             small = image.resize((image.width // 4 + number, image.height // 4))
-        found.append((encoded(small, quality=90), number % 4))
-    return found
+        encoded_images.append((encoded(small, quality=90), number % 4))
+    return encoded_images
 
 
 def as_folder(folder: Path, files: list[tuple[bytes, int]]) -> None:
@@ -109,11 +106,6 @@ def streamed(tmp_path, files):
     return make
 
 
-class Rank(Ranks):
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
-
-
 @pytest.mark.parametrize("kind", ["tar", "folder"])
 def test_what_a_plan_asks_of_an_indexed_set_comes_from_its_index(streamed, tmp_path, monkeypatch, kind):
     """Without the headers of all shards, which are minutes for a large set."""
@@ -122,8 +114,8 @@ def test_what_a_plan_asks_of_an_indexed_set_comes_from_its_index(streamed, tmp_p
     monkeypatch.setattr(folder, "_format", lambda _: pytest.fail("the files were listed again"))
     assert folder.listed_images(option, root=tmp_path) == listed == len(images)
     files_there = {images.images_NHWC.index.read(row) for row in range(len(images))}
-    found = folder.some_encoded(option, root=tmp_path)
-    assert found and set(found) <= files_there
+    sampled = folder.some_encoded(option, root=tmp_path)
+    assert sampled and set(sampled) <= files_there
 
 
 def test_the_same_files_are_the_same_set_in_every_format(streamed, files):
@@ -177,6 +169,22 @@ def test_readers_ranks_and_restarts_do_not_change_a_batch(streamed):
             assert all(torch.equal(torch.cat(parts), one) for parts, one in zip(shares, expected[step], strict=True))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_readers_read_the_same_however_they_are_started(streamed, kind, start, monkeypatch):
+    """By a server in all other tests; without one, as on some systems, by spawning."""
+    images = streamed(kind)
+    expected = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=0)(3)
+    if start == "fork":
+        monkeypatch.setattr(reading, "start_context", partial(multiprocessing.get_context, start))
+    else:
+        monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: [start])
+    assert reading.start_context().get_start_method() == start
+    again = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=1)(3)
+    assert all(torch.equal(*pair) for pair in zip(again, expected, strict=True))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_set_is_let_go_with_its_batches(streamed, workers):
     """By counting references alone: open files and readers do not wait for a collection of cycles."""
@@ -200,14 +208,14 @@ def test_crops_are_cut_out_of_the_full_image(streamed):
     rows = np.arange(12)
     heights, widths = images.sizes(rows)
     boxes_4B = crop_boxes(np.random.default_rng(3), number=12, height=heights, width=widths, least=0.3)
-    found = np.empty((len(rows), *images.shape[1:]), dtype=np.uint8)
-    images.read(rows, boxes_4B, out_BHWC=found, resize=resize)
+    out = np.empty((len(rows), *images.shape[1:]), dtype=np.uint8)
+    images.read(rows, boxes_4B, out_BHWC=out, resize=resize)
     for row, (top, left, height, width) in enumerate(boxes_4B.T.tolist()):
         with Image.open(io.BytesIO(images.index.read(row))) as image:
             part = np.asarray(image.convert("RGB"))[top : top + height, left : left + width]
         x = torch.from_numpy(np.array(part)).permute(2, 0, 1)[None].float()
         exact = torch.nn.functional.interpolate(x, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
-        assert np.abs(exact[0].permute(1, 2, 0).numpy() - found[row]).max() <= 1.0 + 1e-3
+        assert np.abs(exact[0].permute(1, 2, 0).numpy() - out[row]).max() <= 1.0 + 1e-3
 
 
 VARIANTS = {
@@ -240,9 +248,7 @@ def test_the_fast_decoder_gives_what_pillow_gives(kind, channels, monkeypatch):
 def test_photographs_lie_as_the_camera_was_held_and_one_in_a_thousand_may_be_unreadable(streamed, files):
     """Sizes are those of the upright picture. Every kind of file: test_folder.py."""
     picture = Image.fromarray(np.arange(64 * 48 * 3, dtype=np.uint32).reshape(64, 48, 3).astype(np.uint8))
-    turned = Image.Exif()
-    turned[0x0112] = 6  # the first row is the right side
-    odd = [(encoded(picture, quality=95, exif=turned), 1), (encoded(Image.new("I;16", (9, 9)), "PNG"), 2)]
+    odd = [(encoded(picture, quality=95, exif=turned(6)), 1), (encoded(Image.new("I;16", (9, 9)), "PNG"), 2)]
     with pytest.warns(UserWarning, match=r"1 of 1,042 images cannot be read: .*kind I;16"):
         images = streamed("tar", [*files, *odd, *_many(files, 1_000)])
     assert "1 unreadable left out" in images.source
@@ -256,7 +262,7 @@ def _many(files: list[tuple[bytes, int]], number: int) -> list[tuple[bytes, int]
 
 def test_too_many_unreadable_images_are_refused_unless_they_are_allowed(streamed, files, monkeypatch):
     damaged = [*files, (files[0][0][:700], 0), (b"no image", 1)]
-    with pytest.raises(UserError, match=r"(?s)2 of 42 images cannot be read: .*up to 0\.1%"):
+    with pytest.raises(UserError, match=r"(?s)2 of 42 images cannot be read: .*more than 0\.1%: --max-unreadable 5%"):
         streamed("tar", damaged)
     monkeypatch.setenv("VIT_BENCH_MAX_UNREADABLE", "5%")
     with pytest.warns(UserWarning, match="2 of 42"):
@@ -272,8 +278,7 @@ def test_too_many_unreadable_images_are_refused_unless_they_are_allowed(streamed
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("what", ["gone", "changed", "shorter"])
 def test_a_file_that_is_not_what_it_was_ends_training_with_its_name(streamed, tmp_path, workers, what):
-    images = streamed("folder")
-    batches = Batches(images, recipe=CROPPED, seed=0, device="cpu", workers=workers)
+    batches = Batches(streamed("folder"), recipe=CROPPED, seed=0, device="cpu", workers=workers)
     batches(0)
     for path in (tmp_path / "folder").glob("2/*.jpg"):
         data = path.read_bytes()

@@ -27,20 +27,34 @@ def shades(images: object) -> list[int]:
 
 
 def png(pixels: np.ndarray) -> bytes:
+    return encoded(Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels), "PNG")
+
+
+def encoded(image: Image.Image, kind: str = "JPEG", **how: object) -> bytes:
     data = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(data, "PNG")
+    image.save(data, kind, **how)
     return data.getvalue()
 
 
-def png_header(width: int, height: int) -> bytes:
-    """A PNG that promises so many pixels and holds none."""
+def turned(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def png_file(width: int, height: int, rows: bytes, *, bits: int = 8, colour: int = 0) -> bytes:
+    """A PNG of any kind of pixels, also of those that Pillow cannot write."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
+    head = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that promises so many pixels and holds none."""
+    return png_file(width, height, b"\0" * 1000)
 
 
 def make(count: int, *, classes: int = 3, side: int = 8, channels: int = 1, seed: int = 0) -> dict[str, tuple]:

@@ -1,22 +1,38 @@
 """The verbs as functions and as one console script: what a command prints is what a call returns."""
 
+import copy
 import dataclasses
+import html
+import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
+from torch import nn
 
 import bench.api
 from bench import __main__ as script
 from bench import compare, fit
 from bench.analysis.finding import Verdict
+from bench.core import registry
 from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
+from bench.core.options import Kind
+from bench.cost.public_models import COLUMNS
 from bench.execute.local import Failure
 from bench.execute.prepare import begin
+from bench.plan.keywords import Keywords
+from bench.plan.options import RUN
+from bench.report import compare_figure
 from bench.report.build import _jsonable
+from bench.status import CellStatus
 from bench.store import grid
 from bench.store.study import Study
 from tests.conftest import PROJECT
@@ -165,15 +181,18 @@ def test_a_comparison_is_that_of_the_command(tmp_path, capsys):
     words = [*names, "--suite", "scaling-cpu", "--results", str(KEPT.parent)]
     for at in (None, "compute", "images"):
         asked = [*words, *(["--at", at] if at else [])]
-        found = bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent, at=at)
+        compared = bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent, at=at)
         code = compare.main([*asked, "--json", "--fail-if", "different"])
         printed = json.loads(capsys.readouterr().out)
-        assert printed["average"]["estimate"] == found.average.estimate and printed["verdict"] == found.verdict
-        assert printed["at"] == (at or "compute") and printed["text"] in str(found)
-        assert code == (EXIT_FOUND if found.verdict in ("worse", "better") else EXIT_OK)
-        assert compare.main(asked) == EXIT_OK and capsys.readouterr().out.rstrip() == str(found)
-        whole = found.table[found.table["row"] == "average"]
-        assert whole["estimate"].item() == found.average.estimate and whole["verdict"].item() == found.average.verdict
+        assert printed["average"]["estimate"] == compared.average.estimate and printed["verdict"] == compared.verdict
+        assert printed["at"] == (at or "compute") and printed["text"] in str(compared)
+        assert code == (EXIT_FOUND if compared.verdict in ("worse", "better") else EXIT_OK)
+        assert compare.main(asked) == EXIT_OK and capsys.readouterr().out.rstrip() == str(compared)
+        whole = compared.table[compared.table["row"] == "average"]
+        assert (
+            whole["estimate"].item() == compared.average.estimate
+            and whole["verdict"].item() == compared.average.verdict
+        )
     with pytest.raises(UserError, match="cell by cell"):
         bench.api.compare(KEPT, KEPT, at="compute")
     with pytest.raises(UserError, match="cannot be compared at 'time'"):
@@ -218,3 +237,124 @@ def test_one_script_has_every_verb(project, capsys):
     command = [sys.executable, "-m", "bench", "--version"]
     version = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert version.stdout.strip() == bench.__version__
+
+
+# -- calls of notebooks: what editors complete, what results show, networks given as objects ---------------------------
+
+
+def test_options_are_spelt_out_for_editors_and_notebooks():
+    names = [option.name for option in RUN]
+    assert set(Keywords.__annotations__) == set(names)
+    for call, own in ((bench.api.plan, ["study"]), (bench.api.run, ["study", "verbose"])):
+        assert list(inspect.signature(call).parameters) == own + names
+        assert all(f"    {name}: " in call.__doc__ for name in names)
+    for option in RUN:
+        if option.choices:
+            assert get_args(get_type_hints(Keywords)[option.name]) == option.choices
+        assert (get_type_hints(Keywords)[option.name] is bool) == (option.kind is Kind.FLAG)
+
+
+def test_every_column_is_described():
+    page = (PROJECT / "docs/api.md").read_text()
+    results = bench.api.load(KEPT)
+    columns = {name for table in (results.horizons, results.scores, results.curves, results.findings) for name in table}
+    columns |= {*bench.api.status(KEPT.parent), *bench.api.published("paper")} - {*CellStatus.__annotations__, *COLUMNS}
+    shown = {re.sub(r"^(recipe\.|n_).*", r"\1*", name) for name in columns - {"study"}}
+    assert not [name for name in shown if f"`{name}`" not in page]
+
+
+def test_results_show_themselves():
+    results = bench.api.load(KEPT)
+    assert str(results).startswith(f"{KEPT}: 39 cells, {len(results.answers)} answers\n")
+    assert str(results).count("\n") == len(results.table) + 1 and "<pre>" in results._repr_html_()
+    assert results.plot()._repr_png_().startswith(b"\x89PNG") and os.fspath(results.plot()) == str(results.plot().path)
+    compared = bench.api.compare("R8x0.25-s2", "R8x0.125-s2", suite=KEPT.name, results=KEPT.parent)
+    assert compared._repr_html_() == f"<pre>{html.escape(str(compared))}</pre>"
+
+
+def test_a_comparison_draws_its_table(tmp_path):
+    """Every difference with its interval, and those of levels of compute in a panel of their own."""
+    compared = bench.api.compare("ViT-pico/14", "R11x0.25-s2", suite="crossover-cpu", results=KEPT.parent)
+    by_task, by_compute = compare_figure.draw(compared.found, title="x").axes
+    names = [label.get_text().removesuffix(" (not averaged)") for label in by_task.get_yticklabels()]
+    table = compared.table.assign(compute=compared.table["row"] == "compute")
+    for axes, rows, along in ((by_task, table[~table["compute"]], 0), (by_compute, table[table["compute"]], 1)):
+        assert len(rows) > 1
+        drawn = [
+            [*bar.lines[0].get_xydata()[0], *bar.lines[2][0].get_segments()[0][:, along]] for bar in axes.containers
+        ]
+        shown = np.array(drawn)[:, [along, 2, 3]]
+        np.testing.assert_allclose(shown, 100 * rows[["estimate", "low", "high"]].to_numpy(), rtol=1e-12)
+    assert names == table[~table["compute"]]["task"].tolist()
+    assert compared.plot(tmp_path / "c.png").path.read_bytes() == compared.plot()._repr_png_()
+    with pytest.raises(UserError, match="cannot be written"):
+        compared.plot(tmp_path / "none" / "c.png")
+
+
+@pytest.mark.parametrize("name", ["status", "data"])
+def test_a_listing_is_that_of_the_command(name, verb, tmp_path):
+    finish(tmp_path / "results" / "smoke", cells_of("smoke", models=("ViT-pico/14",)))
+    told = json.loads(verb(name, "--json").stdout)
+    table = bench.api.status(tmp_path / "results") if name == "status" else bench.api.data()
+    rows = told["smoke"] if name == "status" else told
+    kept = table[[*rows[0]]].astype(object).where(table[[*rows[0]]].notna(), None)
+    assert kept.to_dict("records") == rows
+
+
+def test_flops_are_those_of_the_command(verb):
+    told = json.loads(verb("flops", "ViT-pico/14", "--classes", "7", "--json").stdout)
+    cost = bench.api.flops("ViT-pico/14", classes=7)
+    assert (cost.params, dict(cost.forward_macs)) == (told["params"], told["forward_macs"])
+    size = {"image_size": cost.image_size, "channels": cost.channels}
+    model = registry.build_model("ViT-pico/14", **size, num_classes=7)
+    images = torch.zeros(1, cost.channels, cost.image_size, cost.image_size)
+    assert vars(bench.api.flops(model, images)).items() <= vars(cost).items()
+
+
+class Named(nn.Sequential):
+    """The contract, spelt out."""
+
+    num_features = 16
+    head = property(lambda self: self[3])
+
+    def features(self, x_BCHW):
+        return self[:3](x_BCHW)
+
+
+def test_a_network_is_probed_as_its_name_is():
+    size = {"image_size": 28, "channels": 1}
+    asked = size | {"shots": (1, 5), "draws": 2, "data": "digits"}
+    torch.manual_seed(3)
+    model = registry.build_model("ViT-pico/7", **size, num_classes=2)
+    pd.testing.assert_frame_equal(bench.api.probe(model, **asked), bench.api.probe("ViT-pico/7", **asked, seed=3))
+    layers = nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Linear(16, 10)
+    plain = nn.Sequential(*layers)
+    before = copy.deepcopy(plain.state_dict())
+    pd.testing.assert_frame_equal(bench.api.probe(plain, **asked), bench.api.probe(Named(*layers), **asked))
+    assert all(torch.equal(value, plain.state_dict()[name]) for name, value in before.items())
+    for wrong, said in (
+        ({"task": "finetune"}, "trains the network"),
+        ({"image_size": None}, "at a size"),
+        ({"image_size": 32}, "cannot be probed at 32 px"),
+        ({"shotz": (1,)}, "shots"),
+    ):
+        with pytest.raises(UserError, match=said):
+            bench.api.probe(plain, **({"data": "digits"} | size | wrong))
+
+
+def test_a_law_is_asked_again(tmp_path):
+    x = np.geomspace(1e3, 1e6, 9)
+    runs = pd.DataFrame({"x": x, "y": 4 * x**-0.25}).assign(family="ViT")
+    law = bench.api.fit(runs, x="x", y="y", form="power", group="family", draws=20, predict=[1e7])
+    (asked,) = law.answer["fits"]["ViT"]["predictions"]
+    predicted = law.predict(1e7).iloc[0]
+    assert predicted["y"] == asked["y"] and [predicted["low"], predicted["high"]] == (
+        asked["total"] or [predicted["low"]] * 2
+    )
+    assert law.predict([1e4, 1e5])["y"].tolist() == pytest.approx([4 * 1e4**-0.25, 4 * 1e5**-0.25], rel=1e-3)
+    assert law.reach(4 * 3e6**-0.25)["x"].item() == pytest.approx(3e6, rel=1e-2)
+    assert law.reach(1.0)["x"].item() == pytest.approx(1e3, rel=1e-6)  # below it from the smallest run on
+    assert np.isnan(law.reach(1e-9)["x"].item())
+    assert law.reach([1.0, 0.5])["x"].tolist() == [law.reach(y)["x"].item() for y in (1.0, 0.5)]
+    assert law.plot(tmp_path / "law.png").path.read_bytes() == law.plot()._repr_png_()
+    assert law.table is law.parameters and str(law) in html.unescape(law._repr_html_())

@@ -1,8 +1,10 @@
 """A user's mistake: one message that says what, where, what is allowed; exit code 2; no traceback; nothing written."""
 
 import errno
+import io
 import json
 import os
+import shlex
 import subprocess
 import tomllib
 
@@ -11,9 +13,13 @@ import pytest
 from bench import SCHEMA_VERSION, flops, run, status
 from bench.core import environment, files
 from bench.core.errors import UserError, command
-from bench.plan import estimate
+from bench.core.spec import Cell, to_json
+from bench.plan import calibrate, estimate, preflight
 from bench.plan.cost_model import NOTHING_MEASURED
+from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes
+from bench.suites import suite as suites
 
 
 def refused(done, *words: str) -> None:
@@ -54,8 +60,14 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--seeds", "²"), ("whole number of at least 1",)),
         (("--suite", "smoke", "--workers", "9999", "--seeds", "1000"), ("processes", "product is at most")),
         (("--suite", "smoke", "--models", f"R{'9' * 5000}x1"), ("Unknown model",)),
+        (("--suite", "smoke", "--models", f"ViT-pico/7:depth={'-' * 5000}1"), ("Unknown model",)),
+        (("--suite", "smoke", "--models", f"ViT-pico/7:depth={'-' * 900}1"), ("Unknown model",)),
         (("--suite", "smoke", "--data", "fashion-mnist@_"), ("not a data set", "name@N")),
         (("--suite", "smoke", "--job", "partition=gpu"), ("--job", "--executor slurm")),
+        (("--suite", "smoke", "--models", "ViT-pico/14", "R8x0.125-s2"), ("joined by commas",)),
+        (("--suite", "smoke", "--models", "net.py"), ("mean 'net.py:CALLABLE'?",)),
+        (("--suite", "smoke", "--set", "dropout=0.1"), ("mean 'model.dropout'?",)),
+        (("--suite", "smoke", "-v"), ("mean --verbose?",)),
         (("--suite", "smoke", "--set", "model.dropout=x"), ("dropout='x'", "from 0 to below 1")),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else None,
@@ -67,6 +79,122 @@ def test_unknown_or_impossible(tmp_path, monkeypatch, capsys, arguments, words):
     said = capsys.readouterr()
     refused(subprocess.CompletedProcess(arguments, code, said.out, said.err), *words)
     assert os.listdir(tmp_path) == []
+
+
+SMALL = "--model ViT-pico/14 --image-size 28 --channels 1"
+MISTAKES = (  # of all commands: what is said, first of options without effect
+    ("data --picture a.png", "--picture has no effect without --copies"),
+    ("data --copies digits digits glyphs", "glyphs has no effect with --copies"),
+    ("data --copies digits digits --download", "--download has no effect with --copies"),
+    ("data --max-unreadable 5%", "--max-unreadable has no effect without a set"),
+    ("flops ViT-pico/7 --accelerator H100", "--accelerator has no effect without --images"),
+    ("flops ViT-pico/7 --utilisation 0.5", "--utilisation has no effect without --images"),
+    ("flops --image-size 28", "--image-size has no effect without a model"),
+    ("flops --paper-table --check", "--check has no effect with --paper-table"),
+    ("flops --list vit --images 5", "--images has no effect with --list"),
+    ("flops ViT-pico/7 --list", "ViT-pico/7 has no effect with --list"),
+    ("probe --model ViT-pico/7 --checkpoint a --draw b --shots 5", "--shots has no effect with --draw"),
+    ("probe --features a.npz --image-size 28", "--image-size has no effect with --features"),
+    ("fit a.csv --x a --y b --budget c", "--budget has no effect without --form isoflop"),
+    ("fit a.csv --x a --y b --form isoflop --budget c --claimed b=1", "--claimed has no effect with --form isoflop"),
+    ("fit a.csv --x a --y b --loss squares --delta 0.1", "--delta has no effect without --loss huber"),
+    ("published --compare --x params", "--x has no effect with --compare"),
+    ("published --like resnet50 --reach 80", "--reach has no effect with --like"),
+    ("published --x params --by inference", "--by has no effect with --x"),
+    ("check digits --image-size 32", "--image-size has no effect for a data set"),
+    ("check ViT-pico/7 --study a", "--study has no effect for a model"),
+    ("report --cell a --suite smoke", "--suite has no effect with --cell"),
+    ("report --data-root a", "--data-root has no effect without --cell"),
+    ("report --follow", "--follow has no effect without --to"),
+    ("plan --save a.toml", "--save has no effect without --budget"),
+    ("plan --budget 1h --recipes", "--recipes has no effect with --budget"),
+    ("probe --features a.npz --model ViT-pico/7", "--model has no effect with --features"),
+    ("fit a.csv --x a --y b --form isoflop --backtest", "has no effect with --form isoflop"),
+    ("report --to csv --style paper", "--style has no effect with --to"),
+    ("flops ViT-B/16 --image-size big", "'big' is not a number."),
+    ("flops ViT-B/16 --images many", "'many' is not a number."),
+    ("flops ViT-B/16 R50x1", "Options have names, and several values are joined by commas."),
+    ("report --style pape", "slide.\n"),
+    ("check net.py", "mean 'net.py:CALLABLE'?"),
+    ("check task:fewshot --data digit", "'digits'"),
+    ("check job:speed --data digit", "'digits'"),
+    ("status --suite smoke", "results"),
+    ("status smoke", "Write --suite smoke"),
+    ("report smoke", "Write --suite smoke"),
+    ("report --suite smoke", "no results"),
+    ("report --suite sclaing", "mean 'scaling'"),
+    ("status --suite smok", "mean 'smoke'"),
+    ("report --nonsense", "nonsense"),
+    ("data digits@0", "Ask for 1 to"),
+    ("data digits@1e3", "not a data set"),
+    ("data --copies digts digits", "'digits'"),
+    ("data --copies digits digits --picture x.jpg", ".png"),
+    ("data --copies digits digits --picture none/x.png", "folder that is there"),
+    ("data --copies digits@9999999 digits", "Ask for"),
+    ("data --copies pets digits", "not on this machine"),
+    ("data --copies digits", "--copies"),
+    ("flops ViT-B/17", "221 or 238"),
+    ("flops ViT-B/16 --classes -1", "classes at least 0"),
+    ("flops R50x1 --option pooling=mean", "pooling"),
+    ("flops ViT-B/16 --option pooling", "NAME=VALUE"),
+    ("flops ViT-B/16 --images 1e9 --accelerator H1000", "Did you mean"),
+    ("flops ViT-B/16 --images 1e9 --accelerator H100 --utilisation 40", "0.4"),
+    ("published --where \"famly == 'ViT'\"", "Did you mean 'family'"),
+    ("published --where \"family == 'ViTs'\"", "hybrid ViT (ResNet stem)"),
+    ("published --x train_flops", "Did you mean 'train_exaflops'"),
+    ("published --y family", "holds no numbers"),
+    ("published --reach 99.9%", "The best has"),
+    ("published --reach most", "not an accuracy"),
+    ("published --like timm:convnext_tinny", "Did you mean 'convnext_tiny"),
+    ("published --like timm:resnet50d.ra2_in1k", "--by inference"),
+    ("published --table papers", "Did you mean 'paper'"),
+    ("probe --model ViT-nan/7 --data digits", "'ViT-nano/7'"),
+    (f"probe {SMALL} --data digit", "'digits'"),
+    (f"probe {SMALL} --data digits --task fewshots", "'fewshot'"),
+    (f"probe {SMALL} --data digits --option shot=3", "Known: "),
+    (f"probe {SMALL} --data digits --option shots", "NAME=VALUE"),
+    ("probe --model ViT-pico/13 --data digits --image-size 28 --channels 1", "13"),
+    (f"probe {SMALL} --data digits --checkpoint none.npz", "none.npz"),
+    (f"probe {SMALL} --data digits --device gpux", "gpux"),
+    (f"probe {SMALL} --data digits --device meta", "'meta' cannot be used"),
+    (f"probe {SMALL} --data digits --seed 99999999999999999999", "2^63"),
+    (f"probe {SMALL} --data digits --seed -1", "whole number from 0"),
+    ("probe --model ViT-pico/14 --data digits --image-size 0", "at least 1"),
+    ("probe --model ViT-pico/14 --data digits --image-size 28 --channels 2", "choose from"),
+    ("probe --checkpoint none.safetensors --data digits", "no checkpoint none.safetensors"),
+    (f"probe {SMALL} --data digits@100", "test_limit"),
+    ("probe --model ViT-pico/14", "--data"),
+    ("probe --features none.npz", "none.npz"),
+    ("probe", "Nothing to probe"),
+)
+
+
+@pytest.mark.parametrize("words, said", MISTAKES, ids=[words for words, _ in MISTAKES])
+def test_mistakes_of_other_commands(verb, tmp_path, words, said):
+    name, *arguments = shlex.split(words)
+    refused(verb(name, *arguments), said)
+    assert os.listdir(tmp_path) == []
+
+
+def test_options_of_training_are_said_to_have_no_effect_where_nothing_is_trained():
+    asked = StudyOptions.called(None, {"data": "digits", "horizons": "100", "scale": "cpu"})
+    study = expand(suites.load("speed"), asked, DataSizes())
+    assert study.notes == ("Suite 'speed' trains nothing: no effect has --data and --horizons.",)
+
+
+@pytest.mark.parametrize(
+    "words, missing, said",
+    [
+        ("--executor ray", "ray", "needs the package ray"),
+        ("--executor slurm", "sbatch", "needs SLURM's command sbatch"),
+        ("--data folder:", "", "'folder:' is not a data set"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_is_measured(verb, monkeypatch, words, missing, said):
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == missing else name)
+    monkeypatch.setattr(preflight.shutil, "which", lambda name: None if name == missing else name)
+    monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: pytest.fail("it was measured"))
+    refused(verb("run", "--suite", "smoke", *words.split()), said)
 
 
 @pytest.mark.parametrize("value", ["3", "0.5", "true", "2024-01-01"])
@@ -91,6 +219,20 @@ def test_a_study_file_with_what_an_option_cannot_be(verb, tmp_path, line, words)
     (tmp_path / "s.toml").write_text(f'suite = "smoke"\n{line}\n')
     refused(verb("plan", "s.toml"), "s.toml", *words)
     assert os.listdir(tmp_path) == ["s.toml"]
+
+
+def test_a_model_that_cannot_be_built_is_told_of_before_another_is_measured(monkeypatch, capsys):
+    cells = [Cell(model=name, data="digits", image_size=8) for name in ("ViT-pico/4", "ViT-pico/5")]
+    asked = {cell.model: {"cell": to_json(cell), "classes": 10, "measure": True} for cell in cells}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
+    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (1.0, 1.0, 1.0))
+    assert calibrate.main([]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (
+        first["key"] == "ViT-pico/5"
+        and "cannot be built" in first["refused"]
+        and second["rates"]["model"] == "ViT-pico/4"
+    )
 
 
 PRINTS = """
@@ -139,17 +281,6 @@ def test_a_process_ends_as_its_main_function_says(bench, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_results_folder_that_is_a_file(verb, tmp_path):
-    (tmp_path / "results").write_text("mine")
-    refused(verb("run", "--suite", "smoke", "--only", "pixels"), "results", "--results")
-    assert (tmp_path / "results").read_text() == "mine"
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that nobody can write, /proc")
-def test_a_results_folder_that_cannot_be_written(verb):
-    refused(verb("run", "--suite", "smoke", "--only", "pixels", "--results", "/proc/results"), "/proc/results")
-
-
 def test_a_store_from_a_newer_version(verb, tmp_path):
     study = tmp_path / "results" / "smoke"
     study.mkdir(parents=True)
@@ -160,7 +291,7 @@ def test_a_store_from_a_newer_version(verb, tmp_path):
 
 
 def test_a_full_disk(verb, tmp_path, monkeypatch):
-    """One sentence, and nothing half-written. What workers meet on one is tried in tests/reliability/."""
+    """One sentence, and nothing half-written. tests/reliability/ tries what workers meet on one."""
 
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -170,11 +301,6 @@ def test_a_full_disk(verb, tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "fsync", full)
     refused(verb("run", "--suite", "smoke", "--only", "vit-pico*100"), "full", "Free some space")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-
-
-def test_verbs_without_a_study(verb):
-    for name in ("report", "status"):
-        refused(verb(name, "--suite", "smoke"), "smoke" if name == "report" else "results")
 
 
 def test_a_file_that_may_not_be_read_is_named(capsys):

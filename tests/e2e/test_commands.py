@@ -1,24 +1,19 @@
 """Commands that read: what they load, which study they find, what they list, and how wide."""
 
 import importlib
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from bench import flops, status
-from bench.analysis import published, questions
 from bench.core import registry
 from bench.core.errors import EXIT_OK, EXIT_USAGE
 from bench.data import __main__ as data
 from bench.report import __main__ as report
-from bench.report import build
 from bench.store import index as studies
 from tests.conftest import PROJECT
 from tests.plan.finished import finish
@@ -59,9 +54,9 @@ def look(verb, *words, project):
 
 
 def test_status_reads_outcomes_without_numpy(finished, project):
-    found, loaded = look("status", "--results", str(finished.parent), "--json", project=project)
-    assert {cell["state"] for cell in found["smoke"]} == {"done"}
-    assert [cell["note"] for cell in found["smoke"] if cell["note"]] == ['diverged: the "loss"']
+    answer, loaded = look("status", "--results", str(finished.parent), "--json", project=project)
+    assert {cell["state"] for cell in answer["smoke"]} == {"done"}
+    assert [cell["note"] for cell in answer["smoke"] if cell["note"]] == ['diverged: the "loss"']
     assert not loaded & (NEVER | {"numpy"})
 
 
@@ -72,16 +67,12 @@ def test_verbs_that_look_take_a_study_file(finished, verb, tmp_path, capsys):
     main = importlib.import_module({"status": "bench.status", "report": "bench.report.__main__"}[verb]).main
     assert main([str(study), "--json"]) == 0
     assert "smoke" in capsys.readouterr().out
-    assert main([str(study), "--suite", "smok"]) == EXIT_USAGE
-    assert "Did you mean 'smoke'" in capsys.readouterr().err
-    assert main(["smoke"]) == EXIT_USAGE
-    assert "Write --suite smoke" in capsys.readouterr().err
 
 
 def test_a_plan_of_what_is_done_needs_no_numerical_library(finished, project):
     words = ("--suite", "smoke", "--results", str(finished.parent), "--device", "cpu", "--json")
-    found, loaded = look("plan", *words, project=project)
-    assert {cell["state"] for cell in found["cells"]} == {"done"} and found["expected_seconds"] == 0
+    answer, loaded = look("plan", *words, project=project)
+    assert {cell["state"] for cell in answer["cells"]} == {"done"} and answer["expected_seconds"] == 0
     assert not loaded & NEVER
 
 
@@ -111,12 +102,9 @@ def test_a_report_under_another_name_is_the_same(tmp_path, capsys):
 @pytest.mark.parametrize("verb", [status, report])
 def test_the_nearest_study_is_named(verb, tmp_path, capsys):
     (tmp_path / "smoke" / "cells").mkdir(parents=True)
-    assert verb.main(["--suite", "smok", "--results", str(tmp_path)]) == EXIT_USAGE
-    said = capsys.readouterr().err
-    assert "Unknown suite 'smok'" in said and "Did you mean 'smoke'" in said
     assert verb.main(["--suite", "rates", "--results", str(tmp_path)]) == EXIT_USAGE
     said = capsys.readouterr().err
-    assert "No study 'rates'" in said and "It has: smoke." in said and "bench.run --suite rates" in said
+    assert "No study 'rates'" in said and "It has: smoke." in said and "vit-bench run --suite rates" in said
 
 
 # -- which models there are and how they are named ---------------------------------------------------------------------
@@ -133,21 +121,11 @@ def test_every_family_says_its_names_and_how_they_are_made(arguments, capsys):
 
 def test_the_listing_for_machines(capsys):
     assert flops.main(["--list", "--json"]) == EXIT_OK
-    found = json.loads(capsys.readouterr().out)
-    assert [name for family in found.values() for name in family["names"]] == list(registry.model_names())
+    families = json.loads(capsys.readouterr().out)
+    assert [name for family in families.values() for name in family["names"]] == list(registry.model_names())
 
 
 # -- what a command prints fits a narrow terminal; a log has no trailing blanks ----------------------------------------
-
-
-def test_findings_in_a_log_have_no_trailing_blanks():
-    console = Console(file=io.StringIO(), width=60)
-    findings = questions.find(published.evidence())
-    files = dict.fromkeys(("html", "markdown", "findings_json"), Path("report"))
-    paths = build.ReportPaths(**files, tables=(), figures=(), findings=findings, headline="ViTs lead ResNets.")
-    build.say(paths, console)
-    rows = console.file.getvalue().splitlines()
-    assert len(rows) > 5 and all(row == row.rstrip() and len(row) <= 60 for row in rows)
 
 
 def test_the_list_of_data_sets_is_as_wide_as_the_terminal(monkeypatch, capsys):

@@ -83,14 +83,14 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         assert after["centroid"] > 0.3
         assert record.model.forward_macs.dense == record.model.num_features * (784 + 4)
     assert (tmp_path / "results/perceptrons/figures/widths.png").stat().st_size > 1000
-    found = json.loads((tmp_path / "results/perceptrons/findings.json").read_text())["findings"]
-    (wider,) = [finding for finding in found if finding["question"] == "wider is better"]
+    findings = json.loads((tmp_path / "results/perceptrons/findings.json").read_text())["findings"]
+    (wider,) = [finding for finding in findings if finding["question"] == "wider is better"]
     assert (
         wider["reasons"][-1] == "two widths"
         and wider["evidence"][0]["model"] == "MLP-32"
         and wider["low"] < wider["estimate"] < wider["high"]
     )
-    assert {f["question"] for f in found} == {
+    assert {f["question"] for f in findings} == {
         "wider is better",
         "beats untrained",
     }

@@ -68,9 +68,10 @@ def test_every_cell_left_a_record_with_its_costs_and_scores(smoke):
 
 
 def test_tables_figures_and_report_are_there(smoke):
-    for pattern in ("tables/*.csv", "tables/*.md", "figures/*.png", "figures/*.svg", "figures/*.csv", "report.html"):
-        found = list(smoke.study.glob(pattern))
-        assert found and all(path.stat().st_size > 0 for path in found), pattern
+    folders = ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.png", "figures/*.svg", "figures/*.csv")
+    for pattern in (*folders, "report.html", "report.md", "findings.json", "fits.json"):
+        files = list(smoke.study.glob(pattern))
+        assert files and all(path.stat().st_size > 0 for path in files), pattern
     assert {path.stem for path in smoke.study.glob("figures/*.png")} >= {"compute", "data-size"}
 
 
@@ -116,7 +117,6 @@ def test_what_was_planned_is_kept_and_compared(smoke):
     assert table["cells"].sum() == 7
     took = sum(record.cost.seconds.total for record in records)
     assert (table["took"] * table["cells"]).sum() == pytest.approx(took)
-    assert "Planned and actual time" in (smoke.study / "report.md").read_text()
     assert "took" in smoke.output[smoke.output.index("100% done") :]
 
 

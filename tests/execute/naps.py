@@ -1,13 +1,11 @@
 """Cells that only sleep, and workers on them: shared by the tests and the measurement of executors."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,12 @@ from typing import Any
 from rich.console import Console
 
 from bench.core import registry
+from bench.core.cli import pair
 from bench.core.errors import EXIT_FAILED, EXIT_OK
 from bench.core.spec import Cell
-from bench.execute import local, remote
-from bench.execute.executors import ray, slurm
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
+from bench.plan.options import StudyOptions
 from tests.plan.making import calibrated, plan_of
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -45,30 +43,43 @@ def known(monkeypatch: Any) -> Iterator[None]:
         registry.forget()
 
 
-def run(cells: Iterable[Cell], store: Path, *, executor: str, workers: int = 2, **how: Any) -> list[Failure]:
+def run(
+    cells: Iterable[Cell],
+    store: Path,
+    *,
+    executor: str,
+    workers: int | None = 2,
+    job: Sequence[tuple[str, Any]] = (),
+    detach: bool = False,
+    nodes: int = 1,
+    **how: Any,
+) -> list[Failure]:
     """As `bench.run --executor`."""
-    plan = plan_of(cells, store, workers=workers)
+    plan = plan_of(cells, store, workers=workers or 1, ranks=how.pop("ranks", nodes))
     named = tuple(replace(planned, name=registry.directory_name(planned.cell)) for planned in plan.cells)
     plan = calibrated(replace(plan, cells=named))
     shown = LiveProgress(plan, Console(file=io.StringIO()))
     how = {"on_event": shown.event, "tick": shown.refresh} | how
-    if executor == "local":
-        return local.run(plan, **how)
-    make = {"slurm": slurm.Slurm, "ray": ray.Ray}[executor]
-    return remote.run(plan, make, device="cpu", workers=workers, **how)
+    given = {"executor": executor, "workers": workers, "job": tuple(job), "detach": detach, "device": "cpu"}
+    run_cells = how.pop("run_cells", None) or registry.load("executor", executor)
+    return run_cells(plan, replace(StudyOptions.of(), nodes=nodes, **given), **how)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
-    parser.add_argument("--executor", default="local", help="local, submitit, ray")
+    parser.add_argument("--executor", default="local", help="local, slurm, ray")
     parser.add_argument("--cells", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--job", action="append", type=pair, default=[])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--detach", action="store_true")
     options = parser.parse_args()
     os.environ[registry.PLUGINS] = str(PLUGINS)
-    submitit = {"executor": "slurm", "options": [("cluster", "local")]}
-    how = submitit if options.executor == "submitit" else {"executor": options.executor}
-    return EXIT_FAILED if run(naps(options.cells, seconds=options.seconds), options.store, **how) else EXIT_OK
+    listed = naps(options.cells, seconds=options.seconds)
+    how = {"executor": options.executor, "workers": options.workers, "detach": options.detach}
+    failed = run(listed, options.store, job=options.job, **how)
+    return EXIT_FAILED if failed else EXIT_OK
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Workers of a SLURM or Ray cluster do what local ones do: the same records, each cell once, whatever is killed.
 
-Real processes: two Ray nodes, submitit's jobs on this machine, and its SLURM jobs under stand-ins for SLURM's commands.
+Real clusters on this machine: Ray of two nodes, SLURM of three (`tests/execute/slurm_cluster.py`).
 """
 
-from __future__ import annotations
-
+import contextlib
 import json
 import os
 import re
@@ -15,8 +14,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,29 +24,32 @@ from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.events import CellStarted, Notice
 from bench.core.spec import Cell
 from bench.execute import remote
-from bench.execute.executors import executor, ray, slurm
+from bench.execute.executors import slurm
+from bench.execute.executors.executor import Resources, WorkerCommand
 from bench.plan import preflight
 from bench.plan.options import StudyOptions
 from bench.plan.resources import Needs
-from bench.store.study import Study
+from bench.store.study import CellDirectory, Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
-from tests.execute import naps, slurm_standin
+from tests.execute import naps
+from tests.execute import slurm_cluster as slurm_cluster_of
+from tests.execute.slurm_cluster import ask
 from tests.plan.making import plan_of
-from tests.reliability.storms import leftovers, outcome
+from tests.reliability.storms import leftovers, outcome, until
 
 TRAININGS = [
     Cell(
         model="ViT-pico/14",
         data="fashion-mnist",
         num_images=100,
-        horizons=(0, 64),
+        horizons=(0, 4800),
         seed=seed,
         recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
     )
     for seed in (0, 1)
 ]
-SUBMITIT = {"executor": "slurm", "options": [("cluster", "local")]}
+NOTICE_SECONDS = 30  # in which whatever happens to a job is noticed
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +60,7 @@ def _naps(monkeypatch):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What the local executor makes of the trainings."""
+    """The outcome of the trainings under the local executor."""
     store = tmp_path_factory.mktemp("local") / "test"
     assert naps.run(TRAININGS, store, executor="local") == []
     return outcome(store)
@@ -83,31 +86,36 @@ def ray_cluster():
             cluster.shutdown()
 
 
-@pytest.fixture
-def standin(tmp_path, monkeypatch):
-    """SLURM, for this process and its children."""
-    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
-    for name, value in slurm_standin.install(tmp_path / "slurm").items():
-        monkeypatch.setenv(name, value)
-    return tmp_path / "slurm"
+@pytest.fixture(scope="module")
+def slurm_cluster(tmp_path_factory):
+    """Three nodes on the loopback interface."""
+    if why := slurm_cluster_of.missing():
+        pytest.skip(why)
+    with slurm_cluster_of.running(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
 
 
-@pytest.fixture(params=["submitit", "slurm", pytest.param("ray", marks=pytest.mark.slow)])
-def cluster(request):
-    """How to reach one."""
-    if request.param == "ray":
-        request.getfixturevalue("ray_cluster")
-        return {"executor": "ray"}
-    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
-    if request.param == "slurm":
-        request.getfixturevalue("standin")
-        return {"executor": "slurm"}
-    return SUBMITIT
+@pytest.fixture(params=["slurm", "ray"])
+def executor(request):
+    """The name of one whose cluster is there."""
+    request.getfixturevalue(f"{request.param}_cluster")
+    return request.param
 
 
 def attempts(store: Path) -> Counter[int]:
     """How many cells have how many attempts."""
     return Counter(len(directory.attempts()) for directory in Study(store).directories())
+
+
+def listening(store: Path) -> set[str]:
+    """Addresses at which processes that name this folder listen, as `ss` of iproute2 says."""
+    addresses = set()
+    for line in ask("ss", "--listening", "--tcp", "--numeric", "--processes", "--no-header").splitlines():
+        for pid in re.findall(r"pid=(\d+)", line):
+            with contextlib.suppress(OSError):
+                if str(store) in Path(f"/proc/{pid}/cmdline").read_text():
+                    addresses.add(line.split()[3].rpartition(":")[0])
+    return addresses
 
 
 def heard() -> tuple[list[str], Callable[[int, dict], None]]:
@@ -126,41 +134,25 @@ def holder(store: Path, name: str) -> int:
 
 
 @pytest.mark.slow
-def test_records_are_those_of_the_local_executor(cluster, alone, tmp_path):
-    store = tmp_path / "test"
-    assert naps.run(TRAININGS, store, **cluster) == []
-    assert outcome(store) == alone and len(alone) == len(TRAININGS)
+def test_records_are_those_of_the_local_executor(executor, alone, tmp_path):
+    store, open = tmp_path / "test", set[str]()
+    assert naps.run(TRAININGS, store, executor=executor, tick=lambda: open.update(listening(store))) == []
+    assert not open and outcome(store) == alone and len(alone) == len(TRAININGS)
     assert attempts(store) == {1: len(TRAININGS)} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_its_cell_one_attempt(cluster, tmp_path):
-    store, killed, notices = tmp_path / "test", [], []
-
-    def on_event(_, event):
-        if isinstance(event, CellStarted) and not killed:
-            killed.append(event.cell)
-            os.kill(holder(store, event.cell), signal.SIGKILL)
-        notices.extend([event.message] if isinstance(event, Notice) else [])
-
-    cells = naps.naps(4, seconds=2.0)
-    assert naps.run(cells, store, on_event=on_event, **cluster) == []
-    records = {directory.path.name: directory.read_record() for directory in Study(store).directories()}
-    assert [a.outcome for a in records.pop(killed[0]).attempts] == ["running", "complete"]
-    assert len(records) == 3 and all([a.outcome for a in r.attempts] == ["complete"] for r in records.values())
-    assert any("killed by SIGKILL" in notice for notice in notices) and not leftovers(store)
-
-
-def test_cells_that_fail_are_told_of_and_logged(cluster, tmp_path):
+def test_cells_that_fail_are_told_of_and_logged(executor, tmp_path):
     cells = naps.naps(2)
     cells[1] = type(cells[1])(**{**vars(cells[1]), "model_options": (("fails", True),)})
-    (failure,) = naps.run(cells, tmp_path / "test", **cluster)
+    (failure,) = naps.run(cells, tmp_path / "test", executor=executor)
     assert "it was to fail" in failure.reason and failure.cell == Study(tmp_path / "test").cell(cells[1]).path.name
     logs = list((tmp_path / "test" / remote.RUNS_FOLDER).glob("*/worker-*.log"))
     assert logs and any("it was to fail" in path.read_text() for path in logs)
 
 
-def test_a_signal_saves_and_leaves_nothing_half_done(cluster, tmp_path):
+@pytest.mark.slow
+def test_a_signal_saves_and_leaves_nothing_half_done(executor, tmp_path):
     store, sent = tmp_path / "test", []
 
     def on_event(_, event):
@@ -169,52 +161,20 @@ def test_a_signal_saves_and_leaves_nothing_half_done(cluster, tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Interrupted, match="saved"):
-        naps.run(naps.naps(2, seconds=120.0), store, on_event=on_event, **cluster)
+        naps.run(naps.naps(2, seconds=120.0), store, on_event=on_event, executor=executor)
     assert {a.outcome for d in Study(store).directories() for a in d.attempt_log()} == {"interrupted"}
     assert not list(store.glob("cells/*/lease.json")) and not list(store.glob("cells/*/record.json"))
 
 
-@pytest.mark.slow
-def test_a_call_to_stop_that_a_library_loses_is_repeated(tmp_path, monkeypatch):
-    calls, real = [], slurm.Slurm.stop
-
-    def stop(self):
-        calls.append("stop")
-        if len(calls) > 1:
-            real(self)
-
-    def close(self):
-        calls.append("close")
-        real(self)
-
-    def on_event(_, event):
-        if isinstance(event, CellStarted):
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(slurm.Slurm, "stop", stop)
-    monkeypatch.setattr(slurm.Slurm, "close", close)
-    monkeypatch.setattr(remote, "SAVE_SECONDS", 5.0)
-    with pytest.raises(Interrupted, match="saved"):
-        naps.run(
-            naps.naps(1, seconds=120.0),
-            tmp_path / "test",
-            on_event=on_event,
-            executor="slurm",
-            options=[("cluster", "local")],
-        )
-    assert calls == ["stop", "stop", "close"]
-    assert [a.outcome for d in Study(tmp_path / "test").directories() for a in d.attempt_log()] == ["interrupted"]
-
-
 @pytest.mark.parametrize("during", ["make", "adopt"])
-def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path, monkeypatch):
+def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path):
     """A library may take long to begin, and to find the jobs of an earlier run."""
     store, called = tmp_path / "test", []
 
     class Slow:
-        slots = 2
+        slots, queue, alive = 2, "", ()
 
-        def __init__(self, folder, needs):
+        def __init__(self, needs, command):
             self.reach("make")
 
         def reach(self, what, result=None):
@@ -223,97 +183,35 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path,
                 os.kill(os.getpid(), signal.SIGINT)
             return result
 
-        def adopt(self, names, folder):
+        def adopt(self, queue):
             return self.reach("adopt", 1)
 
         def __getattr__(self, name):
-            return lambda *_: self.reach(name, [])
+            return lambda *_, **__: self.reach(name, [])
 
-    monkeypatch.setattr(ray, "Ray", Slow)
     cells = naps.naps(1)
     earlier = store / remote.RUNS_FOLDER / "earlier" / remote.SUBMITTED_FILE.format(0)
     earlier.parent.mkdir(parents=True)
     name = Study(store).cell(cells[0]).path.name
-    earlier.write_text(json.dumps({"cells": [name], "jobs": ["1"]}))
+    earlier.write_text(json.dumps({"cells": [name], "queue": "1"}))
     with pytest.raises(Interrupted, match="nothing was submitted"):
-        naps.run(cells, store, executor="ray")
-    assert during in called and "leave" in called and not {"submit", "stop"} & set(called)
+        naps.run(cells, store, executor="ray", run_cells=remote.runs_on(Slow))
+    assert during in called and not {"submit", "stop", "close"} & set(called)
     assert [path.name for path in (store / remote.RUNS_FOLDER).iterdir()] == ["earlier"]
 
 
 @pytest.mark.slow
-def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
-    """SLURM's signal comes to every process of the job."""
-    store, sent = tmp_path / "test", []
-
-    def on_event(_, event):
-        if isinstance(event, CellStarted) and not sent:
-            sent.append(event.cell)
-            runner = json.loads((store / "cells" / event.cell / "lease.json").read_text())["runner"]
-            assert slurm_standin.send(standin, runner.removeprefix("slurm job "), signal.SIGUSR2)
-
-    assert naps.run(naps.naps(2, seconds=3.0), store, executor="slurm", on_event=on_event) == []
-    found = {d.path.name: [a.outcome for a in d.attempt_log()] for d in Study(store).directories()}
-    assert found.pop(sent[0])[0] == "interrupted"
-    assert "scontrol requeue" in (standin / "calls.txt").read_text()
-
-
-@pytest.mark.slow
-def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_path):
-    store, (notices, on_event) = tmp_path / "test", heard()
-    cells = naps.naps(3, seconds=4.0)
-    assert naps.run(cells, store, executor="slurm", detach=True, on_event=on_event) == []
-    assert "2 jobs submitted: 1000_0, 1000_1." in notices and not list(store.glob("cells/*/record.json"))
-    assert naps.run(cells, store, executor="slurm", on_event=on_event) == []
-    assert any("2 jobs of an earlier run" in message for message in notices)
-    assert (standin / "calls.txt").read_text().count("sbatch ") == 1
-    assert attempts(store) == {1: 3} and len(list(store.glob("cells/*/record.json"))) == 3
-    assert not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
-
-
-@pytest.mark.slow
-def test_jobs_of_other_cells_are_left_alone(standin, tmp_path):
-    store, (notices, on_event) = tmp_path / "test", heard()
-    first, second, third = naps.naps(3, seconds=2.0)
-    assert naps.run([first, second], store, executor="slurm", workers=1, detach=True) == []
-    (folder,) = (store / remote.RUNS_FOLDER).iterdir()
-    assert naps.run([third], store, executor="slurm", on_event=on_event) == []
-    assert list((store / remote.RUNS_FOLDER).iterdir()) == [folder] and not notices
-    assert "scancel" not in (standin / "calls.txt").read_text()
-    assert naps.run([first, second, third], store, executor="slurm", workers=1, on_event=on_event) == []
-    assert any("1 job of an earlier run" in message for message in notices)
-    assert (standin / "calls.txt").read_text().count("sbatch ") == 2
-    assert attempts(store) == {1: 3} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
-
-
-@pytest.mark.slow
-def test_jobs_are_adopted_once_however_often_they_are_left(standin, tmp_path):
-    store, (notices, on_event) = tmp_path / "test", heard()
-    cells = naps.naps(2, seconds=6.0)
-    for _ in range(3):
-        assert naps.run(cells, store, executor="slurm", detach=True, on_event=on_event) == []
-    assert len(notices) == 3 and "submitted" in notices[0]
-    assert all("2 jobs of an earlier run" in notice for notice in notices[1:])
-    assert len(list((store / remote.RUNS_FOLDER).iterdir())) == 1
-    assert naps.run(cells, store, executor="slurm", on_event=on_event) == []
-    assert (standin / "calls.txt").read_text().count("sbatch ") == 1
-    assert attempts(store) == {1: 2} and not (store / remote.RUNS_FOLDER).exists()
-
-
-@pytest.mark.slow
-def test_workers_are_a_maximum_for_cells_of_several_kinds(tmp_path, monkeypatch):
-    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
-    running, submit = [], remote.WorkerKind.submit
+def test_workers_are_a_maximum_for_cells_of_several_kinds(slurm_cluster, tmp_path, monkeypatch):
+    running, kinds, submit = [], set(), remote.WorkerKind.submit
 
     def counted(kind, number):
         submit(kind, number)
-        kinds[kind._number] = kind
-        running.append(sum(each.running for each in kinds.values()))
+        kinds.add(kind)
+        running.append(sum(len(each.executor.alive) for each in kinds))
 
-    kinds: dict[int, remote.WorkerKind] = {}
     monkeypatch.setattr(remote.WorkerKind, "submit", counted)
     monkeypatch.setattr(remote, "_hours", lambda cell: 20.0 if cell.cell.seed else 1.0)
-    assert naps.run(naps.naps(3), tmp_path / "test", workers=1, **SUBMITIT) == []
+    assert naps.run(naps.naps(3), tmp_path / "test", workers=1, executor="slurm") == []
     assert len(kinds) == 2 and max(running) == 1 and attempts(tmp_path / "test") == {1: 3}
 
 
@@ -325,67 +223,19 @@ def test_workers_are_shared_over_kinds(workers, cells, found):
     assert remote.shared(workers, cells) == found and sum(found) == workers
 
 
-@pytest.fixture
-def in_a_terminal():
-    """Under nohup a closed terminal is ignored."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.slow
-def test_jobs_go_on_when_the_terminal_is_closed(standin, in_a_terminal, tmp_path):
-    store, sent, notices = tmp_path / "test", [], []
-
-    def on_event(_, event):
-        notices.extend([event.message] if isinstance(event, Notice) else [])
-        if isinstance(event, CellStarted) and not sent:
-            sent.append(event.cell)
-            os.kill(os.getpid(), signal.SIGHUP)
-
-    with pytest.raises(Interrupted, match="go on"):
-        naps.run(naps.naps(2, seconds=4.0), store, executor="slurm", on_event=on_event)
-    assert naps.run(naps.naps(2, seconds=4.0), store, executor="slurm", on_event=on_event) == []
-    assert any("2 jobs of an earlier run" in message for message in notices)
-    assert attempts(store) == {1: 2} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
-
-
 def test_only_what_outlives_this_process_can_be_left(tmp_path):
     asked = replace(StudyOptions.of(), executor="ray", detach=True)
     with pytest.raises(UserError, match="--detach"):
-        preflight.processes(asked, naps.naps(1), device="cpu", exclusive=False)
-
-
-def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
-    plan = plan_of(naps.naps(3), tmp_path / "test", threads=2, ranks=4, accelerator="H100", seconds=4 * 3600)
-    (cells,) = remote.kinds_of(plan, gpus=plan.on_gpu)
-    needs = remote.resources(plan, cells, nodes=2, gpus=plan.on_gpu, options={"partition": "gpu", "time": 90})
-    assert (needs.nodes, needs.gpus, needs.cpus, needs.hours) == (2, 2, 4, 8.0)
-    made = slurm.Slurm(tmp_path / "library", needs)
-    made.submit([executor.WorkerCommand(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
-    made.close()
-    asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))
-    expected = {
-        "array": "0-2%3",
-        "nodes": "2",
-        "gpus-per-node": "2",
-        "cpus-per-task": "4",
-        "ntasks-per-node": "1",
-        "mem": "4GB",
-        "time": "90",
-        "partition": "gpu",
-        "signal": "USR2@120",
-    }
-    assert {name: asked[name].strip("'") for name in expected} == expected
-    assert "#SBATCH --requeue" in (standin / "sbatch.txt").read_text()
+        preflight.check_options(asked, to_run=False)
 
 
 def test_the_memory_of_a_gpu_is_not_asked_of_its_machine(tmp_path):
     plan = plan_of(naps.naps(1), tmp_path)
     needs = Needs(tier="resident", device=70 << 30, host=1 << 30, shared={}, kept=2 << 30, weights=0)
     cells = [replace(planned, needs=needs) for planned in plan.cells]
-    of_gpu, of_cpu = (remote.resources(plan, cells, nodes=1, gpus=gpus, options={}) for gpus in (True, False))
-    assert of_gpu.memory == (2 << 30) + 3 * (3 << 30) // 2 and of_cpu.memory > 71 << 30
+    asked = StudyOptions.of()
+    of_gpu, of_cpu = (remote.resources(plan, asked, cells, gpus=gpus) for gpus in (True, False))
+    assert of_gpu.memory == (8 << 30) + 3 * (3 << 30) // 2 and of_cpu.memory > 71 << 30
 
 
 def test_unlike_cells_are_jobs_of_unlike_size(tmp_path):
@@ -394,17 +244,44 @@ def test_unlike_cells_are_jobs_of_unlike_size(tmp_path):
     plan = type(plan)(**{**vars(plan), "cells": plan.cells + plan_of(long, tmp_path, seconds=10 * 3600).cells})
     kinds = remote.kinds_of(plan, gpus=False)
     assert sorted(len(kind) for kind in kinds) == [2, 2]
-    hours = [remote.resources(plan, kind, nodes=1, gpus=False, options={}).hours for kind in kinds]
+    hours = [remote.resources(plan, StudyOptions.of(), kind, gpus=False).hours for kind in kinds]
     assert sorted(hours) == [remote.LEAST_HOURS, 20.0]
 
 
+@pytest.mark.parametrize(
+    "asked, cores, threads",
+    [
+        ((), 8, 4),
+        ((("cpus_per_task", 16),), 16, 8),
+        ((("cpus-per-gpu", 3),), 6, 3),
+        ((("num_cpus", 0.5),), 1, 1),
+        ((("cpus-per-task", "none"),), 8, 4),
+    ],
+)
+def test_cores_that_are_asked_for_are_those_that_workers_use(tmp_path, asked, cores, threads):
+    made = []
+
+    class Seen:
+        queue = ""
+
+        def __init__(self, needs, command):
+            made.append((needs.cpus, command.arguments, command.environment["OMP_NUM_THREADS"]))
+
+    plan = plan_of(naps.naps(1), tmp_path, ranks=2, accelerator="H100")
+    options = replace(StudyOptions.of(), job=asked)
+    remote.WorkerKind(Seen, plan, options, plan.cells, gpus=True, folder=tmp_path, number=0)
+    ((found, words, of_libraries),) = made
+    assert found == cores and words[words.index("--threads") + 1] == of_libraries == str(threads)
+
+
 @pytest.mark.slow
-def test_any_mix_of_executors_works_on_one_folder(ray_cluster, tmp_path):
+def test_any_mix_of_executors_works_on_one_folder(ray_cluster, slurm_cluster, tmp_path):
     """At once; each cell is done by one of them."""
-    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
     store = tmp_path / "test"
-    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--cells", "40", "--seconds", "2"]
-    runs = [subprocess.Popen([*command, "--executor", name], cwd=PROJECT) for name in ("local", "submitit", "ray")]
+    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--cells", "40", "--seconds", "1"]
+    runs = [
+        subprocess.Popen([*command, "--executor", name], cwd=PROJECT) for name in ("local", "slurm", "slurm", "ray")
+    ]
     runners = set()
     stop = threading.Event()
 
@@ -419,7 +296,7 @@ def test_any_mix_of_executors_works_on_one_folder(ray_cluster, tmp_path):
     looking = threading.Thread(target=watch)
     looking.start()
     try:
-        assert [run.wait(timeout=200) for run in runs] == [EXIT_OK] * 3
+        assert [run.wait(timeout=200) for run in runs] == [EXIT_OK] * len(runs)
     finally:
         stop.set()
         looking.join()
@@ -429,12 +306,329 @@ def test_any_mix_of_executors_works_on_one_folder(ray_cluster, tmp_path):
     assert len(runners) >= 2, runners
 
 
-def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match="needs the package ray"):
-        naps.run(naps.naps(1), tmp_path / "test", executor="ray")
+@pytest.mark.slow
+def test_ray_loses_drivers_workers_and_nodes_and_gains_one(ray_cluster, tmp_path, monkeypatch):
+    """One after the other, while 200 cells are done; workers that come back find what is left."""
+    store, cells, notices = tmp_path / "test", naps.naps(200, seconds=0.1), list[tuple[float, str]]()
+    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--executor", "ray", "--cells", "200"]
+    driver = subprocess.Popen([*command, "--seconds", "0.1"], cwd=PROJECT, stderr=subprocess.DEVNULL)
+    done = lambda: len(list(store.glob("cells/*/record.json")))  # noqa: E731
+    until(lambda: done() > 10)
+    driver.kill()
+    driver.wait()
+    running, when, submit = [0], list[float](), remote.WorkerKind.submit
+
+    def counted(kind, number):
+        submit(kind, number)
+        running.append(len(kind.executor.alive))
+
+    def kill_worker():
+        names = [path.parent.name for path in store.glob("cells/*/lease.json")]
+        os.kill(holder(store, names[0]), signal.SIGKILL)
+
+    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+    nodes = list(ray_cluster.worker_nodes)
+    steps = [
+        (30, kill_worker),
+        (60, lambda: ray_cluster.add_node(**small)),
+        (100, lambda: ray_cluster.remove_node(nodes[0], allow_graceful=False)),
+    ]
+
+    def tick():
+        if steps and done() > steps[0][0]:
+            when.append(time.monotonic())
+            steps.pop(0)[1]()
+
+    def on_event(_, event):
+        notices.extend([(time.monotonic(), event.message)] if isinstance(event, Notice) else [])
+
+    monkeypatch.setattr(remote.WorkerKind, "submit", counted)
+    assert naps.run(cells, store, executor="ray", workers=None, on_event=on_event, tick=tick) == []
+    for directory in Study(store).directories():
+        directory.tidy()  # as the next run does: a worker may be killed just after its record
+    assert done() == 200 and not steps and max(running) == 3 and not leftovers(store)
+    for what, began in (("killed by SIGKILL", when[0]), ("A Ray task ended without a result", when[2])):
+        noticed = [at - began for at, message in notices if what in message and at > began]
+        assert noticed and min(noticed) < NOTICE_SECONDS, notices
+        print(f"{what}: noticed after {min(noticed):.0f} s")
+    again = attempts(store)
+    assert again.pop(1) >= 195 and set(again) <= {2, 3}
 
 
-def test_a_job_option_that_submitit_does_not_know_is_refused(standin, tmp_path):
-    with pytest.raises(UserError, match="partitoin"):
-        naps.run(naps.naps(1), tmp_path / "test", executor="slurm", options=[("partitoin", "gpu")])
+def test_a_cluster_that_nobody_named_is_not_started(monkeypatch):
+    """Ray would listen on every interface of this machine."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    with pytest.raises(UserError, match="RAY_ADDRESS"):
+        preflight.check_options(replace(StudyOptions.of(), executor="ray"), to_run=True)
+
+
+# -- what happens to the jobs of SLURM ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """The job that works on a cell, and its worker."""
+
+    number: str
+    worker: int
+
+    @property
+    def node(self) -> str:
+        return ask("squeue", "--noheader", "--array", f"--jobs={self.number}", "--format=%N").strip()
+
+
+def job_of(store: Path, name: str) -> Job:
+    worker = holder(store, name)
+    lease = json.loads((store / "cells" / name / "lease.json").read_text())
+    return Job(lease["runner"].removeprefix("slurm job "), worker)
+
+
+def jobs_of(store: Path) -> list[str]:
+    """All that were ever submitted for a study, one of an array to a line, with their states."""
+    queues = {str(json.loads(path.read_text())["queue"]) for path in store.glob(f"{remote.RUNS_FOLDER}/*/submitted-*")}
+    return [f"{job} {state}" for job, (state, *_) in slurm.states(queues).items()]
+
+
+def _kill_shell(job: Job) -> None:
+    os.kill(int(Path(f"/proc/{job.worker}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
+
+
+HAPPENINGS: dict[str, tuple[Callable[[Job], Any], str, str]] = {
+    "it is cancelled": (lambda job: ask("scancel", job.number), "interrupted", "cancelled job"),
+    "its worker is killed": (lambda job: os.kill(job.worker, signal.SIGKILL), "running", "killed by SIGKILL"),
+    "its shell is killed": (_kill_shell, "", "killed by SIGKILL"),
+    "it is requeued": (lambda job: ask("scontrol", "requeue", job.number), "interrupted", ""),
+}
+"""Events in the life of a job: how each is brought about, how its cell's attempt ends ("": one way or the other), words
+of the notice. Without a notice SLURM puts the job back into the queue, and no other is submitted in its place."""
+
+
+@pytest.mark.slow
+def test_whatever_happens_to_jobs_is_noticed_and_every_cell_is_done(slurm_cluster, tmp_path):
+    store, left, done, said, queued = tmp_path / "test", list(HAPPENINGS), {}, [], []
+    began = time.monotonic()
+
+    def on_event(_, event):
+        if isinstance(event, Notice):
+            said.append((time.monotonic() - began, event.message))
+        if isinstance(event, CellStarted) and left and event.cell not in done:
+            what = left.pop(0)
+            job = job_of(store, event.cell)
+            HAPPENINGS[what][0](job)
+            done[event.cell] = what, job, time.monotonic() - began
+        queued[:] = jobs_of(store) or queued
+
+    cells = naps.naps(len(HAPPENINGS) + 1, seconds=8.0)
+    assert naps.run(cells, store, executor="slurm", workers=len(cells), on_event=on_event) == []
+    assert not leftovers(store) and not (store / remote.RUNS_FOLDER).exists() and len(done) == len(HAPPENINGS)
+    for name, (what, job, when) in done.items():
+        _, attempt, words = HAPPENINGS[what]
+        first, *_, last = [a.outcome for a in CellDirectory(store / "cells" / name).attempt_log()]
+        assert last == "complete" and first in ([attempt] if attempt else ["running", "interrupted"]), what
+        if words:
+            noticed = [at - when for at, message in said if words in message and at > when]
+            assert noticed and min(noticed) < NOTICE_SECONDS, (what, said)
+            print(f"{what}: noticed after {min(noticed):.0f} s")
+        else:
+            assert "Restarts=1" in ask("scontrol", "show", "job", job.number), what
+    assert len(queued) == len(cells) + 2, queued  # for those that were killed
+
+
+@pytest.mark.slow
+def test_a_cluster_that_refuses_is_silent_or_loses_a_node_is_asked_again(slurm_cluster, tmp_path, monkeypatch):
+    """One after the other, each time that a worker begins the first cell."""
+    monkeypatch.setattr(slurm, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 3.0)
+    store, (said, on_event) = tmp_path / "test", heard()
+    cells = naps.naps(2, seconds=18.0)
+    first = Study(store).cell(cells[0]).path
+
+    def refuse():
+        ask("scontrol", "update", "PartitionName=low", "State=DRAIN")
+        os.kill(job_of(store, first.name).worker, signal.SIGKILL)
+        yield "sbatch refuses"
+        ask("scontrol", "update", "PartitionName=low", "State=UP")
+
+    def fall_silent():
+        slurm_cluster.stop("slurmctld")
+        os.kill(job_of(store, first.name).worker, signal.SIGKILL)
+        yield "squeue refuses"
+        slurm_cluster.start("slurmctld")
+
+    def crash():
+        node = job_of(store, first.name).node
+        slurm_cluster.stop(node, signal.SIGKILL)
+        for pid in pids_below(node):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        yield ""
+        slurm_cluster.start(node)
+
+    steps, under_way = [refuse, fall_silent, crash], []
+
+    def tick():
+        if under_way and any(under_way[0][1] in notice for notice in said):
+            next(under_way.pop()[0], None)
+        elif not under_way and steps and len(list(first.glob("attempts/*/status.json"))) == 4 - len(steps):
+            step = steps.pop(0)()
+            under_way.append((step, next(step)))
+
+    assert naps.run(cells, store, executor="slurm", on_event=on_event, tick=tick) == []
+    assert not steps and not under_way and [a.outcome for a in CellDirectory(first).attempt_log()][-1] == "complete"
+    assert attempts(store) == {1: 1, 4: 1} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
+
+
+def pids_below(node: str) -> list[int]:
+    """Processes that a node's slurmd has started for jobs, and their children."""
+    below = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"SLURMD_NODENAME={node}".encode() in path.read_bytes().split(b"\0"):
+                below.append(int(path.parent.name))
+        except OSError:
+            continue
+    return below
+
+
+def preempt(job: Job) -> None:
+    urgent = ("--partition=high", "--exclusive", f"--nodelist={job.node}", "--output=/dev/null")
+    assert ask("sbatch", *urgent, "--wrap=sleep 1")
+
+
+def shorten(job: Job) -> None:
+    """SLURM looks at limits twice a minute, and finds that this one is as near as `--signal` says."""
+    ask("scontrol", "update", f"JobId={job.number}", f"TimeLimit={slurm.SIGNAL_SECONDS // 60}")
+
+
+@pytest.mark.slow
+def test_preempted_jobs_and_jobs_whose_time_is_up_save_and_end_with_the_same_bits(slurm_cluster, alone, tmp_path):
+    """Workers are stopped in the middle until SLURM has told them, for however long the training may take."""
+    store, left, jobs = tmp_path / "test", [preempt, shorten], dict[str, Job]()
+
+    def strike():
+        while left:
+            for path in store.glob("cells/*/attempts/*/metrics.jsonl"):
+                if (name := path.parents[2].name) not in jobs and '"training"' in path.read_text():
+                    jobs[name] = job = job_of(store, name)
+                    os.kill(job.worker, signal.SIGSTOP)
+                    left.pop(0)(job)
+            time.sleep(0.02)
+
+    def tick():
+        for job in jobs.values():
+            with contextlib.suppress(FileNotFoundError):
+                told = next(
+                    line for line in Path(f"/proc/{job.worker}/status").read_text().splitlines() if "ShdPnd" in line
+                )
+                if int(told.split()[1], 16):
+                    os.kill(job.worker, signal.SIGCONT)
+
+    striking = threading.Thread(target=strike, daemon=True)
+    striking.start()
+    limits = [("time", slurm.SIGNAL_SECONDS // 60 + 60)]
+    assert naps.run(TRAININGS, store, executor="slurm", tick=tick, job=limits) == []
+    striking.join()
+    assert outcome(store) == alone and len(jobs) == 2 and not leftovers(store)
+    for name, job in jobs.items():
+        assert "Restarts=1" in ask("scontrol", "show", "job", job.number)
+        assert [a.outcome for a in CellDirectory(store / "cells" / name).attempt_log()] == ["interrupted", "complete"]
+
+
+@pytest.mark.slow
+def test_many_cells_over_three_nodes_survive_their_driver_and_a_worker(slurm_cluster, tmp_path):
+    """Both are killed at once; the same command finishes, and each other cell is done once."""
+    store, cells = tmp_path / "test", naps.naps(50, seconds=1.0)
+    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--executor", "slurm"]
+    command += ["--cells", "50", "--seconds", "1", "--workers", "6", "--job", "cpus-per-task=2"]
+    driver = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
+    until(lambda: len(list(store.glob("cells/*/record.json"))) > 6)
+    newest = max(store.glob("cells/*/lease.json"), key=lambda path: path.stat().st_mtime).parent.name
+    os.kill(holder(store, newest), signal.SIGKILL)
+    driver.kill()
+    driver.wait()
+    assert not (store / "cells" / newest / "record.json").exists()
+    notices, on_event = heard()
+    nodes = {Job(job.split()[0], 0).node for job in jobs_of(store)} - {""}  # of those that run
+    assert naps.run(cells, store, executor="slurm", workers=6, job=[("cpus-per-task", 2)], on_event=on_event) == []
+    assert any("5 jobs of an earlier run" in notice for notice in notices), notices
+    assert nodes == set(slurm_cluster_of.NODES)
+    assert attempts(store) == {1: 49, 2: 1} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
+
+
+@pytest.mark.slow
+def test_why_jobs_stay_pending_is_said_once(slurm_cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(slurm, "LONG_SECONDS", 1)
+    store, notices, held = tmp_path / "test", list[str](), list[float]()
+
+    def on_event(_, event):
+        notices.extend([event.message] if isinstance(event, Notice) else [])
+
+    def tick():
+        held.extend([time.monotonic()] if "JobHeldUser" in " ".join(notices) else [])
+        if held and time.monotonic() - held[0] > 2:  # in which it could be said again
+            for job in jobs_of(store):
+                ask("scontrol", "release", job.split()[0])
+
+    how = {"on_event": on_event, "tick": tick, "job": [("hold", "true")]}
+    assert naps.run(naps.naps(2), store, executor="slurm", **how) == []
+    assert sum("JobHeldUser" in notice for notice in notices) == 1, notices
+
+
+@pytest.mark.slow
+def test_jobs_outlive_their_driver_and_are_followed_by_the_next(slurm_cluster, tmp_path):
+    """Left on purpose, by a closed terminal, and by a kill; then followed to the end, and never submitted twice."""
+    store, (notices, on_event) = tmp_path / "test", heard()
+    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--executor", "slurm", "--cells", "2"]
+    command += ["--seconds", "20"]
+    assert subprocess.run([*command, "--detach"], cwd=PROJECT).returncode == EXIT_OK
+    for how in (signal.SIGHUP, signal.SIGKILL):
+        driver = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
+        until(lambda: list(store.glob("cells/*/lease.json")))
+        time.sleep(3.0)
+        driver.send_signal(how)
+        assert driver.wait(timeout=30) != EXIT_OK
+    jobs = jobs_of(store)
+    assert len(jobs) == 2 and all("RUNNING" in job for job in jobs)
+    assert naps.run(naps.naps(2, seconds=20.0), store, executor="slurm", on_event=on_event) == []
+    assert any("2 jobs of an earlier run" in notice for notice in notices)
+    assert attempts(store) == {1: 2} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
+
+
+@pytest.mark.slow
+def test_a_cell_that_is_trained_on_two_nodes_is_as_on_one(slurm_cluster, tmp_path):
+    here, there, cells = tmp_path / "here", tmp_path / "there", [replace(TRAININGS[0], horizons=(0, 160))]
+    open = set[str]()
+    assert naps.run(cells, here, executor="local", ranks=2, tick=lambda: open.update(listening(here))) == []
+    assert open == {"127.0.0.1"}
+    nodes = [("exclude", slurm_cluster_of.NODES[-1])]
+    assert naps.run(cells, there, executor="slurm", nodes=2, job=nodes) == []
+    assert outcome(there) == outcome(here) and len(outcome(here)) == 1
+
+
+@pytest.mark.slow
+def test_what_a_plan_and_the_user_say_is_what_slurm_is_asked_for(slurm_cluster, tmp_path):
+    plan = plan_of(naps.naps(3), tmp_path / "test", threads=2, ranks=4, accelerator="H100", seconds=4 * 3600)
+    asked = {"hold": "true", "time": 90, "gres": "gpu:1", "mem": "none", "partition": "high"}
+    for given, expected in (
+        ({}, {"TimeLimit": "08:00:00", "Partition": "low", "MinMemoryNode": "16G", "TresPerNode": "gres:gpu:2"}),
+        (asked, {"TimeLimit": "01:30:00", "Partition": "high", "MinMemoryNode": "0", "TresPerNode": "gres:gpu:1"}),
+    ):
+        options = replace(StudyOptions.of(), nodes=2, job=tuple(({"hold": "true"} | given).items()))
+        needs = remote.resources(plan, options, plan.cells, gpus=True)
+        made = slurm.Slurm(needs, WorkerCommand(arguments=("true",), environment={"A": "b"}, folder=tmp_path))
+        made.submit(3)
+        shown = ask("scontrol", "show", "job", "--oneliner")
+        jobs = [line for line in shown.splitlines() if made.queue in line and "JobState=PENDING" in line]
+        job = dict(word.partition("=")[::2] for word in jobs[0].split())
+        expected |= {"ArrayTaskId": "0-2", "NumNodes": "2-2", "CPUs/Task": "8", "Requeue": "1"}
+        assert {name: job.get(name) for name in expected} == expected
+        made.close()
+
+
+@pytest.mark.parametrize("limit, short", [("4", 1), ("0:04:59", 1), ("4:30", 1), ("5", 0), ("1:00:00", 0), ("1-0", 0)])
+def test_a_time_limit_in_which_nothing_could_be_done_is_refused(limit, short):
+    needs = Resources(memory=1 << 30, hours=1.0, options={"time": limit})
+    with pytest.raises(UserError, match="under 5 minutes") if short else contextlib.nullcontext():
+        assert slurm.options(needs)["time"] == limit

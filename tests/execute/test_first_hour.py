@@ -1,7 +1,5 @@
 """Checks of `bench.doctor` that need workers, ranks or memory, on a CPU and on one that poses as a GPU."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -67,7 +65,7 @@ def test_less_and_less_memory(gpu, monkeypatch):
 
 
 def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
-    monkeypatch.setattr(reading, "_workers", lambda _: 0)
+    monkeypatch.setattr(reading, "_workers", lambda: 0)
     lines = [*first_hour.evaluation("cuda"), *first_hour.feed("cuda")]
     assert {line.outcome for line in lines if "apart" in line.check} == {"pass"}
     fed = [line.check.partition(":")[0] for line in lines if "batches alone" in line.check]
@@ -79,8 +77,8 @@ def record(**parts):
 
 
 def test_what_must_be_so_in_records_of_speed():
-    def outcomes(found):
-        return [line.outcome for line in first_hour.judged(found)]
+    def outcomes(of):
+        return [line.outcome for line in first_hour.judged(of)]
 
     def scan(largest, *batches):
         return record(

@@ -1,4 +1,4 @@
-"""What is shown while a study runs: evaluation is work too, and is counted as such."""
+"""The display while a study runs counts evaluation as work too."""
 
 import io
 from dataclasses import replace
@@ -96,7 +96,7 @@ def test_what_others_wrote_is_neither_markup_nor_obeyed(progress):
 
 
 def test_at_the_end_nothing_is_left(clock, tmp_path):
-    """Whatever rounding made of the sums."""
+    """This holds whatever rounding made of the sums."""
     cells = [Cell(model="ViT-pico/14", data="fashion-mnist", seed=seed) for seed in range(3)]
     shown = LiveProgress(plan_of(cells, tmp_path, seconds=0.1), Console(file=io.StringIO(), width=200))
     for cell in cells:

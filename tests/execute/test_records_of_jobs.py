@@ -1,7 +1,5 @@
 """A real cell of every job leaves a record in which every field is written that analysis may read."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -143,7 +141,6 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         assert Worker(study, [cell], suite=request.param, options=options, stop=NeverStopped()).run() == 0
         torch.set_num_threads(threads)
         record = study.cell(cell).read_record()
-        assert record is not None
         yield study, record
     registry.forget()
 
@@ -169,7 +166,7 @@ def test_everything_is_written_but_what_does_not_apply(made) -> None:
 
 
 def test_how_and_where_it_ran_is_written(made) -> None:
-    """What a mixture of records is told by."""
+    """A mixture of records is told by these facts."""
     _, record = made
     how, where = record.execution, record.environment
     assert (how.device, how.accelerators, how.ranks, how.threads, how.dtype) == ("cpu", 0, 1, 1, "float32")
@@ -190,5 +187,5 @@ def test_a_report_can_be_made_of_it(made) -> None:
     paths = report.build(study.path, suite=record.suite)
     text = paths.markdown.read_text()
     assert record.environment.cpu in text and "float32" in text
-    found = evidence.build(study_data.load(study.path))
-    assert len(found.horizons) == len(record.horizons)
+    analysed = evidence.build(study_data.load(study.path))
+    assert len(analysed.horizons) == len(record.horizons)

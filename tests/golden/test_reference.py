@@ -97,11 +97,11 @@ def outside(path: Path) -> pd.DataFrame:
     value = "accuracy" if "accuracy" in table else difference
     if value is None:
         return table.iloc[:0]
-    if value == "difference":  # a ratio stands beside them
+    if value == "difference" and "measure" in table:  # a ratio stands beside them
         table = table[table["measure"] != "ratio"]
-    found = table[[name for name in (value, *ENDS) if name in table]]
+    values = table[[name for name in (value, *ENDS) if name in table]]
     least = 0.0 if value == "accuracy" else -1.0
-    return table[((found < least) | (found > 1.0)).any(axis=1)]
+    return table[((values < least) | (values > 1.0)).any(axis=1)]
 
 
 def disordered(path: Path) -> pd.DataFrame:

@@ -3,6 +3,10 @@
 `posing()` does so in this process; `environment()` is for processes that it starts: their Python finds `site/` first
 and poses from its beginning. Compiling is left out (`Module.compile` does nothing); CUDA graphs are recorded and
 replayed, operator by operator, at the addresses that they were recorded at.
+
+It refuses as real ones do: to be waited for in a recording, or where `set_sync_debug_mode` forbids it; `posing(Apple)`
+has neither float64 nor operations on many tensors at once; `posing(Exclusive)` serves other processes only,
+`posing(Forked)` none that was forked from its own, and `posing(Old)` imitates bfloat16.
 """
 
 from __future__ import annotations
@@ -36,13 +40,13 @@ def environment() -> dict[str, str]:
 
 
 def _on_cpu(value: Any) -> Any:
-    if isinstance(value, torch.device) and value.type == "cuda":
+    if isinstance(value, torch.device) and value.type in ("cuda", "mps"):
         return torch.device("cpu")
-    return "cpu" if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
+    return "cpu" if isinstance(value, str) and value.partition(":")[0] in ("cuda", "mps") else value
 
 
 class Redirect(TorchFunctionMode):
-    """Whatever is asked for on CUDA is made on the CPU."""
+    """Tensors that are asked for on CUDA are made on the CPU."""
 
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is not torch.device:  # a name, under which nothing is made
@@ -51,13 +55,87 @@ class Redirect(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+class Apple(Redirect):
+    """Its tensors bear a mark, as do results of what is done with them, until they are brought to the processor."""
+
+    REPLACED = tuple(
+        (torch.nn.utils.clip_grad, name, lambda *_: False)
+        for name in ("_has_foreach_support", "_device_has_foreach_support")
+    )
+
+    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = tree_leaves((args, kwargs))
+        result = super().__torch_function__(function, kinds, args, kwargs)
+        if function is torch.Tensor.cpu or any(str(x) == "cpu" for x in given if isinstance(x, str | torch.device)):
+            return result.clone() if torch.is_tensor(result) else result
+        if any(_on_cpu(x) is not x or getattr(x, "is_there", False) for x in given):
+            written = [args[0]] if function is torch.Tensor.data.__set__ else []
+            for tensor in filter(torch.is_tensor, [*tree_leaves(result), *written]):
+                if tensor.dtype == torch.float64:
+                    raise TypeError("Cannot convert a MPS Tensor to float64 dtype: MPS doesn't support float64")
+                tensor.is_there = True
+        return result
+
+
+class Exclusive(Redirect):
+    REPLACED = tuple(
+        (torch.cuda, name, lambda *_: _busy()) for name in ("mem_get_info", "synchronize", "current_stream")
+    )
+
+    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is not torch.device and any(_on_cpu(x) is not x for x in tree_leaves((args, kwargs))):
+            _busy()
+        return super().__torch_function__(function, kinds, args, kwargs)
+
+
+def _busy() -> Any:
+    raise torch.AcceleratorError("CUDA error: CUDA-capable device(s) is/are busy or unavailable")
+
+
+class Old(Redirect):
+    REPLACED = ((torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation),)
+
+
+class Forked(Redirect):
+    """In a process that was forked from the one that uses it, it is refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owner = os.getpid()
+
+    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if os.getpid() != self.owner and any(_on_cpu(x) is not x for x in tree_leaves((args, kwargs))):
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+        return super().__torch_function__(function, kinds, args, kwargs)
+
+
+class NoReading(TorchDispatchMode):
+    """Fails where the CPU would wait for what a GPU computes."""
+
+    READS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "unique", "equal")
+
+    def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(name in str(function) for name in self.READS):
+            raise RuntimeError(f"called a synchronizing CUDA operation: {function}")
+        return function(*args, **(kwargs or {}))
+
+
+_watching = contextlib.ExitStack()
+
+
+def set_sync_debug_mode(mode: str) -> None:
+    _watching.close()
+    if mode == "error":
+        _watching.enter_context(NoReading())
+
+
 class Generator(torch.Generator):
     def __new__(cls, device: Any = "cpu") -> Generator:
         return super().__new__(cls, device=_on_cpu(device))
 
 
 class Stream:
-    """What is submitted is done at once."""
+    """Work that is submitted is done at once."""
 
     def wait_stream(self, other: Stream) -> None:
         assert isinstance(other, Stream)
@@ -69,17 +147,20 @@ class Stream:
         return False
 
 
-class Graph(TorchDispatchMode):
+class Graph(NoReading):
     """Stands for torch.cuda.CUDAGraph: notes each operator with its tensors, and does them again, writing every result
-    where it was written when it was recorded."""
+    where it was written when it was recorded. A recording changes nothing that was there before."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operators: list[tuple[Any, Any, Any, Any]] = []
+        self.before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert function is not torch.ops.aten._local_scalar_dense.default, "a graph cannot be waited for"
-        result = function(*args, **(kwargs or {}))
+        for argument, value in zip(function._schema.arguments, args, strict=False):
+            for tensor in tree_leaves(value) if argument.is_write else ():
+                self.before.setdefault(id(tensor), (tensor, tensor.clone()))
+        result = super().__torch_dispatch__(function, kinds, args, kwargs)
         self.operators.append((function, args, kwargs or {}, result))
         return result
 
@@ -90,6 +171,13 @@ class Graph(TorchDispatchMode):
             for old, new in zip(tree_leaves(result), again, strict=True):
                 if is_new(old, (args, kwargs)):
                     old.copy_(new)
+
+    @torch.no_grad()
+    def undo(self) -> None:
+        """Put back what operators have written to in the recording."""
+        for tensor, value in self.before.values():
+            tensor.copy_(value)
+        self.before.clear()
 
     @torch.no_grad()
     def poison(self) -> None:
@@ -131,6 +219,7 @@ class Short(TorchDispatchMode):
 def recording(graph: Graph, **_: Any) -> Iterator[None]:
     with graph:
         yield
+    graph.undo()
 
 
 def _autocast(self: Any, device_type: str, **options: Any) -> None:
@@ -155,6 +244,7 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "is_initialized", lambda: True),
     (torch.cuda, "device_count", _visible),
     (torch.cuda, "current_device", lambda: 0),
+    (torch.cuda, "default_generators", (torch.default_generator,) * COUNT),
     (torch.cuda, "set_device", lambda _: None),
     (torch.cuda, "get_device_name", lambda *_: NAME),
     (torch.cuda, "get_device_properties", lambda *_: PROPERTIES),
@@ -164,10 +254,15 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "max_memory_allocated", lambda *_: 1 << 30),
     (torch.cuda, "reset_peak_memory_stats", lambda *_: None),
     (torch.cuda, "memory_reserved", lambda *_: 0),
-    (torch.cuda, "set_sync_debug_mode", lambda _: None),
+    (torch.cuda, "set_sync_debug_mode", set_sync_debug_mode),
+    (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
     (torch.cuda, "mem_get_info", lambda *_: (MEMORY, MEMORY)),
     (torch.cuda, "Stream", Stream),
     (torch.cuda, "current_stream", lambda *_: Stream()),
+    (torch.mps, "is_available", lambda: True),
+    (torch.mps, "synchronize", lambda: None),
+    (torch.mps, "empty_cache", lambda: None),
+    (torch.mps, "_get_default_mps_generator", lambda: torch.default_generator),
     (torch.accelerator, "current_stream", lambda *_: Stream()),
     (torch.cuda, "stream", lambda _: contextlib.nullcontext()),
     (torch.cuda, "CUDAGraph", Graph),
@@ -183,10 +278,10 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
 
 
 @contextlib.contextmanager
-def posing() -> Iterator[None]:
+def posing(kind: type[Redirect] = Redirect) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        for owner, name, value in REPLACED:
+        for owner, name, value in (*REPLACED, *getattr(kind, "REPLACED", ())):
             stack.enter_context(mock.patch.object(owner, name, value))
-        stack.enter_context(Redirect())
+        stack.enter_context(kind())
         stack.enter_context(mock.patch.dict(os.environ, environment()))
         yield

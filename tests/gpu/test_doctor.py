@@ -7,6 +7,8 @@ import pytest
 from bench import doctor
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from bench.cost.timing import Workload
+from bench.execute import machine_checks
+from bench.execute.examined import CheckResult, MachineCheck, at_least, at_most
 from bench.execute.workloads import Subject
 from tests.gpu.posing import posing
 
@@ -15,16 +17,16 @@ from tests.gpu.posing import posing
 def brief(monkeypatch):
     """Without what runs a study, or the machine at its limit."""
     left_out = ("ceilings", "study", "kills", "ranks")  # the last two: tests/execute/test_first_hour.py
-    checks = [check for check in doctor.CHECKS if check.name not in left_out]
-    monkeypatch.setattr(doctor, "FAMILIES", doctor.FAMILIES[:1])
-    monkeypatch.setattr(doctor, "CHECKS", checks)
-    monkeypatch.setattr(doctor, "STEPS", 3)
+    checks = [check for check in machine_checks.CHECKS if check.name not in left_out]
+    monkeypatch.setattr(machine_checks, "FAMILIES", machine_checks.FAMILIES[:1])
+    monkeypatch.setattr(machine_checks, "CHECKS", checks)
+    monkeypatch.setattr(machine_checks, "STEPS", 3)
     return monkeypatch
 
 
 def outcomes(path):
-    found = json.loads(path.read_text())["sections"]
-    return {name: {line["outcome"] for line in lines} for name, lines in found.items()}
+    sections = json.loads(path.read_text())["sections"]
+    return {name: {line["outcome"] for line in lines} for name, lines in sections.items()}
 
 
 @pytest.mark.slow
@@ -32,13 +34,13 @@ def test_a_cpu_passes_what_applies_and_is_not_asked_twice(brief, tmp_path, capsy
     path = tmp_path / "doctor.json"
     arguments = ["--quick", "--device", "cpu", "--out", str(path)]
     assert doctor.main(arguments) == EXIT_OK
-    found = outcomes(path)
-    assert found["recorded steps"] == found["memory"] == {"n/a"} and "throughput" not in found
-    assert found["numerics"] == found["resuming"] == {"pass"}
+    by_section = outcomes(path)
+    assert by_section["recorded steps"] == by_section["memory"] == {"n/a"} and "throughput" not in by_section
+    assert by_section["numerics"] == by_section["resuming"] == {"pass"}
     table = path.with_suffix(".md").read_text().splitlines()
     rows = [line for line in table if line.startswith("|")]
     assert len(rows) > 8 and {line.count("|") for line in rows} == {5}
-    brief.setattr(doctor, "examine", lambda *_: pytest.fail("checked again"))
+    brief.setattr(machine_checks, "examine", lambda *_: pytest.fail("checked again"))
     assert doctor.main(arguments) == EXIT_OK
 
 
@@ -47,31 +49,29 @@ def test_every_check_of_a_gpu_runs(brief, tmp_path, capsys):
     path = tmp_path / "doctor.json"
     with posing():
         doctor.main(["--quick", "--device", "cuda", "--out", str(path)])
-    found = outcomes(path)
-    assert found["recorded steps"] == found["memory"] == found["numerics"] == {"pass"}, path.read_text()
+    by_section = outcomes(path)
+    assert by_section["recorded steps"] == by_section["memory"] == by_section["numerics"] == {"pass"}, path.read_text()
 
 
 def test_only_a_published_rate_is_a_limit_of_throughput(monkeypatch):
-    """Rooflines, which rest on assumptions, are shown beside it."""
     instant = Workload(name="x", call=lambda: None, images=1)
     monkeypatch.setattr(Subject, "largest_training", lambda *_, **__: instant)
-    large = doctor.THROUGHPUT.keys()
-    monkeypatch.setattr(doctor, "_roofline", lambda *_: 1.0)
+    large = machine_checks.THROUGHPUT.keys()
     with posing():
-        lines = {line.check: line for line in doctor.throughput("cuda")}
-    assert lines.keys() == large | {f"{name}: of the H100's roofline" for name in large}
-    assert {name for name, line in lines.items() if line.limit} == doctor.PUBLISHED.keys()
+        lines = {line.check: line for line in machine_checks.throughput("cuda")}
+    assert lines.keys() == large
+    assert {name for name, line in lines.items() if line.limit} == machine_checks.PUBLISHED.keys()
 
 
 def test_what_fails_is_said_and_checked_again(brief, tmp_path, capsys):
     def broken(_):
-        yield doctor.CheckResult(check="first", value="1")
+        yield CheckResult(check="first", value="1")
         raise RuntimeError("no kernel image is available")
 
-    brief.setattr(doctor, "CHECKS", (doctor.MachineCheck(name="broken", run=broken),))
+    brief.setattr(machine_checks, "CHECKS", (MachineCheck(name="broken", run=broken),))
     arguments = ["--device", "cpu", "--out", str(tmp_path / "doctor.json")]
     for _ in range(2):
         assert doctor.main(arguments) == EXIT_FAILED
         assert "RuntimeError: no kernel image" in capsys.readouterr().out
-    assert doctor.at_least("x", 2.0, 3.0).outcome == "fail" and doctor.at_most("x", 2.0, 3.0).outcome == "pass"
+    assert at_least("x", 2.0, 3.0).outcome == "fail" and at_most("x", 2.0, 3.0).outcome == "pass"
     assert doctor.main(["--out", str(tmp_path / "doctor.txt"), "--device", "cpu"]) == EXIT_USAGE

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from bench import probe, run
-from bench.core import device
+from bench.core import device, environment
 from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory, peaks, timing
@@ -30,7 +30,7 @@ from bench.store.study import Study
 from bench.tasks import fewshot
 from bench.train import precision
 from bench.train.trainer import Trainer
-from tests.gpu.posing import NAME, posing, recording
+from tests.gpu.posing import NAME, Apple, posing, recording
 from tests.train.driving import job_context
 from tools.race import contenders
 from tools.race import job as peers
@@ -106,18 +106,18 @@ def test_probes_are_solved_while_the_next_segment_trains(gpu, tmp_path, monkeypa
 
     monkeypatch.setattr(fewshot, "score_features", solve)
     monkeypatch.setattr(Trainer, "step", lambda self, *given: (step(self, *given), stepped.set())[0])
-    found = train.run(cell, context(tmp_path / "beside", cell)).horizons
-    assert threads == ["probes"] * 6 and [len(row.scores) for row in found] == [17] * 3
+    rows = train.run(cell, context(tmp_path / "beside", cell)).horizons
+    assert threads == ["probes"] * 6 and [len(row.scores) for row in rows] == [17] * 3
     monkeypatch.setattr(train.TrainJob, "probes_in_background", False)
     wanted = train.run(cell, context(tmp_path / "after", cell)).horizons
     assert threads[6:] == ["MainThread"] * 6
-    assert [row.scores for row in found] == [row.scores for row in wanted]
+    assert [row.scores for row in rows] == [row.scores for row in wanted]
     monkeypatch.undo()
     assert not train.TrainJob(cell, context(tmp_path / "cpu", cell, device="cpu")).probes_in_background
 
 
 def test_probe(gpu, tmp_path, capsys, monkeypatch):
-    """Of the second device: what asks for none by its number, as streams and graphs do, gets it too."""
+    """The second device is probed: streams and graphs, which ask for none by its number, get it too."""
     chosen: list[str] = []
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     torch.backends.cuda.matmul.allow_tf32 = True
@@ -135,11 +135,26 @@ def test_speed(gpu, tmp_path, monkeypatch):
     cell = Cell(model="ViT-pico/14", data="noise", image_size=28, channels=3, recipe=Recipe(batch=4), job="speed")
     said: list[str] = []
     result = speed.run(cell, context(tmp_path, cell, said.append))
-    found = result.speed
+    measured = result.speed
     assert result.status == "complete" and not [line for line in said if "not compiled" in line]
-    assert found.compiled.images_per_second.n == found.training.images_per_second.n == 2
-    assert found.largest_batch.found_inference == 8 and found.largest_batch.device_bytes
-    assert found.memory.training_peak_bytes and found.conditions.device == NAME
+    assert measured.compiled.images_per_second.n == measured.training.images_per_second.n == 2
+    assert measured.largest_batch.found_inference == 8 and measured.largest_batch.device_bytes
+    assert measured.memory.training_peak_bytes and measured.conditions.device == NAME
+
+
+def test_speed_of_an_apple_gpu_is_not_its_processors(tmp_path, monkeypatch):
+    """Which has the same name; figures compare speeds of one device."""
+    monkeypatch.setattr(environment, "cpu_model", lambda: "Apple M3")
+    monkeypatch.setattr(
+        peaks, "peak", lambda *_, **__: peaks.PeakRate(flops_per_second=1e12, source="", measured=False)
+    )
+    cell = Cell(model="ViT-pico/14", data="noise", image_size=28, channels=3, recipe=Recipe(batch=4), job="speed")
+    with posing(Apple):
+        result = speed.run(cell, context(tmp_path / "mps", cell, device="mps"))
+    assert result.status == "complete" and result.execution.device == "mps"
+    assert result.speed.training.images_per_second.median > 0
+    processor = speed.SpeedJob(cell, context(tmp_path / "cpu", cell, device="cpu"))
+    assert (result.speed.conditions.device, processor.conditions().device) == ("Apple M3 GPU", "Apple M3")
 
 
 def test_the_peak_of_a_step_is_that_of_one_that_allocates(gpu, tmp_path, monkeypatch):
@@ -159,7 +174,7 @@ def test_the_peak_of_a_step_is_that_of_one_that_allocates(gpu, tmp_path, monkeyp
     job = speed.SpeedJob(cell, context(tmp_path, cell))
     model = job.subject.build()
     workloads = [job.subject.inference(model, 2), job.subject.largest_training(4, pace=timing.Pace(seconds=0.01))]
-    assert happened == ["recorded"]
+    assert set(happened) == {"recorded"}  # the passes, and the update
     happened.clear()
     job._memory(model, *workloads)
     assert happened == ["reset", "read", "reset", "recorded", "read"]
@@ -248,9 +263,9 @@ def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):
     subject = Subject(model="ViT-pico/14", image_size=28, channels=3, device="cuda", dtype="float32")
     make = functools.partial(subject.inference, subject.build(), kept=[])
     pace = timing.Pace(windows=1, seconds=0.001, slowest_call=10.0)
-    found, _ = timing.scan_batches(make, device="cuda", pace=pace, largest=8, should_stop=lambda: False)
+    workloads, _ = timing.scan_batches(make, device="cuda", pace=pace, largest=8, should_stop=lambda: False)
     gc.collect()
-    assert [workload.images for workload in found] == [1, 2, 4, 8] and len(made) == 4
+    assert [workload.images for workload in workloads] == [1, 2, 4, 8] and len(made) == 4
     assert [ref() is not None for ref in made] == [False, False, False, True]
 
 

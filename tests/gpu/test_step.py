@@ -1,4 +1,4 @@
-"""What a step does with memory, graphs and the compiler, without a GPU."""
+"""A step's use of memory, graphs and the compiler, without a GPU."""
 
 import functools
 import gc
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bench.core import device, registry
@@ -19,15 +18,16 @@ from bench.cost import timing
 from bench.data.image_set import ImageSet
 from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
-from bench.train import compiled, modes, recorded
+from bench.train import compiled, modes, recorded, schedule
 from bench.train.batches import Batches
 from bench.train.rehearsal import rehearse
-from bench.train.step import Step
+from bench.train.step import AdamW, Ema, Step
 from bench.train.trainer import Trainer
-from tests.gpu.posing import Graph, Short, is_new, posing
+from tests.gpu.posing import Graph, NoReading, Short, is_new, posing
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 RECIPE = Recipe(batch=8, lr=1e-2, warmup_images=0, dtype="bfloat16", flip=True)
+RATE = 2.0**-7  # which a float32, from which a recorded update reads it, holds as it is
 FAMILIES = ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2")
 
 
@@ -63,13 +63,13 @@ def batch(number=8):
 
 
 def trained(step, steps=3, number=8):
-    losses = [step(*batch(number), lr=1e-2, seed=seed).clone() for seed in range(steps)]
+    losses = [step(*batch(number), lr=RATE, seed=seed).clone() for seed in range(steps)]
     return torch.stack(losses), {name: value.clone() for name, value in step.model.state_dict().items()}
 
 
-def same(found, wanted):
-    torch.testing.assert_close(found[0], wanted[0], rtol=0, atol=0)
-    assert all(torch.equal(found[1][name], wanted[1][name]) for name in wanted[1])
+def same(given, wanted):
+    torch.testing.assert_close(given[0], wanted[0], rtol=0, atol=0)
+    assert all(torch.equal(given[1][name], wanted[1][name]) for name in wanted[1])
 
 
 # -- graphs ------------------------------------------------------------------------------------------------------------
@@ -100,14 +100,16 @@ def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
     monkeypatch.setattr(Graph, "replay", spoiled)
     with posing():
         step = Step(model=made(name), recipe=recipe, device="cuda")
-        if recipe.dtype == "bfloat16":  # else they are recorded in the middle of the first step
+        if recipe.dtype == "bfloat16":  # else they are given in the middle of the first step
             rehearse(step, *batch())
-        found = trained(step, 5)
+        given = trained(step, 5)
         assert step.run_as.how == "reduce-overhead"
         for graph in graphs:  # between a step and whatever reads the weights
             graph.poison()
-    assert len(graphs) == (2 if recipe.micro_batch else 1)  # one for each size of a part
-    same(found, wanted)
+    of_passes = list(step.both_ways._graphs.values())
+    assert len(of_passes) == (2 if recipe.micro_batch else 1)  # one for each size of a part
+    assert step.update._graph in graphs
+    same(given, wanted)
 
 
 class Poisoning:
@@ -126,10 +128,10 @@ class Poisoning:
         return aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(functools.partial(self.run, graph)))
 
     def run(self, graph, *given):
-        found = graph(*given)
-        new = (x for x in tree_leaves(found) if is_new(x, given) and x.is_floating_point())
+        results = graph(*given)
+        new = (x for x in tree_leaves(results) if is_new(x, given) and x.is_floating_point())
         self.results += [(x.untyped_storage(), x.dtype) for x in new]
-        return found
+        return results
 
     @torch.no_grad()
     def poison(self):
@@ -157,7 +159,7 @@ def poisoning(monkeypatch):
 def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recipe, poisoning):
     """Two cells, one after another: losses, weights and moments of steps whose compiled results are gone when the next
     micro-batch begins are those of steps that are not compiled, to the bit."""
-    found = {}
+    tensors_of = {}
     for mode in ("off", "reduce-overhead"):
         with modes.switched(mode):
             steps = [Step(model=made(name, seed), recipe=recipe, device="cpu") for seed in range(2)]
@@ -168,13 +170,13 @@ def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recip
         losses, weights = zip(*(trained(step) for step in steps), strict=True)
         poisoning.poison()
         moments = [value for step in steps for state in step.optimizer.state.values() for value in state.values()]
-        found[mode] = [*losses, *(value for each in weights for value in each.values()), *moments]
+        tensors_of[mode] = [*losses, *(value for each in weights for value in each.values()), *moments]
         assert bool(poisoning.poisoned) == (mode != "off")
-    assert all(torch.equal(a, b) for a, b in zip(*found.values(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(*tensors_of.values(), strict=True))
 
 
 def test_fine_tuning_keeps_nothing_of_the_next_call_either(poisoning, monkeypatch):
-    entry, found = Step.__call__, []
+    entry, outcomes = Step.__call__, []
 
     def poisoned(self, *given, **more):
         poisoning.poison()
@@ -186,12 +188,14 @@ def test_fine_tuning_keeps_nothing_of_the_next_call_either(poisoning, monkeypatc
         with modes.switched(mode):
             tuned = tuner(images(), recipe=replace(RECIPE, dtype="float32"), steps=3)
         poisoning.poison()
-        found.append((tuned.losses_T.tolist(), tuned.logits(images().images_NHWC).tolist()))
-    assert poisoning.poisoned and found[0] == found[1]
+        outcomes.append((tuned.losses_T.tolist(), tuned.logits(images().images_NHWC).tolist()))
+    assert poisoning.poisoned and outcomes[0] == outcomes[1]
 
 
-def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu):
-    """Reading a value in the middle of a pass; the reason is kept for the record."""
+def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu, monkeypatch):
+    """Reading a value in the middle of a pass; the reason is kept for the record. It is noticed before a recording is
+    begun: one that fails leaves torch's memory as if it still went on."""
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: pytest.fail("begun"))
 
     class Waits(nn.Linear):
         def forward(self, x):
@@ -200,7 +204,124 @@ def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu):
     step = Step(model=Waits(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
     rehearse(step, *batch())
     assert torch.isfinite(trained(step)[0]).all()
-    assert step.run_as.how.startswith("default (AssertionError")
+    assert step.run_as.how.startswith("default (RuntimeError: called a synchronizing")
+
+
+def steady(trainer, steps=4):
+    """A trainer whose next steps are all recorded."""
+    for _ in range(steps):
+        trainer.step()
+        trainer.progress.step += 1
+    return trainer
+
+
+def training(device="cuda", recipe=RECIPE, horizons=(800,), **options):
+    data = Batches(images(), recipe=recipe, seed=0, device=device, scaled=True)
+    return Trainer(
+        model=made(**options), batches=data, recipe=recipe, horizons=horizons, seed=0, device=device, initialise=None
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("optimizer, average, clip", [("adamw", 0.9, 0.05), ("sgd", 0.9, 1.0), ("adamw", 0.0, 0.0)])
+def test_recorded_updates_are_the_updates(optimizer, average, clip, dtype, monkeypatch):
+    """Weights, moments and averages, through branches and back to the trunk, at rates that change; also where all that
+    graphs have written is lost before their next replay. Nothing is recorded again where a branch ends."""
+    rates, replay, recordings = schedule.learning_rate, Graph.replay, []
+    monkeypatch.setattr(schedule, "learning_rate", lambda *x, **y: float(np.float32(rates(*x, **y))))
+    monkeypatch.setattr(Graph, "replay", lambda self: (self.poison(), replay(self))[1])
+    recipe = replace(RECIPE, optimizer=optimizer, average=average, clip=clip, dtype=dtype, warmup_images=32)
+    wanted = training("cpu", recipe, horizons=(80, 160))
+    list(wanted.run())
+    with posing():
+        real = recorded.record
+        monkeypatch.setattr(recorded, "record", lambda run, **x: (recordings.append(run), real(run, **x))[1])
+        given = training("cuda", recipe, horizons=(80, 160))
+        list(given.run())
+        assert given.train_step.run_as.how == "reduce-overhead"
+        assert recordings.count(given.train_step.rule) == 1
+    state = wanted.state()
+    assert state.keys() == given.state().keys() and any(name.startswith("average") for name in state) == bool(average)
+    assert all(torch.equal(value, state[name]) for name, value in given.state().items())
+
+
+def test_what_a_step_launches_does_not_grow_with_the_network(gpu):
+    """Beside two graphs: the pixels' and labels' way into the first, and a copy of its loss."""
+    launched = []
+    for depth in (1, 4):
+        trainer = steady(training(depth=depth, recipe=replace(RECIPE, average=0.9, flip=False, shift=0)))
+        x_BCHW, labels_B = trainer.batches(0)
+        with Counted() as counted:
+            trainer.train_step(x_BCHW, labels_B, lr=RATE, seed=0)
+            trainer.train_step(x_BCHW, labels_B, lr=RATE / 2, seed=1)
+        launched.append(counted.names)
+    rate, views, each = ["fill_"] * 2, ["split"] * 4, ["copy_", "copy_", "clone"]
+    assert [sorted(names) for names in launched] == [sorted(rate + views + 2 * each)] * 2
+
+
+class Counted(NoReading):
+    """Notes the operators that are launched outside graphs."""
+
+    def __init__(self):
+        super().__init__()
+        self.names: list[str] = []
+
+    def __enter__(self):
+        self.replay, Graph.replay = Graph.replay, lambda graph: None
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        Graph.replay = self.replay
+        return super().__exit__(*error)
+
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        self.names.append(function._schema.name.partition("::")[2])
+        return super().__torch_dispatch__(function, kinds, args, kwargs)
+
+
+def test_an_update_that_cannot_be_recorded_is_done_as_it_is_written(gpu, monkeypatch):
+    """One that reads a value, or whose recording does something else. It is noticed on a few numbers of its own, and
+    said in the record; forward and backward are recorded all the same."""
+    wanted = trained(Step(model=made(), recipe=RECIPE, device="cpu"), 4)
+    begun, step, graph = [], AdamW.step, torch.cuda.graph
+    monkeypatch.setattr(torch.cuda, "graph", lambda *x, **y: (begun.append(x), graph(*x, **y))[1])
+
+    def waits(self):
+        assert self.param_groups[0]["params"][0].sum().item() < float("inf")
+        step(self)
+
+    for patched, reason, recordings in (
+        ((AdamW, "step", waits), "RuntimeError: called a synchronizing", 1),
+        ((Graph, "replay", lambda self: None), "a recorded one gives other weights", 2),
+    ):
+        begun.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(*patched)
+            reached = Step(model=made(), recipe=RECIPE, device="cuda")
+            if patched[0] is AdamW:
+                same(trained(reached, 4), wanted)
+            else:
+                trained(reached, 4)
+        assert reached.run_as.how.startswith(f"reduce-overhead; updates as written: {reason}"), reached.run_as.how
+        assert len(begun) == recordings
+
+
+def test_memory_may_run_out_where_an_update_is_recorded(gpu, monkeypatch):
+    """Nothing was changed by then: the step is done again in parts."""
+    wanted = trained(Step(model=made(), recipe=replace(RECIPE, micro_batch=4, dtype="float32"), device="cuda"), 4)
+    step, real, short = Step(model=made(), recipe=replace(RECIPE, dtype="float32"), device="cuda"), recorded.record, []
+
+    def record(run, **options):
+        if run is step.rule and not short:
+            short.append(run)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(run, **options)
+
+    monkeypatch.setattr(recorded, "record", record)
+    losses, weights = trained(step, 4)
+    assert short and step.micro_batch == 4 and step.run_as.how == "reduce-overhead"
+    torch.testing.assert_close(losses, wanted[0], rtol=1e-4, atol=1e-5)
+    assert all(torch.allclose(value, weights[name], atol=1e-3) for name, value in wanted[1].items())
 
 
 def test_release_drops_recorded_graphs_and_they_are_recorded_again(gpu):
@@ -210,7 +331,7 @@ def test_release_drops_recorded_graphs_and_they_are_recorded_again(gpu):
     graph = weakref.ref(next(iter(step.both_ways._graphs.values())).graph)
     release("cuda")
     assert graph() is None
-    again = torch.stack([step(*batch(), lr=1e-2, seed=seed).clone() for seed in (2, 3)])
+    again = torch.stack([step(*batch(), lr=RATE, seed=seed).clone() for seed in (2, 3)])
     torch.testing.assert_close(torch.cat([first, again]), wanted, rtol=0, atol=0)
 
 
@@ -234,7 +355,6 @@ def test_nothing_outlives_its_cell(gpu):
         )
         list(trainer.run())
         step = trainer.train_step
-        assert step is not None and trainer.batches is not None
         (graph,) = step.both_ways._graphs.values()
         held = [trainer.batches.images_NHWC, model.head.weight, step, step.working, graph]
         seen = [weakref.ref(thing) for thing in held]
@@ -256,7 +376,9 @@ def test_memory_may_run_out_anywhere(optimizer, monkeypatch):
     monkeypatch.setattr(device.gc, "collect", lambda: None)  # takes longer than all the rest
 
     def run(n, micro_batch=0):
-        step = Step(model=made(depth=1), recipe=replace(recipe, micro_batch=micro_batch), device="cpu")
+        model = made(depth=1)
+        average, recipe_here = Ema(model, 0.9), replace(recipe, micro_batch=micro_batch)
+        step = Step(model=model, recipe=recipe_here, device="cpu", average=average)
         x_BCHW, labels_B = batch()
         batches = InBatches(8, device="cpu")
         read = extractor(step.model, image_size=28, channels=1, device="cpu", batches=batches)
@@ -264,15 +386,16 @@ def test_memory_may_run_out_anywhere(optimizer, monkeypatch):
             step(x_BCHW, labels_B, lr=1e-2, seed=0)
             features = read(pixels_NHWC)
         state = [value for held in step.optimizer.state.values() for value in held.values() if torch.is_tensor(value)]
+        state += average.mean.values()
         return [*step.model.state_dict().values(), *state, torch.from_numpy(features)], step.micro_batch, short.count
 
     wanted = {micro_batch: run(0, micro_batch)[0] for micro_batch in (8, 4)}
     _, _, count = run(0)
     parts = set()
     for n in range(1, count):  # the last is that of all features, in the CPU's memory
-        found, micro_batch, _ = run(n)
+        values, micro_batch, _ = run(n)
         parts.add(micro_batch)
-        for value, right in zip(found, wanted[micro_batch], strict=True):
+        for value, right in zip(values, wanted[micro_batch], strict=True):
             torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-6)
     assert count > 50 and parts == {8, 4}
 
@@ -293,8 +416,8 @@ def test_fine_tuned_copies_leave_no_graphs(gpu):
     tuner = FineTuner(made(), name="ViT-pico/14", image_size=28, channels=1, device="cuda")
     for classes in (10, 5):
         some = replace(images(), labels_N=np.arange(40) % classes, class_names=tuple("0123456789"[:classes]))
-        found = tuner(some, recipe=RECIPE, steps=3)
-        assert found.logits(some.images_NHWC).shape == (40, classes) and np.isfinite(found.losses_T).all()
+        tuned = tuner(some, recipe=RECIPE, steps=3)
+        assert tuned.logits(some.images_NHWC).shape == (40, classes) and np.isfinite(tuned.losses_T).all()
     gc.collect()
     assert not any(held._graphs for held in recorded._all)
 
@@ -329,16 +452,6 @@ def test_a_device_that_no_longer_answers_is_lost_and_a_full_one_is_not(gpu, monk
 
 
 # -- waiting and compiling ---------------------------------------------------------------------------------------------
-
-
-class NoReading(TorchDispatchMode):
-    """Fails where the CPU would wait for what a GPU computes."""
-
-    READS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "unique", "equal")
-
-    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
-        assert not any(name in str(function) for name in self.READS), f"{function} waits for the device"
-        return function(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("name, steps", [(FAMILIES[0], 50), (FAMILIES[1], 5), (FAMILIES[2], 5)])

@@ -111,15 +111,15 @@ def room(module: str) -> str:
 
 def imports(path: Path, modules: frozenset[str]) -> set[str]:
     """Every module that a file imports, at any depth: inside functions and under TYPE_CHECKING too."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             named = {f"{node.module}.{alias.name}" for alias in node.names}
             submodules = named & modules
-            found |= submodules | ({node.module} if len(submodules) < len(named) else set())
-    return found
+            names |= submodules | ({node.module} if len(submodules) < len(named) else set())
+    return names
 
 
 class Structure:
@@ -173,16 +173,16 @@ class Structure:
     def imports(self) -> dict[str, set[str]]:
         """Those of the project's own modules."""
         return {
-            name: {other for other in found if other in self.paths} - {name, "bench"}
-            for name, found in self.all_imports.items()
+            name: {other for other in imported if other in self.paths} - {name, "bench"}
+            for name, imported in self.all_imports.items()
         }
 
     def upwards(self) -> list[str]:
         """Imports of a room that lies higher."""
         return [
             f"{importer} imports {imported}"
-            for importer, found in self.imports.items()
-            for imported in sorted(found)
+            for importer, names in self.imports.items()
+            for imported in sorted(names)
             if ORDER.index(room(imported)) > ORDER.index(room(importer))
         ]
 
@@ -197,13 +197,13 @@ class Structure:
     def one_importer(self) -> dict[str, str]:
         """Files that one other file imports, and which; not plug-ins, verbs and packages."""
         importers: dict[str, list[str]] = {name: [] for name in self.paths}
-        for importer, found in self.imports.items():
-            for imported in found:
+        for importer, names in self.imports.items():
+            for imported in names:
                 importers[imported].append(importer)
         return {
-            name: found[0]
-            for name, found in importers.items()
-            if len(found) == 1
+            name: names[0]
+            for name, names in importers.items()
+            if len(names) == 1
             and not name.startswith(PLUGINS)
             and room(name) != "verbs"
             and self.paths[name].name not in ("__init__.py", "__main__.py")

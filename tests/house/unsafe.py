@@ -69,15 +69,15 @@ def unsafe(source: str) -> Iterator[tuple[int, str]]:
 
 def _imported(tree: ast.AST) -> dict[str, str]:
     """Local name -> the dotted name that it was imported as, at any depth."""
-    found = {}
+    full_names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
-                found[alias.asname or top] = alias.name if alias.asname else top
+                full_names[alias.asname or top] = alias.name if alias.asname else top
         elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            full_names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return full_names
 
 
 def _bound(tree: ast.AST) -> Iterator[tuple[ast.Name, ast.AST]]:

@@ -16,7 +16,7 @@ from bench.suites import suite as suites
 
 
 def grid_of(suite: str, *, scale: str = "cpu", **options) -> StudyCells:
-    """What a suite comes to under these fields of `StudyOptions`."""
+    """The cells of a suite under these fields of `StudyOptions`."""
     asked = replace(StudyOptions.of(), suite=suite, scale=scale, **options)
     return expand(suites.load(suite), asked, DataSizes(root=asked.data_root, published=scale == "paper"))
 
@@ -37,8 +37,8 @@ def plan_of(cells: Iterable[Cell], store: Path | str = "", *, seconds: float = 1
 
 
 def costs_of(cells: Iterable[Cell]) -> precomputed.Json:
-    """What a run hands to its workers on a CPU (`--precomputed`), with a peak that is assumed: a worker without it
-    loads the half of torch that counts."""
+    """The costs that a run hands to its workers on a CPU (`--precomputed`), with a peak that is assumed: a worker
+    without it loads the half of torch that counts."""
     sizes, assumed = DataSizes(), peaks.PeakRate(flops_per_second=1e10, source="assumed")
     trained = [cell for cell in cells if cell.job == "train"]
     peak = precomputed.to_json(measured={"float32": assumed, "bfloat16": assumed}, costs=())

@@ -13,7 +13,7 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 @cache
 def evidence(study: str = "scaling-cpu") -> Evidence:
-    """Of a committed study."""
+    """Evidence of a committed study."""
     suite = suites.load(study.rpartition("-")[0])
     return lr_sweep.of_chosen(
         study_data.load(REFERENCE / study, suite=suite.name), headline=suite.headline, far=suite.far

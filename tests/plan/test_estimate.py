@@ -1,8 +1,6 @@
 """Calibration: the quickest of a few calls, on a busy machine too; measured once for an hour of plans and runs, and
 again when anything that a rate depends on has changed."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import platform
@@ -43,24 +41,18 @@ class Busy:
         return calibrate.Clock(wall=lambda: self.now, own=lambda: self.now * self.share)
 
 
-def test_the_quickest_call_counts_and_the_first_is_warming_up():
-    machine = Busy([0.01, 0.2, 0.1, 0.2])
-    assert calibrate.quickest(machine.run, clock=machine.clock) == (pytest.approx(0.1), pytest.approx(1.0))
-    assert machine.made == 4  # 0.35 s of them
-
-
-def test_on_a_busy_machine_the_time_is_the_threads_own_and_is_limited():
-    machine = Busy([0.2], share=0.05)
-    seconds, share = calibrate.quickest(machine.run, clock=machine.clock)
-    assert seconds == pytest.approx(0.2) and share == pytest.approx(0.05)
-    assert machine.made == 1 and machine.now == pytest.approx(4.0)  # beyond the limit: not even a second time
-
-
-def test_a_first_call_of_minutes_is_not_taken_for_a_step():
-    """As one that compiles: the calls after it are waited for, although the limit has passed."""
-    machine = Busy([180.0, 5.0, 0.02])
-    assert calibrate.quickest(machine.run, clock=machine.clock) == (pytest.approx(0.02), pytest.approx(1.0))
-    assert machine.made == 3
+@pytest.mark.parametrize(
+    "seconds, share, quickest, calls",
+    [
+        ([0.01, 0.2, 0.1, 0.2], 1.0, 0.1, 4),  # the first is warming up
+        ([0.2], 0.05, 0.2, 1),  # a busy machine: the thread's own time; beyond the limit, not even a second call
+        ([180.0, 5.0, 0.02], 1.0, 0.02, 3),  # the first compiles: those after it are waited for beyond the limit
+    ],
+)
+def test_the_quickest_call_counts(seconds, share, quickest, calls):
+    machine = Busy(seconds, share=share)
+    assert calibrate.quickest(machine.run, clock=machine.clock) == (pytest.approx(quickest), pytest.approx(share))
+    assert machine.made == calls and (share == 1.0 or machine.now == pytest.approx(4.0))
 
 
 def test_what_is_not_measured_comes_from_flops(monkeypatch):
@@ -167,8 +159,8 @@ class Machine:
             share=self.share,
         )
         peak = {"flops_per_second": self.rate, "source": "a test", "measured": True}
-        found = {"peaks": {"float32": peak}, "costs": [{"of": self.rate}]}
-        return {"rates": dataclasses.asdict(rates), "precomputed": found}
+        precomputed = {"peaks": {"float32": peak}, "costs": [{"of": self.rate}]}
+        return {"rates": dataclasses.asdict(rates), "precomputed": precomputed}
 
 
 @pytest.fixture
@@ -203,12 +195,12 @@ def test_only_missing_models_are_measured(machine, monkeypatch):
     later(monkeypatch, 60)
     ask(A, B)
     later(monkeypatch, 60)
-    found = ask(C, B, A)
+    measured = ask(C, B, A)
     assert machine.measured == [[A.model], [B.model], [C.model]]
-    assert [rate.train_images_per_second for rate in found.rates.values()] == [3, 2, 1]
-    assert found.age == pytest.approx(120)
-    assert found.precomputed["peaks"]["float32"]["flops_per_second"] == 3  # the highest, as of several processes
-    assert ask(C, B, A) == found
+    assert [rate.train_images_per_second for rate in measured.rates.values()] == [3, 2, 1]
+    assert measured.age == pytest.approx(120)
+    assert measured.precomputed["peaks"]["float32"]["flops_per_second"] == 3  # the highest, as of several processes
+    assert ask(C, B, A) == measured
     assert ask(A, anew=True).age is None and machine.measured[-1] == [A.model]
 
 

@@ -34,7 +34,7 @@ def chosen(accuracy: dict[float, float]) -> float:
 
 
 def searched(whole: dict[float, float]) -> dict[float, float]:
-    """What is trained of a sweep."""
+    """The part of a sweep that is trained."""
     tried: dict[float, float] = {}
     while (rate := halving.following(sorted(whole), tried)) is not None:
         assert rate not in tried
@@ -45,16 +45,16 @@ def searched(whole: dict[float, float]) -> dict[float, float]:
 @pytest.mark.parametrize("sweep, least", SWEEPS.items())
 def test_most_models_keep_their_rate_at_half_of_the_images(sweep, least):
     """Replay of sweeps whose rates were all trained."""
-    found: dict[str, dict[float, float]] = defaultdict(dict) | ONE_MORE
+    values: dict[str, dict[float, float]] = defaultdict(dict) | ONE_MORE
     for path in sorted((REFERENCE / sweep).glob("cells/*/record.json")):
         record = json.loads(path.read_text())
         value = record["horizons"][-1]["scores"][0]["value"]
-        found.setdefault(record["cell"]["model"], {})[record["cell"]["recipe"]["lr"]] = value
-    tried = {model: searched(whole) for model, whole in found.items()}
-    kept = [model for model, part in tried.items() if chosen(part) == chosen(found[model])]
-    assert len(found) == 11 and len(kept) >= least, kept
-    assert 2 * sum(map(len, tried.values())) <= sum(map(len, found.values()))
-    assert all(2 * len(part) <= len(found[model]) for model, part in tried.items())
+        values.setdefault(record["cell"]["model"], {})[record["cell"]["recipe"]["lr"]] = value
+    tried = {model: searched(whole) for model, whole in values.items()}
+    kept = [model for model, part in tried.items() if chosen(part) == chosen(values[model])]
+    assert len(values) == 11 and len(kept) >= least, kept
+    assert 2 * sum(map(len, tried.values())) <= sum(map(len, values.values()))
+    assert all(2 * len(part) <= len(values[model]) for model, part in tried.items())
 
 
 @hypothesis.example(peak=7, steps=[0.0625] * 4 + [0.015625, 0.00390625, 0.00390625, 0.0625, 0.0625])  # flat above
@@ -130,7 +130,6 @@ def test_results_that_a_run_would_not_take_are_not_looked_at_and_a_plan_moves_no
     study = finish(tmp_path, [first])
     assert len(halving.next_round(cells, study).cells) == 2
     there = study.cell(first).code()
-    assert there is not None
     with monkeypatch.context() as patch:
         patch.setattr(fingerprint, "of_model", lambda name: replace(there, digest="0" * 16))
         assert halving.next_round(cells, study).cells == (first,)

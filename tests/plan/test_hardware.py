@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
@@ -46,8 +47,8 @@ HERE = Calibration(rates={rate_key(CELL, SIZES["imagenet"].classes): RATES})
 
 @pytest.mark.parametrize("text, name, count", [("8xH100", "H100", 8), ("a100", "A100", 1), ("16 × h200", "H200", 16)])
 def test_hardware_is_a_number_and_a_name(text, name, count):
-    found = parse(text)
-    assert (found.device.name, found.count) == (name, count)
+    hardware = parse(text)
+    assert (hardware.device.name, hardware.count) == (name, count)
 
 
 @pytest.mark.parametrize("text", ["8x", "0xH100", "x", "8xABACUS"])
@@ -63,20 +64,19 @@ def test_prices():
         price_of("cheap")
 
 
-def there(records=named_hardware.RecordedRates(), device="H100"):  # noqa: B008 - empty
-    made = named_hardware.rates_on(parse(device), HERE, [CELL], SIZES, records)
-    return next(iter(made.rates.values()))
+def there(records=MappingProxyType({}), device="H100"):
+    return next(iter(named_hardware.rates_on(parse(device), HERE, [CELL], SIZES, records).rates.values()))
 
 
 def test_without_records_a_rate_is_a_share_of_the_roofline_with_its_error():
     rates = there()
-    assert not rates.measured and rates.error == roofline.reached().error and "roofline" in rates.basis
+    assert not rates.measured and rates.error == roofline.reached("ViT", "H100").error and "roofline" in rates.basis
     assert 0.05 < rates.utilisation < 0.4  # 40 % is 2 to 6 times what anybody published for this model
     assert there(device="A100").error > rates.error  # nothing published is of that device
 
 
 def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofline():
-    own = there(named_hardware.RecordedRates(rates={rate_key(CELL, 1000): 3000.0}))
+    own = there({rate_key(CELL, 1000): 3000.0})
     assert own.train_images_per_second == 3000.0 and own.error == named_hardware.RECORDED_MODEL_ERROR
     pair = [CELL, replace(CELL, model="ViT-B/16")]
     count = flops.count("ViT-B/16", image_size=224, channels=3, num_classes=1000)
@@ -88,18 +88,16 @@ def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofl
         train_flops_per_image=dict(count.train_flops_per_image),
     )
     both = Calibration(rates={**HERE.rates, rate_key(pair[1], 1000): larger})
-    only_small = named_hardware.RecordedRates(rates={rate_key(CELL, 1000): 0.3 * _roof(RATES)})
-    made = named_hardware.rates_on(parse("H100"), both, pair, SIZES, only_small)
-    found = made.rates[rate_key(pair[1], 1000)]
-    assert found.train_images_per_second == pytest.approx(0.3 * _roof(larger, pair[1]), rel=1e-6)
-    assert "records of other models" in found.basis
+    only_small = {rate_key(CELL, 1000): 0.3 * _roof(RATES)}
+    rate = named_hardware.rates_on(parse("H100"), both, pair, SIZES, only_small).rates[rate_key(pair[1], 1000)]
+    assert rate.train_images_per_second == pytest.approx(0.3 * _roof(larger, pair[1]), rel=1e-6)
+    assert "records of other models" in rate.basis
 
 
 def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_path):
     """Depth, batch, number format and optimizer change the speed; seed, data and horizons do not."""
     rate, horizon = 3000.0, Horizon(images_seen=1, steps=1, images_per_second=3000.0)
-    study = finish(tmp_path / "scaling", [CELL])
-    path = study.cell(CELL).record
+    path = finish(tmp_path / "scaling", [CELL]).cell(CELL).record
     record = records.read_record(path)
     records.write_record(
         path,
@@ -110,7 +108,7 @@ def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_
             data=replace(record.data, num_classes=1000),
         ),
     )
-    found = named_hardware.recorded(tmp_path, accelerator("H100"))
+    measured = named_hardware.recorded(tmp_path, accelerator("H100"))
     changed = [replace(CELL, model_options=(("depth", 24),))]
     changed += [
         replace(CELL, recipe=replace(CELL.recipe, **change))
@@ -118,7 +116,7 @@ def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_
     ]
     same = replace(CELL, seed=3, horizons=(5,), recipe=replace(CELL.recipe, lr=0.5))
     known = Calibration(rates={rate_key(cell, 1000): RATES for cell in (same, *changed)})
-    made = named_hardware.rates_on(parse("H100"), known, [same, *changed], SIZES, found).rates
+    made = named_hardware.rates_on(parse("H100"), known, [same, *changed], SIZES, measured).rates
     assert made[rate_key(same, 1000)].train_images_per_second == rate
     assert made[rate_key(same, 1000)].basis == "recorded on H100"
     for cell in changed:
@@ -144,8 +142,7 @@ def test_a_batch_is_divided_until_it_fits():
 
 def test_ranks_gain_less_than_their_number_and_nothing_without_cores():
     cell, rates = replace(CELL, recipe=Recipe(batch=32)), replace(RATES, train_images_per_second=1000.0)
-    eight = estimate.gain(CELL, there(), ranks=8, device="cuda")
-    assert 6 < eight < 8
+    assert 6 < estimate.gain(CELL, there(), ranks=8, device="cuda") < 8
     assert estimate.gain(cell, rates, ranks=8, device="cpu", own=2 / 8) < 2  # two cores, whatever is asked for
     small = replace(rates, params=100_000)
     assert 1 < estimate.gain(cell, small, ranks=2, device="cpu") < 2
@@ -215,9 +212,6 @@ def test_the_slower_of_device_and_feed_decides_the_hours(monkeypatch, tmp_path):
     assert longest.device_hours == pytest.approx(trained, rel=0.05) and longest.device_hours > 3 * alone.device_hours
     assert usual.cells[0].needs.decoded == pytest.approx(CORES["H100"] * feed.PHOTOGRAPHS_PER_SECOND)
     assert alone.needs.wait == 0 and few.priced.device_hours > usual.priced.device_hours >= many.priced.device_hours
-    slow, fast = ("\n".join(view.plan_summary(made)) for made in (few, many))
-    assert "the feed decides the hours of" in slow and "of each H100 (2) decode about 1,528" in slow
-    assert "the device decides the hours" in fast
     with pytest.raises(UserError, match="--cores is of --hardware"):
         plan(monkeypatch, cores=8, results=tmp_path)
 
@@ -231,14 +225,14 @@ def test_the_feed_of_a_cell_grows_with_its_devices(monkeypatch, tmp_path):
     )
 
 
-def test_what_a_plan_repeats_and_stores_is_the_same_in_words_and_in_json(monkeypatch, tmp_path):
+def test_what_a_plan_repeats_and_stores_is_in_its_json(monkeypatch, tmp_path):
     """Epochs by division; every image of the smaller parts is seen thousands of times."""
     made = plan(monkeypatch, hardware="8xH100", results=tmp_path)
-    body, said = json.loads(json.dumps(made.json())), "\n".join(view.plan_summary(made))
+    body = json.loads(json.dumps(made.json()))
     for cell in (c for c in body["cells"] if c["cell"]["horizons"][-1]):
         images = cell["cell"]["num_images"] or 1_281_167
         assert cell["epochs"] == pytest.approx(cell["cell"]["horizons"][-1] / images)
-    assert body["disk"]["total"] == made.disk.total and f"Disk: about {data_size(made.disk.total)}: " in said
+    assert body["disk"]["total"] == made.disk.total
     parts = {part["data"]: part for part in body["repeated"]}
     assert list(parts) == ["imagenet@38000", "imagenet@130000", "imagenet@380000", "imagenet"]
     assert parts["imagenet@38000"]["most"] == pytest.approx(10_114, rel=1e-3)
@@ -247,13 +241,11 @@ def test_what_a_plan_repeats_and_stores_is_the_same_in_words_and_in_json(monkeyp
     assert {part: row["share"] for part, row in parts.items()} == pytest.approx(
         {part: each / whole for part, each in seconds.items()}
     )
-    assert "imagenet@38000 10,000 times" in said and "more than 4 times" in said
 
 
 def test_a_resident_set_is_not_decoded_and_its_plan_says_nothing_of_it():
     made = plan_of(CELLS_ONCE)
-    said = "\n".join(view.plan_summary(made))
-    assert "Decoding" not in said and "repeat" not in said and made.repeated == ()
+    assert made.repeated == () and not any("Decoding" in line for line in view.plan_summary(made))
 
 
 def test_a_disk_that_is_too_small_is_warned_of_before_the_run(monkeypatch, tmp_path):
@@ -273,8 +265,8 @@ def test_a_disk_that_is_too_small_is_warned_of_before_the_run(monkeypatch, tmp_p
 
 def test_the_range_is_that_of_the_rates_errors():
     cells = [replace(p, device_hours=3.0, error=0.5, basis="x") for p in plan_of([CELL]).cells]
-    found = price.of(cells, hardware=parse("H100"), ranks=1, wall=10_800, asked=None)
-    assert found.factor == pytest.approx(math.exp(price.RANGE_DEVIATIONS * 0.5)) and found.money is None
+    priced = price.of(cells, hardware=parse("H100"), ranks=1, wall=10_800, asked=None)
+    assert priced.factor == pytest.approx(math.exp(price.RANGE_DEVIATIONS * 0.5)) and priced.money is None
 
 
 def test_more_ranks_than_devices_are_refused(monkeypatch, tmp_path):

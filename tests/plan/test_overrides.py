@@ -1,4 +1,4 @@
-"""What flags and study files change of a suite."""
+"""Changes that flags and study files make to a suite."""
 
 import argparse
 import math
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from baselines import published
-from bench import run
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.options import Kind, add_flags, given, resolve
@@ -55,8 +54,7 @@ def changed(*words: str, cell: Cell = CELL) -> list[Cell]:
 def test_every_word_of_a_model_option_stays_that_word(field: str) -> None:
     """ "none" is a position embedding, and not the absence of one."""
     for word in config.CHOICES[field]:
-        found = dict(changed("--set", f"model.{field}={word}")[0].model_options)
-        assert found == {field: word}
+        assert dict(changed("--set", f"model.{field}={word}")[0].model_options) == {field: word}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ def test_a_study_file_repeats_which_cells_and_whose_images(tmp_path):
 
 @pytest.mark.parametrize("text", ["[0.1]", "{}", "{[]:1}", "-" * 9999 + "1", "1" + "+1" * 5000])
 def test_an_option_of_a_model_is_text_where_it_is_no_value(text):
-    """What Python cannot read, or what no cell's identity could hold."""
+    """Python cannot read such a value, or no cell's identity could hold it."""
     assert dict(changed("--set", f"model.dropout={text}")[0].model_options) == {"dropout": text}
 
 
@@ -135,11 +133,11 @@ def test_fields_are_set_in_their_own_type():
 
 
 def test_sweeps_are_combined_and_each_is_a_cell_of_its_own():
-    found = changed("--sweep", "lr=1e-4,3e-4,1e-3", "--sweep", "weight_decay=0,0.1")
-    assert [(c.recipe.lr, c.recipe.weight_decay) for c in found] == [
+    cells = changed("--sweep", "lr=1e-4,3e-4,1e-3", "--sweep", "weight_decay=0,0.1")
+    assert [(c.recipe.lr, c.recipe.weight_decay) for c in cells] == [
         (lr, wd) for lr in (1e-4, 3e-4, 1e-3) for wd in (0.0, 0.1)
     ]
-    assert len({directory_name(c) for c in found}) == 6
+    assert len({directory_name(c) for c in cells}) == 6
 
 
 def test_raw_pixels_have_no_recipe_to_change():
@@ -176,6 +174,7 @@ MANY = ",".join(map(str, range(1, 102)))
         (("--set", "lr"), "field=value"),
         (("--set", "lr=fast"), "lr cannot be 'fast'"),
         (("--set", "batch=1.5"), "a whole number"),
+        (("--set", "crop=1.5"), r"crop of 1\.5 is not a fraction"),
         (("--set", "schedule=seperate"), "Did you mean 'separate'"),
         (("--set", "cooldown=2"), "not a fraction"),
         (("--set", "warmup=2miles"), "not a length"),
@@ -227,29 +226,24 @@ def test_a_row_scaled_down_follows_the_stated_rules():
 @pytest.mark.parametrize("words", [("--set", "warmup=5%"), ("--recipe", "paper:R50x1:jft-300m")])
 def test_a_share_of_the_training_is_one_of_the_study_s_shortest_budget(words):
     """Cells of an axis have other longest budgets, and warm up alike."""
-    found = [c for c in cells_of("scaling", overrides=parsed(*words)) if any(c.horizons)]
-    (warmup,) = {c.recipe.warmup_images for c in found}
+    cells = [c for c in cells_of("scaling", overrides=parsed(*words)) if any(c.horizons)]
+    (warmup,) = {c.recipe.warmup_images for c in cells}
     share = 0.05 if "warmup=5%" in words else 10_000 * 4096 / (7 * 303_000_000)
-    assert warmup == round(share * min(h for c in found for h in c.horizons if h))
-    preflight.check_warmup(found)
+    assert warmup == round(share * min(h for c in cells for h in c.horizons if h))
+    preflight.check_warmup(cells)
 
 
-def test_a_sweep_and_horizons_reach_the_grid_and_help_lists_what_can_be_asked(capsys):
+def test_a_sweep_and_horizons_reach_the_grid():
     changes = parsed("--sweep", "lr=1e-3,2e-3", "--horizons", "64,2steps")
     cells = [cell for cell in cells_of("smoke", models=("ViT-pico/14",), overrides=changes) if cell.model != "pixels"]
     assert {cell.recipe.lr for cell in cells} == {1e-3, 2e-3} and {cell.horizons for cell in cells} == {(0, 64, 128)}
-    with pytest.raises(SystemExit):
-        run.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "paper:ViT-H/14:imagenet" in text and "cooldown_shape (1-sqrt, linear, cosine)" in text
 
 
 def test_a_recipe_with_dropout_says_which_models_take_it():
     with pytest.raises(UserError, match="no dropout") as refusal:
         cells_of("smoke", overrides=parsed("--recipe", "paper:ViT-B/16:imagenet"))
     assert "--models" in refusal.value.fix
-    other = refusal.value.fix.rpartition(" ")[2].rstrip(".")
-    assert cells_of("smoke", overrides=parsed("--recipe", other))
+    assert cells_of("smoke", overrides=parsed("--recipe", refusal.value.fix.rpartition(" ")[2].rstrip(".")))
     hybrids = ("R5+ViT-pico/14", "ViT-pico/14")
     assert cells_of("smoke", models=hybrids, overrides=parsed("--recipe", "paper:ViT-B/16:imagenet"))
 
@@ -267,7 +261,7 @@ FILES = sorted((PROJECT / "bench" / "examples").glob("*.toml"))
 
 
 def options(*words: str) -> StudyOptions:
-    """What a command line asks for."""
+    """The options that a command line gives."""
     p = argparse.ArgumentParser()
     add_options(p, RUN)
     return StudyOptions.parsed(p.parse_args(words))
@@ -290,7 +284,7 @@ def grid_asked(asked: StudyOptions) -> StudyCells:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_example_plans_what_its_command_does(path):
     command = path.read_text().partition("\n")[0]
-    said, filed = options(*shlex.split(command.removeprefix("# python -m bench.run "))), options(str(path))
+    said, filed = options(*shlex.split(command.removeprefix("# vit-bench run "))), options(str(path))
     assert replace(said, overrides=NO_OVERRIDES) == replace(filed, overrides=NO_OVERRIDES)
     cells = grid_asked(said)
     assert grid_asked(filed) == cells
@@ -309,6 +303,7 @@ def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
         "executor": "ray",
         "job": "partition=gpu",
         "retry": "failed",
+        "target": "95%",
     }
     lines, words = [], []
     for option in RUN:
@@ -325,14 +320,13 @@ def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
             words += [option.flag, value]
     tables = ["[set]", "clip = 0", "model.dropout = 0.1", "[sweep]", "lr = [1e-3, 2e-3]"]
     words += ["--set", "clip=0", "--set", "model.dropout=0.1", "--sweep", "lr=0.001,0.002"]
-    path = study("\n".join(lines + tables))
-    assert options(path) == options(*words)
+    # A file alone runs no plug-ins.
+    assert options(study("\n".join(lines + tables)), "--plugins", "2") == options(*words)
 
 
 def test_flags_override_the_file(study):
     text = 'suite = "smoke"\nseeds = 3\nonly = ["vit-*"]\n[set]\nclip = 0\nlr = 1\n[sweep]\nwarmup = ["1%", "5%"]'
-    path = study(text)
-    asked = options(path, "--seeds", "2", "--set", "lr=2", "--set", "warmup_images=64", "--only", "r8*")
+    asked = options(study(text), "--seeds", "2", "--set", "lr=2", "--set", "warmup_images=64", "--only", "r8*")
     assert (asked.suite, asked.seeds, asked.only) == ("smoke", 2, ("r8*",))
     assert dict(asked.overrides.settings) == {"clip": "0", "lr": "2", "warmup_images": "64"}
     assert asked.overrides.sweeps == ()

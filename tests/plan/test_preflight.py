@@ -1,4 +1,4 @@
-"""What could never run is refused before anything is measured, with what would."""
+"""A cell that could never run is refused before anything is measured, with one that would."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ from bench.core import environment, registry
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.core.spec import Cell, Recipe
 from bench.cost import precomputed
-from bench.data.source import ALLOWED, max_unreadable
+from bench.data.readable import ALLOWED, max_unreadable
 from bench.plan import estimate, preflight, recipes
 from bench.plan.__main__ import main as plan_verb
 from bench.plan.options import StudyOptions
@@ -51,12 +51,22 @@ def test_a_warm_up_takes_at_most_a_quarter_of_the_shortest_budget(warmup, budget
     preflight.check_warmup([replace(cell, horizons=(longer,))])
 
 
-def test_a_budget_too_short_for_its_warm_up_is_refused_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "asked, words",
+    [
+        (
+            ["--suite", "scaling", "--scale", "cpu", "--horizons", "500"],
+            ["736 images (23 steps)", "500 images (16 steps)", "--set warmup=128"],
+        ),
+        (["--suite", "smoke", "--data", "jft-300m", "--models", "ViT-pico/14"], ["jft-300m", "not on this", "--plan"]),
+    ],
+    ids=["a budget too short for its warm-up", "data that are nowhere"],
+)
+def test_a_study_that_cannot_be_run_is_refused_before_anything_is_measured(tmp_path, monkeypatch, capsys, asked, words):
     monkeypatch.setattr(estimate, "calibrate", None)
-    asked = ["--suite", "scaling", "--scale", "cpu", "--horizons", "500", "--results", str(tmp_path / "r")]
-    assert run.main(asked) == EXIT_USAGE
+    assert run.main([*asked, "--results", str(tmp_path / "r")]) == EXIT_USAGE
     said = capsys.readouterr().err
-    assert "736 images (23 steps)" in said and "500 images (16 steps)" in said and "--set warmup=128" in said
+    assert all(word in said for word in words), said
     assert not (tmp_path / "r").exists()
 
 
@@ -65,13 +75,11 @@ def test_a_table_shows_how_every_cell_is_trained(suite, monkeypatch, capsys):
     monkeypatch.setattr(estimate, "calibrate", None)
     assert plan_verb(["--suite", suite, "--scale", "cpu", "--recipes", "--json"]) == 0
     shown = capsys.readouterr()
-    found = json.loads(shown.out)
+    axes = json.loads(shown.out)
     cells = [c for c in suites.load(suite).cells(SuiteOptions()) if c.job == "train" and any(c.horizons)]
-    assert {axis["axis"] for axis in found} == {axis for cell in cells for axis in cell.axes}
-    assert {row["model"] for axis in found for row in axis["rows"]} == {cell.model for cell in cells}
-    assert all(
-        axis["equal"] and f"Equal along the {axis['axis'].replace('_', ' ')} axis" in shown.err for axis in found
-    )
+    assert {axis["axis"] for axis in axes} == {axis for cell in cells for axis in cell.axes}
+    assert {row["model"] for axis in axes for row in axis["rows"]} == {cell.model for cell in cells}
+    assert all(axis["equal"] and f"Equal along the {axis['axis'].replace('_', ' ')} axis" in shown.err for axis in axes)
 
 
 def test_the_table_says_what_is_not_equal():
@@ -83,14 +91,6 @@ def test_the_table_says_what_is_not_equal():
     assert not axis.differ
 
 
-def test_a_study_of_data_that_are_nowhere_is_costed_and_not_begun(tmp_path, capsys):
-    asked = ["--suite", "smoke", "--data", "jft-300m", "--models", "ViT-pico/14", "--results", str(tmp_path / "r")]
-    assert run.main(asked) == EXIT_USAGE
-    said = capsys.readouterr().err
-    assert "jft-300m" in said and "not on this machine" in said and "--plan" in said
-    assert not (tmp_path / "r").exists()
-
-
 def test_the_share_of_unreadable_images_is_checked_first_and_then_holds(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(ALLOWED, "")
     asked = ["--suite", "smoke", "--data", "jft-300m", "--results", str(tmp_path / "r"), "--max-unreadable"]
@@ -99,7 +99,7 @@ def test_the_share_of_unreadable_images_is_checked_first_and_then_holds(tmp_path
     assert max_unreadable() == 0.06
 
 
-@pytest.mark.parametrize("where", ["/proc/results", "file/below", "x" * 300, "x/" * 2100])
+@pytest.mark.parametrize("where", ["/proc/results", "file", "file/below", "x" * 300, "x/" * 2100])
 def test_a_bad_results_folder_is_refused_before_anything_is_looked_at(where, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
@@ -111,7 +111,7 @@ def test_a_bad_results_folder_is_refused_before_anything_is_looked_at(where, tmp
 
 
 def test_a_study_is_planned_for_an_apple_gpu(tmp_path, monkeypatch, capsys):
-    """Of the GPU there is only its name here: the processes that measure are stood in for."""
+    """The GPU is only a name here: the processes that measure are stood in for."""
     import torch
 
     def measured(questions, *, device, **_):
@@ -130,6 +130,7 @@ def test_a_study_is_planned_for_an_apple_gpu(tmp_path, monkeypatch, capsys):
             for key, question in questions.items()
         }
 
+    monkeypatch.setattr(torch.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mps, "is_available", functools.cache(lambda: True))
     monkeypatch.setattr(estimate, "_measure", measured)
     asked = ["--suite", "smoke", "--device", "mps", "--scale", "cpu", "--results", str(tmp_path / "r")]
@@ -144,7 +145,7 @@ def test_a_run_on_devices_that_are_not_here_is_refused(flags, tmp_path, monkeypa
     monkeypatch.setattr(estimate, "calibrate", None)
     asked = ["--suite", "smoke", "--device", "cpu", "--results", str(tmp_path / "r")]
     assert run.main([*asked, *flags]) == EXIT_USAGE
-    assert "bench.plan --hardware 8xH100" in capsys.readouterr().err
+    assert "vit-bench plan --hardware 8xH100" in capsys.readouterr().err
     named = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
     (tmp_path / "study.toml").write_text("".join(f'{name} = "{value}"\n' for name, value in named.items()))
     assert run.main([str(tmp_path / "study.toml"), *asked]) == EXIT_USAGE
@@ -170,3 +171,31 @@ def test_workers_share_the_cores(monkeypatch, cores, wanted, exclusive, ranks, e
     cells = [Cell(model="ViT-pico/14", data="digits", horizons=(64,), seed=seed) for seed in range(4)]
     options = StudyOptions.of({"workers": wanted, "ranks": ranks})
     assert preflight.processes(options, cells, device="cpu", exclusive=exclusive) == expected
+
+
+@pytest.mark.parametrize(
+    "share, device, words, expected",
+    [
+        ("none", "cuda", {}, 2),
+        ("3", "cuda", {}, 6),
+        ("mps", "cuda", {}, 8),
+        ("mps", "cuda", {"workers": 5}, 5),
+        ("3", "cuda", {"workers": 5}, "both say"),
+        ("3", "cpu", {}, "for GPUs of this machine"),
+        ("3", "cuda", {"executor": "slurm"}, "for GPUs of this machine"),
+        ("3", "cuda", {"ranks": 2}, "for GPUs of this machine"),
+        ("mps", "cuda", {"PATH": ""}, "nvidia-cuda-mps-control"),
+    ],
+)
+def test_cells_share_gpus_as_they_are_told_to(share, device, words, expected, tmp_path, monkeypatch):
+    (tmp_path / "nvidia-cuda-mps-control").touch(mode=0o755)
+    monkeypatch.setenv("PATH", words.get("PATH", str(tmp_path)))
+    monkeypatch.setattr(preflight, "accelerators", lambda _: ("0", "1"))
+    monkeypatch.setattr(preflight, "_check_ranks", lambda *_: None)
+    cells = [Cell(model="ViT-pico/14", data="digits", horizons=(64,), seed=seed) for seed in range(9)]
+    options = StudyOptions.of({"share": share} | {name: value for name, value in words.items() if name != "PATH"})
+    if isinstance(expected, int):
+        assert preflight.processes(options, cells, device=device, exclusive=False)[0] == expected
+    else:
+        with pytest.raises(UserError, match=expected):
+            preflight.processes(options, cells, device=device, exclusive=False)

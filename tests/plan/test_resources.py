@@ -154,21 +154,20 @@ def test_a_full_disk_is_found_before_anything_is_drawn(monkeypatch, tmp_path: Pa
     resources.check_room([cell, replace(cell, data="digits")], DataSizes())  # it is there already
 
 
-def test_a_model_that_cannot_fit_is_refused_by_name(monkeypatch) -> None:
+def test_a_model_that_cannot_fit_is_refused_by_name() -> None:
     params = flops.count("ViT-S/16", image_size=224, channels=3, num_classes=1000, activations=False).params
     cell = Cell(model="ViT-S/16", data="digits", image_size=224, channels=3, horizons=(64,))
-    monkeypatch.setattr(resources, "free_memory", lambda _: 16 * params - 1)
-    rated = [(cell, replace(RATES, params=params))]
+    rated, free = [(cell, replace(RATES, params=params))], 16 * params - 1
     for ranks, needed in ((1, 353), (2, 441)):  # with the buckets that ranks exchange
         with pytest.raises(UserError, match=rf"ViT-S/16 needs {needed} MB.*\n.*fsdp"):
-            resources.check_memory(rated, device="cpu", ranks=ranks)
+            resources.check_memory(rated, free, device="cpu", ranks=ranks)
     lighter = replace(cell, recipe=replace(cell.recipe, optimizer="sgd"))  # one moment instead of two
-    resources.check_memory([(lighter, rated[0][1])], device="cpu", ranks=1)
+    resources.check_memory([(lighter, rated[0][1])], free, device="cpu", ranks=1)
     averaged = replace(cell, recipe=replace(cell.recipe, average=0.999))
     with pytest.raises(UserError, match="needs 441 MB"):
-        resources.check_memory([(averaged, rated[0][1])], device="cpu", ranks=1)
+        resources.check_memory([(averaged, rated[0][1])], free, device="cpu", ranks=1)
     spread = replace(cell, recipe=replace(cell.recipe, sharding="fsdp"))
-    resources.check_memory([(spread, rated[0][1])], device="cpu", ranks=2)
+    resources.check_memory([(spread, rated[0][1])], free, device="cpu", ranks=2)
 
 
 def test_a_vast_set_is_counted_once_it_is_indexed(tmp_path: Path, monkeypatch) -> None:

@@ -70,6 +70,15 @@ def test_budgets_are_named_as_they_are(horizons, text):
     assert columns(plan_of([replace(CELLS[0], horizons=horizons)]))["budgets"] == [text]
 
 
+def test_checkpoints_have_no_budgets_and_are_not_untrained():
+    given = [
+        replace(cell, model=f"timm:{name}+pretrained", horizons=(0,)) for cell, name in zip(CELLS, "ab", strict=True)
+    ]
+    assert {"images of", "one worker"} <= set(columns(plan_of(given)))
+    assert not set(view.OF_TRAINING) & set(columns(plan_of(given)))
+    assert set(view.OF_TRAINING) <= set(columns(plan_of([*given, CELLS[0]])))
+
+
 def test_recipes_of_a_sweep_are_not_called_seeds():
     cell = Cell(model="ViT-mini/7", data="digits", horizons=(640,))
     recipes = [Recipe(lr=lr, clip=clip) for lr in (1e-3, 2e-3) for clip in (0.0, 1.0)]
@@ -117,8 +126,6 @@ def test_a_plan_for_named_devices_has_their_hours_and_cost_instead_of_this_machi
     plan = replace(plan_of(CELLS), cells=tuple(cells), hardware=two, per_hour=(3.0, True), workers=2)
     assert "one worker" not in columns(plan)
     assert columns(plan)["H100-hours"] == ["20", "20"] and columns(plan)["cost"] == ["60", "60"]
-    said = "\n".join(view.plan_summary(plan))
-    assert "On 2 x H100: 40 H100-hours (21.1 to 75.9" in said and "Money: about 120" in said and "a guess" in said
 
 
 def test_equal_notes_are_given_once():
@@ -129,8 +136,7 @@ def test_equal_notes_are_given_once():
 
 def test_text_of_others_is_neither_markup_nor_obeyed():
     console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
-    plan = plan_of(CELLS, notes=("[/data/x] \x1b[2J [enforce fail]",))
-    view.show(plan, console)
+    view.show(plan_of(CELLS, notes=("[/data/x] \x1b[2J [enforce fail]",)), console)
     said = console.file.getvalue()
     assert "[/data/x]" in said and "[enforce fail]" in said and "\x1b[2J" not in said
 
@@ -138,8 +144,8 @@ def test_text_of_others_is_neither_markup_nor_obeyed():
 # -- a run of a part: at most so many cells, or those alone that failed ------------------------------------------------
 
 
-def states(plan, *found):
-    cells = [replace(cell, state=state) for cell, state in zip(plan.cells, found, strict=True)]
+def states(plan, *named):
+    cells = [replace(cell, state=state) for cell, state in zip(plan.cells, named, strict=True)]
     return replace(plan, cells=tuple(cells))
 
 

@@ -1,5 +1,5 @@
-"""What every process that `_attempt` or `storm_faults` forks would otherwise do anew: imports, and the paper's claims
-judged by its numbers."""
+"""Work that every process that `_attempt` or `storm_faults` forks would otherwise do anew: imports, and the paper's
+claims judged by its numbers."""
 
 import importlib
 

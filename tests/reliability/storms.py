@@ -50,15 +50,15 @@ def timeless(value: Any) -> Any:
 
 def outcome(store: Path) -> dict[str, Any]:
     """Records without times, and weights, by name of the cell."""
-    found: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     for path in sorted(store.glob("cells/*/record.json")):
         weights = path.parent / "weights" / "final.safetensors"
-        found[path.parent.name] = timeless(read_record(path)), weights.exists() and weights.read_bytes()
-    return found
+        cells[path.parent.name] = timeless(read_record(path)), weights.exists() and weights.read_bytes()
+    return cells
 
 
 def leftovers(folder: Path) -> list[str]:
-    """What a finished study must not hold."""
+    """Files that a finished study must not hold."""
     names = ("lease.json", ".lease.lock", "checkpoints")
     found = [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name in names]
     return [str(path.relative_to(folder)) for path in (*found, *folder.rglob("attempts/*/*.safetensors"))]
@@ -67,10 +67,10 @@ def leftovers(folder: Path) -> list[str]:
 def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
     """Wait for what makes a condition true, and return it."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.02)
-    return found
+    return value
 
 
 def trained_steps(store: Path) -> int:
@@ -81,7 +81,7 @@ def trained_steps(store: Path) -> int:
 
 
 def worker_options(store: Path, cells: list[Cell]) -> list[str]:
-    """What a worker on a CPU is started with for these cells."""
+    """The words that a worker on a CPU is started with for these cells."""
     listed, costs = store.with_suffix(".json"), store.with_suffix(".costs.json")
     listed.write_text(json.dumps([to_json(cell) for cell in cells]))
     costs.write_text(json.dumps(costs_of(cells)))
@@ -133,7 +133,7 @@ def folder_of(options: argparse.Namespace) -> Iterator[Path]:
 
 def ours(results: Path) -> list[int]:
     """Processes that were started for a study, and theirs."""
-    found = []
+    processes = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
@@ -141,8 +141,8 @@ def ours(results: Path) -> list[int]:
             except OSError:
                 continue
             if f"{MARK}={results}".encode() in variables:
-                found.append(int(folder.name))
-    return found
+                processes.append(int(folder.name))
+    return processes
 
 
 def kill_all(results: Path) -> None:

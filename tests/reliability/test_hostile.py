@@ -1,6 +1,9 @@
 """A results folder or a working directory of somebody else's: nothing outside it is read, written, removed or run."""
 
+import errno
+import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from bench import run, status
-from bench.core.errors import EXIT_USAGE, UserError
+from bench.core import registry
+from bench.core.errors import EXIT_OK, EXIT_USAGE, UserError
+from bench.plan import __main__ as plan
+from bench.plan import estimate
+from bench.plan.cost_model import NOTHING_MEASURED
+from bench.plan.options import StudyOptions
 from bench.report import build as report
 from bench.report.__main__ import main as report_main
+from bench.report.style import PAGE
 from bench.store import lease
 from bench.store.study import WEIGHTS, Study
 from tests.analysis._records import World, write
@@ -37,8 +46,8 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -72,9 +81,135 @@ def test_an_export_into_a_folder_with_a_link_is_refused(study, outside, tmp_path
     assert contents(outside) == before
 
 
+DISGUISES = {  # what stands in place of a file
+    "link": lambda path, outside: path.symlink_to(outside / "compute.png"),
+    "dead link": lambda path, outside: path.symlink_to(outside / "new"),
+    "pipe": lambda path, _: os.mkfifo(path),
+    "folder": lambda path, _: path.mkdir(),
+    "giant": lambda path, _: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40),
+    "deep": lambda path, _: path.write_text("[" * 100_000),
+    "names outside": lambda path, outside: path.write_text(
+        json.dumps([str(outside / "compute.png"), "../../../outside/1"])
+    ),
+}
+OF_A_CELL = ("record.json", "spec.json", "checkpoints", "attempts/1/status.json", "attempts/1/metrics.jsonl", "weights")
+OF_A_STUDY = ("plan.json", "planned.json", "store.json", "built.json", "study.toml", "findings.json", "fits.json")
+OF_A_STUDY += ("report.html", "tables", "tables/scores.csv", "figures", "inside", ".jobs", ".compiled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("disguise", DISGUISES)
+@pytest.mark.parametrize("name", (*OF_A_CELL, *OF_A_STUDY))
+def test_no_file_of_a_study_is_more_than_a_file(name, disguise, study, outside, tmp_path, monkeypatch, capsys):
+    """It is refused, set aside, replaced or passed over in a sentence, by every command, in a short time."""
+    monkeypatch.setattr(report, "_draw", lambda *_: ([], [], []))
+    monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)
+    monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))
+    cell = min((study / "cells").iterdir())
+    place = (cell if name in OF_A_CELL else study) / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        place.rename(tmp_path / "moved")
+    DISGUISES[disguise](place, outside)
+    before = contents(outside)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(60)
+    for command in (status.main, report_main, plan.main, report_main):
+        code = command(["--suite", "smoke", "--results", str(study.parent)])
+        said = capsys.readouterr()
+        assert code in (EXIT_OK, EXIT_USAGE) and "Traceback" not in said.err, said.err
+        assert (code == EXIT_OK) != said.err.startswith("error: "), (code, said.err)
+    signal.alarm(0)
+    assert contents(outside) == before
+
+
 def test_results_themselves_may_lie_behind_a_link(study, tmp_path):
     (tmp_path / "linked").symlink_to(study.parent, target_is_directory=True)
     assert report.build(tmp_path / "linked" / "smoke", suite="smoke").html.is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+def test_a_fault_at_any_file_of_a_report_is_one_sentence_and_the_next_report_is_whole(
+    code, study, tmp_path, monkeypatch, capsys
+):
+    sync, command = os.fsync, ["--suite", "smoke", "--results", str(study.parent)]
+    drawn = report._draw({"compute": report.measured(study, "smoke", None)[0]}, PAGE)
+    monkeypatch.setattr(report, "_draw", lambda *_: drawn)
+    assert report_main(command) == EXIT_OK
+    whole = contents(study)
+    for number in range(1000):
+        left = [number]
+
+        def fails(handle, left=left):
+            left[0] -= 1
+            if left[0] == -1:
+                raise OSError(code, os.strerror(code), "somewhere")
+            sync(handle)
+
+        monkeypatch.setattr(os, "fsync", fails)
+        ended = report_main(command)
+        monkeypatch.setattr(os, "fsync", sync)
+        if left[0] >= 0:
+            break
+        said = capsys.readouterr().err
+        assert ended == EXIT_USAGE and said.startswith("error: ") and "Traceback" not in said, (number, said)
+        assert not list(study.rglob("*.tmp"))
+        assert {name: data for name, data in contents(study).items() if name != "built.json"} == {
+            name: data for name, data in whole.items() if name != "built.json"
+        }
+    assert number > len(list((study / "tables").iterdir())) > 10
+    assert report_main(command) == EXIT_OK and contents(study) == whole
+
+
+CODE = "from pathlib import Path\nPath({ran!r}).touch()\n"
+STUDY_FILES = {  # what a study file of somebody else's says -> what is said of it; or None: it runs nothing
+    'plugins = ["{evil}"]': "asks for plug-ins in {evil}: code",
+    'plugins = ["."]': "asks for plug-ins in .: code",
+    'plugins = ["{evil}/../evil"]\nsuite = "evil"': "asks for plug-ins in {evil}/../evil",
+    'suite = "../evil"': "Unknown suite",
+    'suite = "evil"': "Unknown suite",
+    'models = ["../evil/models/evil"]': "Unknown model",
+    'data = ["folder:../evil"]': "folder named '..",
+    'executor = "evil"': "executor",
+    'track = ["../evil"]': "tracker",
+    'reference = "../evil"': "reference",
+    "seeds = 99999999999": "at most 1000",
+    "[set]\nlr = '__import__(\"os\")'": "lr cannot be",
+    "[set.model]\ndepth = '{dashes}'": "depth",
+    "x = {dashes}": "is not TOML",
+    "job = ['--wrap=touch {ran}']": "job",
+    "only = ['../../*']": "No cell matches",
+}
+
+
+@pytest.mark.parametrize("text", STUDY_FILES)
+def test_a_study_file_runs_nothing_that_the_user_has_not_named(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(registry.PLUGINS, raising=False)
+    evil = tmp_path / "evil"
+    names = {"evil": str(evil), "ran": str(tmp_path / "ran"), "dashes": "-" * 5000}
+    for folder in registry.SUBFOLDERS.values():
+        (evil / folder).mkdir(parents=True)
+        (evil / folder / "evil.py").write_text(CODE.format(**names))
+    head = "" if "suite =" in text else 'suite = "smoke"\n'
+    (tmp_path / "theirs.toml").write_text(head + text.format(**names))
+    said = STUDY_FILES[text].format(**names)
+    for command in (run.main, *((plan.main, report_main, status.main) if "plug-ins" in said else ())):
+        assert command(["theirs.toml"]) == EXIT_USAGE
+        shown = capsys.readouterr().err
+        assert said in shown and "Traceback" not in shown and len(shown) < 12_000
+    assert sorted(os.listdir(tmp_path)) == ["evil", "theirs.toml"]
+
+
+@pytest.mark.parametrize("named", ["option", "variable"])
+def test_plugins_of_a_study_file_that_the_user_names_too_are_found(named, tmp_path, monkeypatch):
+    (tmp_path / "mine" / "tasks").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(registry.PLUGINS, str(tmp_path / "mine") if named == "variable" else "")
+    (tmp_path / "mine.toml").write_text('plugins = ["mine"]')
+    asked = {"plugins": ["./mine"]} if named == "option" else {}
+    assert StudyOptions.called("mine.toml", asked).plugins == (("./mine",) if asked else ("mine",))
 
 
 @pytest.mark.parametrize("name", [".lease.lock", "lease.json"])

@@ -215,10 +215,12 @@ def test_two_runs_where_no_lock_works_do_each_cell_once(tmp_path, fault, code):
 
 
 def readers(worker):
-    """Processes that a worker has started to read images for it: copies of it."""
-    children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
-    own = Path(f"/proc/{worker}/cmdline").read_bytes()
-    return [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == own]
+    """Processes that read images for a worker: those of a server that it has started."""
+
+    def children(process):
+        return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+    return [int(reader) for server in children(worker) for reader in children(server)]
 
 
 def test_a_killed_reader_of_images_is_told_of_and_the_same_command_goes_on(tmp_path):

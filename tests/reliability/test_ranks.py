@@ -43,7 +43,7 @@ def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], N
 def signal_rank(number: int, what: signal.Signals) -> None:
     """Send a signal to one rank of the run that this process has started."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True).stdout
-    found = 0
+    signalled = 0
     for line in listed.splitlines():
         pid, _, arguments = line.strip().partition(" ")
         if "bench.worker" not in arguments:
@@ -54,8 +54,8 @@ def signal_rank(number: int, what: signal.Signals) -> None:
             continue
         if f"RANK={number}" in variables and f"MARK={os.getpid()}" in variables:
             os.kill(int(pid), what)
-            found += 1
-    assert found == 1
+            signalled += 1
+    assert signalled == 1
 
 
 def outcomes(directory: CellDirectory) -> list[str]:

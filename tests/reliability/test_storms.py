@@ -32,8 +32,9 @@ def test_kills(folder):
     storm("kills", "--events", 5, "--mean", 4, "--folder", folder)
 
 
-def test_faults():
-    storm("faults", "--every", 40)
+@pytest.mark.parametrize("how", [("--every", 40), ("--events", 10, "--seed", 3)], ids=["faults", "accidents"])
+def test_faults(how):
+    storm("faults", *how)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0 or sys.platform != "linux", reason="needs root")

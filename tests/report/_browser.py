@@ -101,19 +101,19 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """Console errors and warnings, uncaught exceptions, and anything that was fetched besides the page."""
-        found = []
+        complaints = []
         for event in self.events:
             method, parameters = event.get("method"), event.get("params", {})
             if method == "Runtime.exceptionThrown":
-                found.append(str(parameters["exceptionDetails"]))
+                complaints.append(str(parameters["exceptionDetails"]))
             elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
-                found.append(str(parameters["args"]))
+                complaints.append(str(parameters["args"]))
             elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
-                found.append(parameters["entry"]["text"])
+                complaints.append(parameters["entry"]["text"])
             elif method == "Network.requestWillBeSent":
                 url = parameters["request"]["url"]
-                found += [] if url.startswith(("file:", "data:")) else [url]
-        return found
+                complaints += [] if url.startswith(("file:", "data:")) else [url]
+        return complaints
 
 
 @contextlib.contextmanager

@@ -14,13 +14,18 @@ pytestmark = pytest.mark.skipif(
 )
 PHONE, DESKTOP = (390, 844), (1280, 1000)
 PLACE = """(async () => {
-  const area = document.querySelectorAll("#figure-compute svg a use")[%d];
-  document.querySelector("#figure-compute svg").scrollIntoView();
+  const shown = svg => getComputedStyle(svg).display !== "none";
+  const svg = [...document.querySelectorAll("#figure-compute svg")].find(shown);
+  const area = svg.querySelectorAll("a use")[%d];
+  svg.scrollIntoView();
   for (let n = 0; n < 2; n++) { await new Promise(requestAnimationFrame); }
   const box = area.getBoundingClientRect();
   return [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
 })()"""
 UNDER_POINTER = "document.elementFromPoint({}, {})?.closest('a')?.querySelector('title')?.textContent"
+PICTURES = """[...document.querySelectorAll(".picture")].map(picture => {
+    const drawn = [...picture.children], shown = drawn.filter(svg => getComputedStyle(svg).display !== "none");
+    return [drawn.length, shown.length, picture.scrollWidth - picture.clientWidth]; })"""
 SHOWN = """[...document.querySelectorAll(".runs")].filter(runs => runs.offsetParent !== null ||
     getComputedStyle(runs).display !== "none").map(runs => runs.innerText)"""
 
@@ -58,7 +63,7 @@ def test_the_driver_sees_complaints(chromium: Browser, tmp_path: Path) -> None:
 
 
 def test_figures_are_drawn(opened: Browser) -> None:
-    boxes = opened.run("""[...document.querySelectorAll("figure svg")].map(svg => {
+    boxes = opened.run("""[...document.querySelectorAll("figure svg:first-child")].map(svg => {
         const marks = [...svg.querySelectorAll("use, path")].filter(mark => mark.getBoundingClientRect().width > 1);
         return [svg.getBoundingClientRect().width, svg.getBoundingClientRect().height, marks.length]; })""")
     assert len(boxes) >= 2
@@ -200,10 +205,20 @@ def test_dark_as_the_system_says_and_as_the_reader_chooses(opened: Browser, page
     assert opened.run(background) == light
 
 
+def test_a_title_has_four_lines_on_a_phone_and_its_interval_on_a_desk(opened: Browser, page: Path) -> None:
+    title = "document.querySelector('h1').innerText"
+    lines = "(h => h.getBoundingClientRect().height / parseFloat(getComputedStyle(h).lineHeight))"
+    assert "[" in opened.run(title)
+    opened.open(page, width=PHONE[0], height=PHONE[1])
+    assert "[" not in opened.run(title) and opened.run(f"{lines}(document.querySelector('h1'))") <= 4.01
+
+
 def test_nothing_overflows_on_a_phone(opened: Browser, page: Path) -> None:
     opened.open(page, width=PHONE[0], height=PHONE[1])
     opened.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert opened.run("document.documentElement.scrollWidth") <= PHONE[0]
+    drawn = opened.run(PICTURES)
+    assert {number for number, _, _ in drawn} == {1, 2} and all((shown, wider) == (1, 0) for _, shown, wider in drawn)
     x, y = opened.run(PLACE % 0)
     opened.mouse("click", x, y)
     box = opened.run("(b => [b.left, b.right])(document.querySelector('.runs:target').getBoundingClientRect())")

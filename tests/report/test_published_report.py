@@ -1,7 +1,5 @@
 """`bench.report --suite published`: its files, built without torch and network, and the page to sort and filter."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -69,7 +67,7 @@ def test_tables_hold_every_column(folder: Path) -> None:
 
 
 def styles(axes) -> set[str]:
-    """Of lines that join two places."""
+    """Styles of lines that join two places."""
     return {line.get_linestyle() for line in axes.lines if len(line.get_xdata()) > 1} - {"None"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from bench.stats import bootstrap, fit, forms
-from tests.stats import coverage
+from tools import coverage_of_fits as coverage
 
 STUDIES = 40
 
@@ -36,12 +36,12 @@ def test_the_crossings_interval_holds_it_and_equal_families_cannot_be_told() -> 
 def test_the_two_sources_of_noise_are_told_apart() -> None:
     """Averaged over studies, the variances are those that the noise was drawn with, whatever the fit takes up."""
     rng = np.random.default_rng(0)
-    found = []
+    components = []
     for _ in range(60):
         data = coverage.study(coverage.TRUTHS["power"].law, (4, 4, 3), rng)
-        found.append(bootstrap.variance_components(fit.fit(data, forms.POWER, loss="squares", max_starts=3)))
-    assert np.mean([n.within for n in found]) == pytest.approx(coverage.POINT_SD**2, rel=0.1)
-    assert np.mean([n.between for n in found]) == pytest.approx(coverage.TRUNK_SD**2, rel=0.25)
+        components.append(bootstrap.variance_components(fit.fit(data, forms.POWER, loss="squares", max_starts=3)))
+    assert np.mean([n.within for n in components]) == pytest.approx(coverage.POINT_SD**2, rel=0.1)
+    assert np.mean([n.between for n in components]) == pytest.approx(coverage.TRUNK_SD**2, rel=0.25)
 
 
 def test_a_straight_law_gets_students_interval() -> None:

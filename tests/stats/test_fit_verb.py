@@ -3,18 +3,26 @@
 import json
 import os
 import re
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
+from scipy import stats
 
 from bench import fit as verb
 from bench.analysis import runs_table as reader
+from bench.analysis.form_names import FORM_NAMES
 from bench.core.errors import UserError
+from bench.report import fit_figure, fit_text
+from bench.report.figures import _style
+from bench.report.style import PAGE, STYLES
 from bench.stats import diagnostics, table_diagnostics
 from bench.stats.fit import Points, fit
-from bench.stats.forms import POWER, POWER_FLOOR
+from bench.stats.forms import FORMS, POWER, POWER_FLOOR
+from tests.conftest import PROJECT
 
 # -- `python -m bench.fit` on CSVs from elsewhere ----------------------------------------------------------------------
 
@@ -37,10 +45,90 @@ def test_groups_predictions_and_crossing_as_json(runs: Path, capsys: pytest.Capt
     answer = json.loads(capsys.readouterr().out)
     assert answer["fits"]["ViT"]["card"]["parameters"]["c"] == pytest.approx(0.25, abs=0.01)
     prediction = answer["fits"]["ViT"]["predictions"][0]
-    assert prediction["within"][0] < prediction["y"] < prediction["within"][1] and len(prediction["total"]) == 2
+    assert prediction["total"][0] < prediction["y"] < prediction["total"][1] and prediction["within"] is None
     crossing = answer["crossings"][0]
     assert crossing["verdict"] == "yes" and crossing["overtakes"] == "ViT"
     assert crossing["low"] < 15.0**10 < crossing["high"]
+
+
+def test_exponents_are_compared_as_welchs_test_does(csv, capsys: pytest.CaptureFixture) -> None:
+    """Beside SciPy's least squares: a power law is a line through logarithms."""
+    rng, steep, flat = np.random.default_rng(1), {"x": X[:9]}, {"x": X}
+    for line, exponent, noise in ((steep, 0.25, 0.02), (flat, 0.15, 0.04)):
+        line["y"] = 60 * line["x"] ** -exponent * np.exp(rng.normal(0, noise, len(line["x"])))
+    a, b = (stats.linregress(*np.log(list(line.values()))) for line in (steep, flat))
+    freedom = (a.stderr**2 + b.stderr**2) ** 2 / (a.stderr**4 / 7 + b.stderr**4 / 10)
+    half = stats.t.ppf(0.95, freedom) * np.hypot(a.stderr, b.stderr)
+    table = pd.concat([pd.DataFrame(line).assign(kind=kind) for kind, line in (("a", steep), ("b", flat))])
+    more = ("--x", "x", "--group", "kind", "--loss", "squares", "--bootstrap", "1000")
+    answer = fitted(csv(table), capsys, *more, y="y")
+    (apart,) = answer["exponents"]
+    assert apart["value"] == pytest.approx(b.slope - a.slope, abs=0.1 * half)
+    assert (apart["high"] - apart["low"]) / 2 == pytest.approx(half, rel=0.12)
+    assert "a falls faster than b: exponents differ by 0.098 [" in fit_text.title(answer)
+    alike = table.assign(y=60 * table["x"] ** -0.2 * np.exp(rng.normal(0, 0.02, len(table))))
+    assert fit_text.title(fitted(csv(alike), capsys, *more, y="y")).startswith("cannot tell whether a or b falls")
+    few = pd.concat([table[table["kind"] == "a"], table[table["kind"] == "b"].head(3)])
+    assert fit_text.title(fitted(csv(few), capsys, *more, y="y")).endswith("too few runs")
+
+
+def test_the_figure_shows_runs_those_held_out_and_the_law_that_predicts(runs: Path, tmp_path: Path, capsys) -> None:
+    words = [str(runs), "--x", "compute", "--y", "error", "--group", "family", "--form", "power", "--bootstrap", "60"]
+    words += ["--where", "compute<1e12", "--predict", "1e10,1e13", "--json"]
+    assert verb.main([*words, "--figure", str(tmp_path / "laws.png"), "--style", "paper:5.5"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    for kind, start in (("png", b"\x89PNG"), ("svg", b"<?xm"), ("pdf", b"%PDF")):
+        fit_figure.save(answer, tmp_path / f"other.{kind}")
+        assert (tmp_path / f"other.{kind}").read_bytes().startswith(start)
+    assert (tmp_path / "laws.png").stat().st_size != (tmp_path / "other.png").stat().st_size
+    with _style.context():
+        (axes,) = fit_figure.draw(answer).axes
+    table = pd.read_csv(runs)
+    drawn = np.concatenate([points.get_offsets() for points in axes.collections if len(points.get_offsets()) > 1])
+    np.testing.assert_allclose(sorted(drawn.tolist()), sorted(table[["compute", "error"]].to_numpy().tolist()))
+    for label, (name, law) in zip(axes.texts, answer["fits"].items(), strict=True):
+        assert label.get_text() == f"{name}\n" + "{value:.3g} [{low:.3g}, {high:.3g}]".format(**law["slope"])
+        inside, beyond = (line for line in axes.lines if line.get_color() == label.get_color())
+        for line, predicted in zip((inside, beyond), law["predictions"], strict=True):
+            at = np.log(predicted["x"]), np.log(line.get_xdata()), np.log(line.get_ydata())
+            assert np.interp(*at) == pytest.approx(np.log(predicted["y"]), abs=1e-6)
+        assert beyond.is_dashed() and not inside.is_dashed() and inside.get_xdata()[-1] == law["card"]["x_range"][1]
+    for more in (["--form", "chinchilla", "--x", "compute,compute", "--y", "family"], ["--figure", "laws.txt"]):
+        assert verb.main([*words, "--figure", "laws.png", *more]) == 2 and "figure" in capsys.readouterr().err
+
+
+def test_labels_of_many_laws_lie_in_the_figure_and_over_none(csv, tmp_path: Path, capsys) -> None:
+    """Even where all laws end at one place."""
+    table = csv({"compute": X, "acc": 1 - ERROR})
+    answer = fitted(table, capsys, "--figure", str(tmp_path / "laws.png"), y="acc")
+    (law,) = answer["fits"].values()
+    for groups, panels, style in [(14, 12, PAGE), *((6, 1, style) for style in STYLES.values())]:
+        many = answer | {"fits": {f"group {n}": law for n in range(groups)}, "exponents": [{}, {}]}
+        with _style.drawn_as(style), _style.context():
+            figure = fit_figure.draw(many)
+            figure.draw_without_rendering()
+            seen = [axes for axes in figure.axes if axes.get_visible()]
+            named = [text for axes in seen for text in (*axes.texts, axes._left_title) if text.get_text()]
+            boxes = [Text.get_window_extent(text) for text in named]
+            boxes += [legend.get_window_extent() for legend in figure.legends] + [figure._suptitle.get_window_extent()]
+        assert len(seen) == panels
+        assert ("the 12 of most runs" in figure.get_suptitle().replace("\n", " ")) == (groups > 12)
+        assert all(min(box.x0, box.y0) >= 0 and box.x1 <= figure.bbox.x1 + 1 for box in boxes), style.name
+        over = [
+            pair for pair in combinations(boxes, 2) if pair[0].shrunk(0.98, 0.9).overlaps(pair[1].shrunk(0.98, 0.9))
+        ]
+        assert not over, style.name
+
+
+def test_every_form_is_named_in_the_help_and_in_the_documentation(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        verb.main(["--help"])
+    told, page = capsys.readouterr().out, (PROJECT / "docs" / "fit.md").read_text()
+    assert set(FORM_NAMES) == {*FORMS, "isoflop"}
+    for word, (name, source) in FORM_NAMES.items():
+        formula = FORMS[word].formula if word in FORMS else "best size = k budget^a"
+        assert f"{name}: {formula}" in told and source in told
+        assert f"| {name} | `{word}` | `{formula}` | {source} |" in page
 
 
 def test_runs_held_out_stand_beside_the_prediction_at_their_x(runs: Path, capsys: pytest.CaptureFixture) -> None:
@@ -52,17 +140,12 @@ def test_runs_held_out_stand_beside_the_prediction_at_their_x(runs: Path, capsys
     words = [str(runs), "--x", "compute", "--y", "error", "--group", "family", "--form", "power", "--bootstrap", "60"]
     words += ["--where", "compute<5e12", "--where", "split=val", "--predict", "1e13,2e13"]
     assert verb.main([*words, "--json"]) == 0
-    for family, found in json.loads(capsys.readouterr().out)["fits"].items():
-        first, second = (prediction["observed"] for prediction in found["predictions"])
+    for family, answer in json.loads(capsys.readouterr().out)["fits"].items():
+        first, second = (prediction["observed"] for prediction in answer["predictions"])
         kept = last.set_index("family")["error"][family]
         assert first["y"] == pytest.approx(1.0005 * kept) and first["n"] == 2 and second is None
-        low, high = found["predictions"][0][first["interval"]]
+        low, high = answer["predictions"][0][first["interval"]]
         assert first["inside"] == sum(low <= kept * by <= high for by in (1, 1.001))
-    assert verb.main(words) == 0
-    assert capsys.readouterr().out.count("held out there: ") == 2
-    missed = table.assign(error=table["error"].where(table["compute"] < 5e12, 99.0))
-    missed.to_csv(runs, index=False)
-    assert verb.main(words) == 0 and "there: 99, outside the interval of one run" in capsys.readouterr().out
 
 
 def test_an_accuracy_held_out_is_read_as_that_of_the_fit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -116,6 +199,11 @@ def fitted(path: str, capsys: pytest.CaptureFixture, *more: str, y: str = "error
         arguments += ["--x", "compute"]
     assert verb.main([*arguments, *more]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+TWO_UNITS = 6 * np.geomspace(1e7, 1e9, 12) * np.geomspace(1e9, 1e11, 12) / np.tile([2, 1], 6)  # MACs and FLOPs
+SIZED = {"Training FLOPs": TWO_UNITS, "n_params": np.geomspace(1e7, 1e9, 12), "Tokens": np.geomspace(1e9, 1e11, 12)}
+SIZED["error"] = ERROR
 
 
 def exponent(answer: dict) -> float:
@@ -245,7 +333,6 @@ def test_a_small_group_is_refused_by_name_and_the_others_fitted(csv, capsys: pyt
     table = {"compute": np.append(X, X[:2]), "error": np.append(ERROR, ERROR[:2]), "family": ["a"] * 12 + ["b"] * 2}
     answer = fitted(csv(table), capsys, "--group", "family")
     assert list(answer["fits"]) == ["a"] and "2 points cannot determine" in answer["refused"]["b"]
-    assert list(fitted(csv(table), capsys, "--where", "family=a")["fits"]) == ["all"]
 
 
 @pytest.mark.parametrize(
@@ -265,6 +352,9 @@ def test_a_small_group_is_refused_by_name_and_the_others_fitted(csv, capsys: pyt
         ({"compute": X[:2], "error": ERROR[:2]}, [], "2 points cannot determine the 2 parameters"),
         ({"compute": X, "error": ERROR}, ["--claimed", "b=60"], "needs positive values for b, c"),
         ({"compute": X, "error": ERROR}, ["--bootstrap", "1"], "too few"),
+        (SIZED, ["--form", "chinchilla", "--x", "n_params,Training FLOPs"], "is compute; this law takes parameters"),
+        ({"n_params": X, "error": ERROR}, ["--form", "chinchilla", "--x", "n_params,epochs"], "column 'epochs'"),
+        (SIZED, ["--x", "flops"], "counted in two ways"),
     ],
 )
 def test_refusals_say_what_and_where(
@@ -275,18 +365,14 @@ def test_refusals_say_what_and_where(
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_where_no_columns_are_chosen_those_there_are_are_named(csv, capsys: pytest.CaptureFixture) -> None:
+    assert verb.main([csv({"compute": X, "error": ERROR})]) == 2
+    assert "has: compute, error." in capsys.readouterr().err
+
+
 def test_repeats_are_warned_of(csv, capsys: pytest.CaptureFixture) -> None:
     answer = fitted(csv({"compute": X, "error": ERROR, "epochs": np.linspace(1, 40, 12)}), capsys)
     assert any("more than 4 times" in w for w in answer["warnings"])
-
-
-def test_flop_units_are_checked_whatever_the_columns_are_called(csv, capsys: pytest.CaptureFixture) -> None:
-    params, tokens = np.geomspace(1e7, 1e9, 12), np.geomspace(1e9, 1e11, 12)
-    flops = 6 * params * tokens
-    flops[::2] /= 2  # multiply-adds
-    path = csv({"Training FLOPs": flops, "n_params": params, "Tokens": tokens, "loss": 2 + flops**-0.05})
-    assert verb.main([path, "--x", "flops", "--y", "loss"]) == 2
-    assert "counted in two ways" in capsys.readouterr().err
 
 
 def test_an_under_swept_learning_rate_is_named(csv, capsys: pytest.CaptureFixture) -> None:
@@ -361,15 +447,9 @@ def joint(tokens: np.ndarray, params: np.ndarray) -> np.ndarray:
 def test_samples_are_read_from_compute_and_parameters(csv, capsys: pytest.CaptureFixture) -> None:
     params, tokens = (v.ravel() for v in np.meshgrid(np.geomspace(1e7, 1e9, 6), np.geomspace(1e9, 1e11, 6)))
     path = csv({"Model Size": params, "Training FLOP": 6 * params * tokens, "loss": joint(tokens, params)})
-    arguments = [path, "--form", "chinchilla", "--y", "loss", "--bootstrap", "20", "--json", "--x"]
-    assert verb.main([*arguments, "N,D"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = fitted(path, capsys, "--form", "chinchilla", "--x", "N,D", y="loss")
     assert answer["notes"] == ["D was read as Training FLOP / (6 × Model Size)."]
     assert answer["fits"]["all"]["card"]["parameters"]["beta"] == pytest.approx(0.28, abs=1e-3)
-    assert verb.main([*arguments, "Model Size,Training FLOP"]) == 2
-    assert "is compute; this law takes parameters and samples" in capsys.readouterr().err
-    assert verb.main([*arguments, "Model Size,epochs"]) == 2
-    assert "Unknown column 'epochs'" in capsys.readouterr().err
 
 
 def test_rows_of_two_laws_in_one_fit_are_told(csv, capsys: pytest.CaptureFixture) -> None:
@@ -413,12 +493,10 @@ def test_isoflop_takes_one_set_of_budgets_and_gives_sizes_with_intervals(csv, ca
     }
     arguments = [csv(columns), "--form", "isoflop", "--budget", "flops", "--x", "params", "--y", "loss"]
     assert verb.main([*arguments, "--where", "kind=nats", "--predict", "1e22", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert not found["warnings"] and found["isoflop"]["exponent"] == pytest.approx(0.28 / 0.62, abs=0.03)
-    low, high = found["isoflop"]["predictions"][0]["within"]
-    assert low < found["isoflop"]["predictions"][0]["size"] < high
+    answer = json.loads(capsys.readouterr().out)
+    assert not answer["warnings"] and answer["isoflop"]["exponent"] == pytest.approx(0.28 / 0.62, abs=0.03)
+    low, high = answer["isoflop"]["predictions"][0]["total"]
+    assert low < answer["isoflop"]["predictions"][0]["size"] < high
     assert low < (0.34 * 400 / (0.28 * 400)) ** (1 / 0.62) * (1e22 / 6) ** (0.28 / 0.62) < high
-    assert verb.main(arguments) == 0
-    assert "Values of 'kind' explain" in capsys.readouterr().out
     assert verb.main([*arguments, "--group", "kind"]) == 2
     assert "--where kind=VALUE" in capsys.readouterr().err

@@ -37,32 +37,26 @@ def in_log_odds(low: float, high: float) -> tuple[float, float]:
     return tuple(special.expit(special.logit(middle) + np.array([-half, half])))
 
 
-def test_seeds_alone_give_students_interval() -> None:
-    data = [0.70, 0.74, 0.71, 0.76, 0.73]
-    grid = np.asarray(data)[:, None]
-    found = intervals.estimate(
-        Samples(values_SD=grid, seeds=(0, 1, 2, 3, 4), draws=(), image_error=0.0, num_test=10**9)
-    )
-    low, high = stats.t.interval(0.95, 4, loc=np.mean(data), scale=stats.sem(data))
-    assert 2 * found.half == pytest.approx(high - low, abs=1e-12)
-    assert (found.low, found.high) == pytest.approx(in_log_odds(low, high), abs=1e-8)
-    assert found.excluded == () and found.num_draws == 0 and found.seed_df == 4
-
-
-def test_draws_alone_give_students_interval() -> None:
-    data = [0.61, 0.66, 0.64, 0.60]
-    one_seed = samples([data])
-    found = intervals.estimate(one_seed)
-    low, high = stats.t.interval(0.95, 3, loc=np.mean(data), scale=stats.sem(data))
-    assert 2 * found.half == pytest.approx(high - low, abs=1e-12)
-    assert (found.low, found.high) == pytest.approx(in_log_odds(low, high), abs=1e-6)
-    assert found.excluded == (SEEDS,)
+@pytest.mark.parametrize(
+    "values, excluded, df",
+    [([[0.70], [0.74], [0.71], [0.76], [0.73]], (), 4), ([[0.61, 0.66, 0.64, 0.60]], (SEEDS,), 0)],
+    ids=["seeds", "draws"],
+)
+def test_seeds_or_draws_alone_give_students_interval(values: list[list[float]], excluded: tuple[str, ...], df: int):
+    grid = np.asarray(values)
+    draws = tuple(range(grid.size)) if len(grid) == 1 else ()
+    seeds = tuple(range(len(grid)))
+    e = intervals.estimate(Samples(values_SD=grid, seeds=seeds, draws=draws, image_error=0.0, num_test=10**9))
+    low, high = stats.t.interval(0.95, grid.size - 1, loc=grid.mean(), scale=stats.sem(grid, axis=None))
+    assert 2 * e.half == pytest.approx(high - low, abs=1e-12)
+    assert (e.low, e.high) == pytest.approx(in_log_odds(low, high), abs=1e-8)
+    assert (e.excluded, e.num_draws, e.seed_df) == (excluded, len(draws), df)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.003, 0.4, 0.997, 1.0])
 @pytest.mark.parametrize("half", [0.0, 0.02, 0.3, 3.0])
 def test_no_interval_of_an_accuracy_leaves_0_to_1(value: float, half: float) -> None:
-    found = Estimate(
+    e = Estimate(
         value=value,
         margins={SEEDS: half},
         excluded=(),
@@ -71,8 +65,8 @@ def test_no_interval_of_an_accuracy_leaves_0_to_1(value: float, half: float) -> 
         num_draws=0,
         num_test=500,
     )
-    assert 0 <= found.low <= value <= found.high <= 1
-    assert not half or ((found.low < value or value == 0) and (found.high > value or value == 1))
+    assert 0 <= e.low <= value <= e.high <= 1
+    assert not half or ((e.low < value or value == 0) and (e.high > value or value == 1))
 
 
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.98, 0.99])
@@ -82,18 +76,18 @@ def test_the_finite_test_set_is_covered_near_the_ceiling(p: float) -> None:
     for right in range(number + 1):
         almost = intervals.inside(right / number, number)
         error = math.sqrt(almost * (1 - almost) / number)
-        found = intervals.estimate(
+        e = intervals.estimate(
             Samples(values_SD=np.array([[right / number]]), seeds=(), draws=(), image_error=error, num_test=number)
         )
-        held += stats.binom.pmf(right, number, p) * (found.low <= p <= found.high)
+        held += stats.binom.pmf(right, number, p) * (e.low <= p <= e.high)
     assert 0.93 <= held <= 0.985
 
 
 def test_a_difference_is_cut_at_what_two_accuracies_allow() -> None:
     high, low = samples([[0.98], [0.9]]), samples([[0.05], [0.02]])
-    found = intervals.difference(high, low)
-    assert found is not None and found.bounds == CHANGE
-    e = intervals.estimate(found)
+    gain = intervals.difference(high, low)
+    assert gain is not None and gain.bounds == CHANGE
+    e = intervals.estimate(gain)
     assert e.value + e.half > 1 == e.high and e.low == pytest.approx(max(-1.0, e.value - e.half))
 
 
@@ -105,19 +99,30 @@ def test_a_metric_that_is_no_accuracy_is_not_cut() -> None:
     assert (e.low, e.high) == pytest.approx(stats.t.interval(0.95, 1, loc=2.2, scale=0.1))
 
 
+def test_an_error_that_nobody_knows_is_left_out_and_said_to_be() -> None:
+    """A metric such as purity, recorded without a standard error, has seeds alone."""
+    purity = Samples(
+        values_SD=np.array([[0.7], [0.9]]), seeds=(0, 1), draws=(), image_error=math.nan, num_test=10, bounds=UNBOUNDED
+    )
+    e = intervals.estimate(purity)
+    assert (e.low, e.high) == pytest.approx(stats.t.interval(0.95, 1, loc=0.8, scale=0.1))
+    assert e.excluded == (intervals.IMAGES,)
+    assert intervals.mean_of([e, e]).excluded == (intervals.IMAGES,)
+
+
 def test_test_images_alone_give_the_binomial_interval() -> None:
     p, n = 0.8, 2000
     error = math.sqrt(p * (1 - p) / n)
     single = Samples(values_SD=np.full((1, 1), p), seeds=(0,), draws=(0,), image_error=error, num_test=n)
-    found = intervals.estimate(single)
-    assert found.half == pytest.approx(stats.norm.ppf(0.975) * error)
-    assert found.excluded == (SEEDS, DRAWS) and set(found.margins) == {IMAGES}
+    e = intervals.estimate(single)
+    assert e.half == pytest.approx(stats.norm.ppf(0.975) * error)
+    assert e.excluded == (SEEDS, DRAWS) and set(e.margins) == {IMAGES}
 
 
 def test_margins_add_in_quadrature() -> None:
-    found = intervals.estimate(samples([[0.70, 0.72, 0.74], [0.73, 0.74, 0.78]], image_error=0.01))
-    assert found.half == pytest.approx(math.sqrt(sum(m**2 for m in found.margins.values())))
-    assert set(found.margins) == {SEEDS, DRAWS, IMAGES}
+    e = intervals.estimate(samples([[0.70, 0.72, 0.74], [0.73, 0.74, 0.78]], image_error=0.01))
+    assert e.half == pytest.approx(math.sqrt(sum(m**2 for m in e.margins.values())))
+    assert set(e.margins) == {SEEDS, DRAWS, IMAGES}
 
 
 def test_pooling_counts_trunks_not_horizons() -> None:
@@ -160,7 +165,6 @@ def test_two_models_trained_apart_have_both_their_variances() -> None:
     assert e.margins[SEEDS] == pytest.approx(expected, rel=0.02)
     raw = samples([[0.5]])
     pixels = intervals.estimate_difference(sides[0], Samples(**{**vars(raw), "seeds": ()}), pooled=pooled)
-    assert pixels is not None
     alone = intervals.estimate(sides[0], pooled=pooled)
     assert pixels.margins[SEEDS] == pytest.approx(alone.margins[SEEDS])
 
@@ -175,14 +179,10 @@ def test_errors_add_as_behrens_and_fisher_have_it(errors) -> None:
         assert intervals.t_quantile(df, level) * error == pytest.approx(np.quantile(np.abs(drawn), level), rel=0.02)
 
 
-def test_errors_that_are_known_well_add_in_quadrature() -> None:
+def test_errors_that_are_known_well_add_in_quadrature_and_shared_variances_are_known_no_better() -> None:
     error, df = intervals.sum_of_errors([(3.0, 5000.0), (4.0, 5000.0)])
     assert error == pytest.approx(5, rel=1e-3) and df > 5000
     assert intervals.sum_of_errors([(0.0, 3.0), (0.0, 2.0)]) == (0.0, 2.0)
-
-
-def test_errors_of_one_model_share_what_is_not_known_of_its_variance() -> None:
-    """Twice the same variance is known no better than once."""
     assert intervals.sum_of_errors([(3.0, 2.0), (4.0, 2.0)], ["a", "a"]) == pytest.approx((5.0, 2.0))
     apart, shared = (intervals.sum_of_errors([(1.0, 2.0)] * 3, of) for of in ("abc", "aab"))
     assert apart[1] > shared[1] > 2.0
@@ -192,18 +192,17 @@ def test_paired_difference_cancels_what_both_sides_share() -> None:
     rng = np.random.default_rng(0)
     shared = rng.normal(0, 0.05, (3, 4))
     a, b = samples((0.7 + shared).tolist()), samples((0.6 + shared).tolist())
-    found = intervals.difference(a, b)
-    assert found is not None
-    e = intervals.estimate(found)
+    gain = intervals.difference(a, b)
+    e = intervals.estimate(gain)
     assert e.value == pytest.approx(0.1) and e.half < 1e-12
 
 
 def test_raw_pixels_have_draws_but_no_seeds() -> None:
     pixels = Samples(values_SD=np.asarray([[0.5, 0.6, 0.7]]), seeds=(), draws=(0, 1, 2), image_error=0.0, num_test=10)
     trained = samples([[0.7, 0.8, 0.9], [0.72, 0.82, 0.92]])
-    found = intervals.difference(trained, pixels)
-    assert found is not None and found.seeds == (0, 1)
-    assert intervals.estimate(found).value == pytest.approx(0.21)
+    gain = intervals.difference(trained, pixels)
+    assert gain is not None and gain.seeds == (0, 1)
+    assert intervals.estimate(gain).value == pytest.approx(0.21)
     assert SEEDS not in intervals.estimate(pixels).excluded
 
 
@@ -218,30 +217,10 @@ def test_coverage_is_at_least_what_is_stated(seed_sd: float, draw_sd: float, see
         seed_noise = rng.normal(0, seed_sd, (seeds, 1))
         values = truth + seed_noise + rng.normal(0, draw_sd, (1, draws)) + rng.normal(0, error)
         values = values + rng.normal(0, 0.002, (seeds, draws))
-        found = intervals.estimate(samples(values.tolist(), image_error=error))
+        e = intervals.estimate(samples(values.tolist(), image_error=error))
         target = truth + (seed_noise.mean() if seeds == 1 else 0.0)
-        covered += found.low <= target <= found.high
+        covered += e.low <= target <= e.high
     assert covered / studies >= 0.93
-
-
-def test_coverage_with_pooled_variance() -> None:
-    """Ten cells with two seeds each: pooling makes intervals short and still honest."""
-    rng = np.random.default_rng(3)
-    covered, total, widths = 0, 0, []
-    for _ in range(120):
-        grids = [(0.7 + rng.normal(0, 0.01, (2, 1)) + np.zeros((1, 3))).tolist() for _ in range(10)]
-        items = {i: samples(grid, model=f"m{i}") for i, grid in enumerate(grids)}
-        for e in intervals.estimate_all(items).values():
-            covered += e.low <= 0.7 <= e.high
-            widths.append(e.half)
-            total += 1
-    assert 0.93 <= covered / total <= 0.975
-    assert np.mean(widths) < 0.02  # alone, two seeds would give about 0.07
-
-
-def test_contents_name_what_is_inside_and_outside() -> None:
-    text = intervals.contents([intervals.estimate(samples([[0.7, 0.8]], image_error=0.01))])
-    assert "few-shot draws" in text and "exclude training noise (one seed)" in text and "95%" in text
 
 
 # -- moderated variances: against SciPy's F distribution and the published formulas of limma, and their coverage -------
@@ -271,8 +250,8 @@ def by_likelihood(variance_M: np.ndarray, df: int) -> tuple[float, float]:
         d0, s0 = np.exp(logs)
         return -float((stats.f.logpdf(variance_M / s0, df, d0) - np.log(s0)).sum())
 
-    found = optimize.minimize(loss, [np.log(3.0), np.log(variance_M.mean())], method="Nelder-Mead")
-    return float(np.exp(found.x[0])), float(np.exp(found.x[1]))
+    optimum = optimize.minimize(loss, [np.log(3.0), np.log(variance_M.mean())], method="Nelder-Mead")
+    return float(np.exp(optimum.x[0])), float(np.exp(optimum.x[1]))
 
 
 def by_log_moments(variance_M: np.ndarray, df: int) -> tuple[float, float]:
@@ -303,50 +282,41 @@ def test_with_a_known_prior_it_is_limmas_squeezed_variance(monkeypatch: pytest.M
     )
     monkeypatch.setattr(moderated, "NODES", np.zeros(1))
     monkeypatch.setattr(moderated, "SLOPES", (np.zeros(1), np.zeros(1)))
-    found = moderated.moderate(repeated(variance_M, df=df))
-    assert found is not None
+    prior = moderated.moderate(repeated(variance_M, df=df))
     for model, variance in enumerate(variance_M):
         expected = (D0 * S0 + df * variance) / (D0 + df)
-        assert found.of(model, 0.0, 0.0) == pytest.approx((expected, D0 + df), rel=1e-8)
-    assert found.of("another model", 0.0, 0.0) == pytest.approx((S0, D0), rel=1e-8)
+        assert prior.of(model, 0.0, 0.0) == pytest.approx((expected, D0 + df), rel=1e-8)
+    assert prior.of("another model", 0.0, 0.0) == pytest.approx((S0, D0), rel=1e-8)
 
 
 @pytest.mark.parametrize("df", [1, 2])
 def test_many_models_determine_the_prior_as_scipy_and_limma_do(df: int) -> None:
     """With thousands of variances, summing over the grid (in octaves of d0) and plugging in the estimate agree."""
     variance_M = variances(np.random.default_rng(df), models=3000, df=df)
-    found = moderated.moderate(repeated(variance_M, df=df))
-    assert found is not None
+    prior = moderated.moderate(repeated(variance_M, df=df))
     likely, moments = by_likelihood(variance_M, df), by_log_moments(variance_M, df)
     assert likely == pytest.approx((D0, S0), rel=0.15)
     assert moments == pytest.approx((D0, S0), rel=0.35)  # moments of logs use one degree of freedom badly
-    variance, freedom = found.of("another model", 0.0, 0.0)
+    variance, freedom = prior.of("another model", 0.0, 0.0)
     assert variance == pytest.approx(likely[1], rel=0.1) and freedom == pytest.approx(likely[0], rel=0.1)
     for model in range(0, 3000, 500):
         squeezed = (likely[0] * likely[1] + df * variance_M[model]) / (likely[0] + df)
-        assert found.of(model, 0.0, 0.0)[0] == pytest.approx(squeezed, rel=0.15)
+        assert prior.of(model, 0.0, 0.0)[0] == pytest.approx(squeezed, rel=0.15)
 
 
-def test_one_model_alone_has_its_own_variance() -> None:
-    found = moderated.moderate(repeated(np.array([0.004]), df=5))
-    assert found is not None
-    assert found.of(0, 0.0, 0.0) == pytest.approx((0.004, 5), rel=0.02)
+@pytest.mark.parametrize("variances, df, expected", [([0.004], 5, (0.004, 5)), ([0.0] * 4, 1, (0.0, 4.0))])
+def test_one_model_and_seeds_that_never_differ_have_their_own_variance(variances, df, expected) -> None:
+    assert moderated.moderate(repeated(np.array(variances), df=df)).of(0, 0.0, 0.0) == pytest.approx(expected, rel=0.02)
+    assert moderated.moderate([]) is None
 
 
 def test_a_trend_over_accuracy_is_followed_and_not_extrapolated() -> None:
     rng = np.random.default_rng(3)
     x_M = np.linspace(-2, 2, 200)
-    found = moderated.moderate(repeated(0.01 * np.exp(1.5 * x_M) * rng.chisquare(2, 200) / 2, df=2, x_M=x_M))
-    assert found is not None
-    ratio = found.of("another model", 1.0, 0.0)[0] / found.of("another model", -1.0, 0.0)[0]
+    prior = moderated.moderate(repeated(0.01 * np.exp(1.5 * x_M) * rng.chisquare(2, 200) / 2, df=2, x_M=x_M))
+    ratio = prior.of("another model", 1.0, 0.0)[0] / prior.of("another model", -1.0, 0.0)[0]
     assert np.log(ratio) == pytest.approx(3.0, abs=0.5)
-    assert found.of("another model", 50.0, 0.0) == found.of("another model", 2.0, 0.0)
-
-
-def test_seeds_that_never_differ_have_no_variance() -> None:
-    found = moderated.moderate(repeated(np.zeros(4), df=1))
-    assert found is not None and found.of(0, 0.0, 0.0) == (0.0, 4.0)
-    assert moderated.moderate([]) is None
+    assert prior.of("another model", 50.0, 0.0) == prior.of("another model", 2.0, 0.0)
 
 
 @pytest.mark.parametrize("y", [1e-4, 0.1, 1.6449340668482264, 30.0])
@@ -397,10 +367,10 @@ MISSED_GOALS = {"variance grows a hundredfold": 0.87}
 def test_95_percent_intervals_of_differences_hold_93_to_97_percent(name: str, level: tuple[float, float]) -> None:
     for design in measure.DESIGNS:
         made = measure.studies(60, design, measure.SPREADS[name], level)
-        found = measure.of_differences(made, measure.differences)
+        held = measure.of_differences(made, measure.differences)
         low = MISSED_GOALS.get(name, 0.93)
-        assert plausible(found.share, found.error, low=low), (design, found)
-        assert plausible(found.mean_share, found.mean_error, low=low), (design, found)
+        assert plausible(held.share, held.error, low=low), (design, held)
+        assert plausible(held.mean_share, held.mean_error, low=low), (design, held)
 
 
 @pytest.mark.slow
@@ -485,9 +455,9 @@ def predicted(seen: Observations) -> float:
 
 def test_components_are_found_again():
     rng = np.random.default_rng(0)
-    found = [fit(study(rng)[0]) for _ in range(12)]
+    fits = [fit(study(rng)[0]) for _ in range(12)]
     for name in ("point", "trunk", "run"):
-        mean = np.mean([getattr(each, name) for each in found])
+        mean = np.mean([getattr(each, name) for each in fits])
         assert mean == pytest.approx(getattr(TRUE, name), rel=0.5), name
 
 

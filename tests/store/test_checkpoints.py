@@ -26,9 +26,9 @@ def folder(tmp_path):
 
 
 def test_the_newest_is_used_and_two_are_kept(folder):
-    found, messages = checkpoints.load_newest(folder)
-    assert (found.step, messages) == (1000, [])
-    assert torch.equal(found.tensors["w"], make(1000).tensors["w"])
+    newest, messages = checkpoints.load_newest(folder)
+    assert (newest.step, messages) == (1000, [])
+    assert torch.equal(newest.tensors["w"], make(1000).tensors["w"])
     assert sorted(os.listdir(folder)) == ["step-000000100", "step-000001000"]
 
 
@@ -44,8 +44,8 @@ def test_damage_of_any_kind_in_any_file_is_found(folder, name, damage):
         file.unlink()
     else:
         file.write_bytes(data[: len(data) // 2] if damage == "truncate" else b"")
-    found, messages = checkpoints.load_newest(folder)
-    assert found.step == 100
+    newest, messages = checkpoints.load_newest(folder)
+    assert newest.step == 100
     assert len(messages) == 1 and "set aside" in messages[0]
     (aside,) = (folder.parent / "quarantine").iterdir()
     assert (aside / "reason.txt").read_text().strip()
@@ -54,8 +54,8 @@ def test_damage_of_any_kind_in_any_file_is_found(folder, name, damage):
 def test_all_bad_means_starting_over_not_crashing(folder):
     for path in folder.iterdir():
         (path / "state.json").write_bytes(b"{}")
-    found, messages = checkpoints.load_newest(folder)
-    assert found is None and len(messages) == 2
+    newest, messages = checkpoints.load_newest(folder)
+    assert newest is None and len(messages) == 2
 
 
 def test_a_full_disk_leaves_the_older_ones(folder, monkeypatch):
@@ -126,8 +126,8 @@ def test_a_bad_sector_is_a_bad_checkpoint(folder, monkeypatch):
         return sha256(path)
 
     monkeypatch.setattr(files, "file_sha256", unreadable)
-    found, messages = checkpoints.load_newest(folder)
-    assert found.step == 100 and "cannot be read" in messages[0]
+    newest, messages = checkpoints.load_newest(folder)
+    assert newest.step == 100 and "cannot be read" in messages[0]
 
 
 def test_bad_ones_of_one_step_are_all_kept_also_when_somebody_deletes_the_first(folder):

@@ -12,7 +12,10 @@ import pytest
 
 from bench.core import files
 from bench.core.errors import UserError
+from bench.core.spec import Cell
+from bench.execute.watching import Watched
 from bench.store import lease
+from bench.store.study import Study
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 ELSEWHERE = json.dumps({"machine": "elsewhere", "pid": 1, "started": None})
@@ -102,7 +105,7 @@ def test_a_stopped_holder_keeps_its_lease_and_is_shown_as_stopped(tmp_path):
 @pytest.mark.parametrize("text", [ELSEWHERE, "torn"])
 @pytest.mark.parametrize("ahead", [0, -3700, -95, 95, 3000, 7 * 86_400])
 def test_a_lease_of_another_machine_expires_by_the_watchers_clock_alone(tmp_path, clock, text, ahead):
-    """Whatever the time of its heartbeats says: the clocks of two machines differ, and are set."""
+    """The time of its heartbeats does not matter: the clocks of two machines differ, and are set."""
     path = tmp_path / "lease.json"
     path.write_text(text)
     for beat in range(3):
@@ -112,6 +115,23 @@ def test_a_lease_of_another_machine_expires_by_the_watchers_clock_alone(tmp_path
         assert lease._acquire(path) is None
     clock[0] += 1
     assert lease._acquire(path) is not None
+
+
+@pytest.mark.parametrize("ahead", [0, -3700, 3700])
+def test_a_driver_sees_that_a_cell_is_worked_on_whatever_the_workers_clock_says(tmp_path, clock, ahead):
+    """Otherwise it would end before the last cells, or start a worker that has nothing to do."""
+    directory = Study(tmp_path).cell(Cell(model="ViT-pico/14", data="digits"))
+    directory.lease.parent.mkdir(parents=True)
+    watched = Watched(Study(tmp_path), [Cell(model="ViT-pico/14", data="digits")])
+    for beat in range(3):
+        directory.lease.write_text(ELSEWHERE)
+        os.utime(directory.lease, (time.time() + ahead + beat,) * 2)
+        watched.news()
+        assert watched.held()
+        clock[0] += lease.EXPIRES_AFTER
+    clock[0] += 1
+    watched.news()
+    assert not watched.held()
 
 
 @pytest.mark.parametrize("claimed", [{"pid": 0}, {"pid": -1}, {"pid": 2**40}, {"pid": "1"}, {}], ids=str)

@@ -1,4 +1,4 @@
-"""What a study wants and was planned at, and what status says of it."""
+"""Cells that a study wants, times that it was planned at, and what status says of both."""
 
 import io
 import json
@@ -36,9 +36,13 @@ def cost(seconds, **fields):
 
 def test_a_cell_keeps_the_plan_that_it_was_begun_under(tmp_path):
     assert planned.read(tmp_path) == planned.NOTHING
-    planned.note(tmp_path, [("a", "missing", cost(1.0)), ("b", "missing", cost(2.0)), ("c", "missing", cost(3.0))])
+    planned.add_plans(
+        tmp_path, [(name, "missing", cost(seconds)) for name, seconds in zip("abc", (1.0, 2.0, 3.0), strict=True)]
+    )
     planned.add_run(tmp_path, PlannedRun(ended="now", executor="local", workers=2, cells=3, planned=3.0, took=4.0))
-    planned.note(tmp_path, [("a", "partial", cost(10.0)), ("b", "missing", cost(20.0)), ("d", "partial", cost(40.0))])
+    planned.add_plans(
+        tmp_path, [("a", "partial", cost(10.0)), ("b", "missing", cost(20.0)), ("d", "partial", cost(40.0))]
+    )
     plans = planned.read(tmp_path)
     assert {name: plan.seconds for name, plan in plans.cells.items()} == {"a": 1.0, "b": 20.0, "c": 3.0, "d": 40.0}
     assert [(run.cells, run.planned, run.took) for run in plans.runs] == [(3, 3.0, 4.0)]
@@ -46,7 +50,7 @@ def test_a_cell_keeps_the_plan_that_it_was_begun_under(tmp_path):
 
 @pytest.mark.parametrize("change", [{"cells": 7}, {"cells": {"a": {}}}, {"runs": [7]}, {"schema": "x"}])
 def test_a_damaged_file_is_named(tmp_path, change):
-    planned.note(tmp_path, [("a", "missing", cost(1.0))])
+    planned.add_plans(tmp_path, [("a", "missing", cost(1.0))])
     path = tmp_path / planned.FILE
     for body in (json.loads(path.read_text()) | change, {}):
         path.write_text(json.dumps(body))
@@ -60,30 +64,24 @@ def test_a_damaged_file_is_named(tmp_path, change):
 def test_only_what_has_both_is_compared():
     plans = planned.Plans(cells={"a": cost(2.0), "b": cost(3.0), "c": cost(5.0), "gpu": cost(1.0, device="cuda")})
     took = {"a": (4.0, 1.5), "b": (5.0, 2.5), "unplanned": (9.0, 9.0), "c": (None, None)}
-    found = planned.compare(plans, took)
-    assert (found.cells, found.planned, found.took, found.processor) == (2, 5.0, 9.0, 4.0)
+    compared = planned.compare(plans, took)
+    assert (compared.cells, compared.planned, compared.took, compared.processor) == (2, 5.0, 9.0, 4.0)
     assert planned.compare(plans, took | {"gpu": (1.0, 1.0)}).processor is None
     assert planned.compare(plans, took | {"a": (4.0, None)}).processor is None
     assert planned.compare(plans, {"unplanned": (9.0, 9.0)}) is None
 
 
-def test_the_report_and_status_compare_by_kind_of_cell(tmp_path, capsys):
+def test_the_report_compares_by_kind_of_cell(tmp_path):
     records = World.small(models=MODELS).records()
     study = write(records, tmp_path / "scaling")
     first, *others = [record.directory for record in records]
-    planned.note(study, [(name, "missing", cost(10.0)) for name in others])
-    found = study_data.load(study)
-    table = tables.planned(evidence.build(found))
+    planned.add_plans(study, [(name, "missing", cost(10.0)) for name in others])
+    table = tables.planned(evidence.build(study_data.load(study)))
     assert sum(row["cells"] for row in table.rows) == len(others)
     total = sum(record.cost.seconds.total for record in records if record.directory != first)
     assert sum(row["cells"] * row["took"] for row in table.rows) == pytest.approx(total)
     assert all(row["more"] == pytest.approx(row["took"] / 10 - 1) for row in table.rows)
     assert tables.planned(evidence.build(study_data.load(write(records, tmp_path / "other")))) is None
-
-    planned.note(study, [("never-begun", "missing", cost(600.0))])
-    (study / "plan.json").unlink(missing_ok=True)
-    assert status.main(["--suite", "scaling", "--results", str(tmp_path)]) == 0
-    assert f"{total / (10 * len(others)) - 1:+.0%}" in capsys.readouterr().out
 
 
 def test_the_rounds_of_a_search_are_one_run(tmp_path, monkeypatch):
@@ -148,10 +146,10 @@ def study(tmp_path):
 
 def test_what_was_written_is_read(study):
     path, names = study
-    found = plan.read(path)
-    assert found is not None and set(found.names) == {*names[1:], "never-0000000000"} and found.scale == "cpu"
-    assert found.refused == REFUSED and found.downstream == ("digits", "folder:photos")
-    assert plan.never_started(found, names) == ("never-0000000000",)
+    wanted = plan.read(path)
+    assert wanted is not None and set(wanted.names) == {*names[1:], "never-0000000000"} and wanted.scale == "cpu"
+    assert wanted.refused == REFUSED and wanted.downstream == ("digits", "folder:photos")
+    assert plan.never_started(wanted, names) == ("never-0000000000",)
     assert plan.read(path / "cells") is None and plan.never_started(None, names) == ()
 
 
@@ -219,17 +217,13 @@ def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path)
 
 
 def test_collecting_never_removes_what_is_not_its_own(study, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match="no exported study"):
-        collect(study[0], tmp_path / "mine")
     collect(study[0], tmp_path / "kept")
     (tmp_path / "kept" / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match=r"thesis\.tex"):
         collect(study[0], tmp_path / "kept")
     with pytest.raises(UserError, match="already contains the results"):
         collect(study[0], study[0])
-    assert (tmp_path / "mine" / "thesis.tex").exists() and Study(study[0]).directories()
+    assert (tmp_path / "kept" / "thesis.tex").exists() and Study(study[0]).directories()
 
 
 def test_folders_that_are_called_as_a_reports_are_their_owners(study, tmp_path):

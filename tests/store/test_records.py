@@ -24,11 +24,10 @@ from bench.core.errors import UserError
 from bench.core.record import STATUSES, Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.store import records
-from bench.store.prediction_bits import Correct, from_detail, to_detail
+from bench.store.prediction_bits import from_detail, to_detail
 from bench.store.study import CellDirectory, state_of
-from tests.analysis._records import World, write
 
-# -- a record verifies or is refused; nothing in between. What is written is what is read ------------------
+# -- a record verifies or is refused; nothing in between. It is read as it was written ------------------
 
 
 RECORD = Record(
@@ -95,7 +94,7 @@ def values(hint: Any) -> strategies.SearchStrategy[Any]:
 
 
 def outcome_of(record: Record) -> records.Outcome:
-    """What the whole record says."""
+    """The outcome that the whole record states."""
     return records.Outcome(
         status=record.status,
         reason=record.reason,
@@ -109,9 +108,9 @@ def outcome_of(record: Record) -> records.Outcome:
 def test_every_record_comes_back_as_it_was(record, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "any.json"
     records.write_record(path, record)
-    found = records.read_record(path)
-    assert found == record
-    assert repr(found.cost) == repr(record.cost)  # 1 and 1.0 are equal, and not the same
+    read = records.read_record(path)
+    assert read == record
+    assert repr(read.cost) == repr(record.cost)  # 1 and 1.0 are equal, and not the same
     assert records.read_outcome(path) == outcome_of(record)
 
 
@@ -130,9 +129,9 @@ def test_numbers_come_back_as_they_were(tmp_path, monkeypatch, flops, parser):
         monkeypatch.setitem(sys.modules, "orjson", None)
     cost = Cost(spent_flops=Operations(paper=flops, dense=1.5))
     records.write_record(tmp_path / "r.json", dataclasses.replace(RECORD, cost=cost))
-    found = records.read_record(tmp_path / "r.json").cost.spent_flops.paper
-    assert found == flops
-    assert type(found) is type(flops)
+    read = records.read_record(tmp_path / "r.json").cost.spent_flops.paper
+    assert read == flops
+    assert type(read) is type(flops)
 
 
 def test_what_is_not_finite_is_not_written(tmp_path):
@@ -164,7 +163,7 @@ def test_records_in_another_layout_verify_by_what_they_hold(path):
 
 
 def test_an_outcome_is_read_as_strictly_as_the_whole_record(path):
-    """Whatever bit flips: the same answer, or the same refusal."""
+    """Any flipped bit gives the same answer, or the same refusal."""
     original = path.read_bytes()
     chooser = random.Random(1)
     for _ in range(400):
@@ -292,20 +291,6 @@ def test_what_is_no_file_is_no_record(tmp_path, make):
 # -- how far a cell is, from its files ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cells(tmp_path: Path) -> list[CellDirectory]:
-    world = World()
-    world.sizes, world.draws = (30_000,), (0, 1)
-    study = write(world.records()[:5], tmp_path / "scaling")
-    return [CellDirectory(path) for path in sorted((study / "cells").iterdir())]
-
-
-def test_a_record_that_is_absent_or_torn_leaves_its_cell_to_do(cells: list[CellDirectory]) -> None:
-    cells[1].record.unlink()
-    cells[3].record.write_text("{")
-    assert [state_of(cell)[0] for cell in cells] == ["done", "missing", "done", "damaged", "done"]
-
-
 # -- right and wrong answers in records: every bit comes back, and what is not such an entry is none -------------------
 
 
@@ -319,17 +304,15 @@ def entry(right_M) -> dict:
 
 @given(st.lists(st.booleans(), max_size=70))
 def test_every_bit_comes_back(right) -> None:
-    found = from_detail({"rate": 0.1} | entry(right))
-    assert (found.right_M.tolist(), found.num_images, found.content_hash) == (right, len(right), HASH)
+    bits = from_detail({"rate": 0.1} | entry(right))
+    assert (bits.right_M.tolist(), bits.num_images, bits.content_hash) == (right, len(right), HASH)
+    assert bits == from_detail(entry(right))
 
 
 def test_the_first_image_is_the_highest_bit_of_the_first_byte() -> None:
-    """As documented, read without numpy."""
+    """As documented, read without numpy; ten thousand images are small."""
     right = [True, False, False, False, False, False, True, True, False, True]
     assert base64.b64decode(entry(right)["correct"]["packed"]) == bytes([0b10000011, 0b01000000])
-
-
-def test_ten_thousand_images_are_small() -> None:
     assert len(json.dumps(entry(np.random.default_rng(0).random(10_000) < 0.5))) < 1_900
 
 
@@ -348,7 +331,3 @@ def test_ten_thousand_images_are_small() -> None:
 )
 def test_records_without_it_and_other_things_of_that_name(detail) -> None:
     assert from_detail(detail) is None
-
-
-def test_equal_answers_are_equal() -> None:
-    assert from_detail(entry([True, False])) == Correct(content_hash=HASH, num_images=2, packed=b"\x80")

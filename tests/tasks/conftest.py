@@ -9,11 +9,11 @@ import pytest
 def arrays() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(3, 8))
-    found = {}
+    made = {}
     for split, count in (("train", 60), ("test", 30)):
         labels = np.arange(count) % 3
-        found |= {f"{split}_x": centres[labels] + 0.3 * rng.normal(size=(count, 8)), f"{split}_y": labels}
-    return found
+        made |= {f"{split}_x": centres[labels] + 0.3 * rng.normal(size=(count, 8)), f"{split}_y": labels}
+    return made
 
 
 @pytest.fixture(scope="module")

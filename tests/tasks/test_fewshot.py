@@ -6,7 +6,6 @@ from scipy import linalg
 from sklearn.linear_model import Ridge
 
 from bench.core.device import InBatches
-from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
 from bench.tasks import fewshot
 from bench.tasks._features import extractor, network_input
@@ -61,13 +60,6 @@ def test_every_shot_draw_and_metric_has_a_score() -> None:
     assert values[5] > values[1] > 1 / CLASSES
 
 
-def test_features_are_extracted_once() -> None:
-    features = Counting()
-    fewshot.evaluate(context(features), data="toy", shots=(1, 5, 10), draws=3, test_limit=100)
-    assert len(features.calls) == 2
-    assert features.calls[0] <= 3 * 10 * CLASSES and features.calls[1] == 100
-
-
 def test_the_published_protocol_written_out() -> None:
     train, test = image_set("train"), image_set("test")
     scores = fewshot.evaluate(context(), data="toy", shots=(5,), draws=2, ridge="published", test_limit=None)
@@ -85,8 +77,7 @@ def test_the_published_protocol_written_out() -> None:
 
 def test_draws_depend_on_the_data_alone() -> None:
     one = fewshot.evaluate(context(seed=0), data="toy", shots=(5,), draws=3)
-    other = fewshot.evaluate(context(seed=7), data="toy", shots=(5,), draws=3)
-    assert one == other
+    assert one == fewshot.evaluate(context(seed=7), data="toy", shots=(5,), draws=3)
     assert len({s.value for s in one if s.metric == "accuracy"}) > 1
 
 
@@ -122,15 +113,6 @@ def test_draws_of_a_pool_that_is_used_up_say_they_are_the_same_images() -> None:
     assert not any("same_images" in s.detail for s in fewshot.evaluate(context(), data="toy", draws=1, **pool))
 
 
-def test_a_diverged_model_has_no_score_rather_than_zero() -> None:
-    def diverged(images_NHWC: np.ndarray) -> np.ndarray:
-        return np.full((len(images_NHWC), 4), np.nan, dtype=np.float32)
-
-    scores = fewshot.evaluate(context(diverged), data="toy", shots=(1, 5), draws=2)
-    assert len(scores) == 8
-    assert all(s.value is None and s.stderr is None and "finite" in s.detail["reason"] for s in scores)
-
-
 def test_constant_features_give_chance_and_no_warning(recwarn: pytest.WarningsRecorder) -> None:
     scores = fewshot.evaluate(
         context(lambda images: np.ones((len(images), 4), dtype=np.float32)), data="toy", shots=(5,), draws=1
@@ -148,12 +130,6 @@ def test_each_strength_has_a_score_and_those_published_and_chosen_agree() -> Non
         assert same.value == score.value and same.detail["ridge"] == score.detail["ridge"]
 
 
-@pytest.mark.parametrize("options", [{"shots": ()}, {"shots": (0,)}, {"draws": 0}, {"ridge": "best"}])
-def test_options_out_of_range(options: dict) -> None:
-    with pytest.raises(UserError):
-        fewshot.evaluate(context(), data="toy", **options)
-
-
 @pytest.mark.parametrize("pool, draws", [(None, 1), (None, 3), (400, 3), (100, 3), (40, 3), (10_000, 8)])
 def test_a_plan_counts_the_images_that_are_drawn(pool: int | None, draws: int) -> None:
     """Within the pool, and each once, however many draws have it."""
@@ -162,7 +138,8 @@ def test_a_plan_counts_the_images_that_are_drawn(pool: int | None, draws: int) -
     planned = fewshot.forward_images(
         num_train=600, num_test=600, num_classes=CLASSES, draws=draws, test_limit=100, support_pool=pool
     )
-    assert planned - 100 == pytest.approx(features.calls[0], rel=0.03)
+    drawn, tested = features.calls  # each image passes once
+    assert planned - 100 == pytest.approx(drawn, rel=0.03) and tested == 100
     if pool is not None and pool <= 25 * CLASSES:
         assert planned == sum(features.calls) == pool + 100
 
@@ -217,8 +194,8 @@ def test_weights_equal_an_independent_solution(regime: str, ridge: float) -> Non
     stacked_x = np.concatenate([x, np.sqrt(ridge) * np.eye(x.shape[1])])
     stacked_y = np.concatenate([y, np.zeros((x.shape[1], RIDGE_CLASSES))])
     expected = linalg.lstsq(stacked_x, stacked_y, lapack_driver="gelsd")[0]
-    found = decompose(support_ND, labels_N, num_classes=RIDGE_CLASSES).weights(ridge)
-    assert np.linalg.norm(found - expected) <= 1e-8 * np.linalg.norm(expected)
+    solved = decompose(support_ND, labels_N, num_classes=RIDGE_CLASSES).weights(ridge)
+    assert np.linalg.norm(solved - expected) <= 1e-8 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("ridge", STRENGTHS)
@@ -232,8 +209,8 @@ def test_leave_one_out_equals_leaving_each_out(regime: str, ridge: float) -> Non
         kept = np.arange(len(x)) != left_out
         gram = x[kept] @ x[kept].T + ridge * np.eye(kept.sum())
         brute[left_out] = y[left_out] - x[left_out] @ x[kept].T @ np.linalg.solve(gram, y[kept])
-    found = decompose(support_ND, labels_N, num_classes=RIDGE_CLASSES).leave_one_out(ridge)
-    np.testing.assert_allclose(found, brute, rtol=1e-6, atol=1e-6 * np.abs(brute).max())
+    predicted = decompose(support_ND, labels_N, num_classes=RIDGE_CLASSES).leave_one_out(ridge)
+    np.testing.assert_allclose(predicted, brute, rtol=1e-6, atol=1e-6 * np.abs(brute).max())
 
 
 @pytest.mark.parametrize("regime", ["more examples than features", "fewer"])
@@ -242,11 +219,6 @@ def test_the_chosen_ridge_has_the_smallest_error(regime: str) -> None:
     support = decompose(support_ND, labels_N, num_classes=RIDGE_CLASSES)
     errors = {ridge: np.mean(support.leave_one_out(ridge) ** 2) for ridge in RIDGES}
     assert choose_ridge(support, RIDGES) == min(errors, key=lambda ridge: errors[ridge])
-
-
-def test_not_finite_features_are_refused() -> None:
-    with pytest.raises(FloatingPointError):
-        decompose(np.array([[1.0, np.nan], [0.0, 1.0]]), np.array([0, 1]), num_classes=2)
 
 
 @pytest.mark.parametrize("regime", REGIMES)
@@ -341,10 +313,10 @@ class Tight(Recorder):
         self.room = room
 
     def features(self, x_BCHW):
-        found = super().features(x_BCHW)
+        features_BD = super().features(x_BCHW)
         if len(x_BCHW) > self.room:
             raise torch.OutOfMemoryError("no room")
-        return found
+        return features_BD
 
 
 def test_where_memory_runs_out_batches_are_halved_and_every_image_is_done_once() -> None:

@@ -21,7 +21,7 @@ from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.tasks import _finetuner as engine
 from bench.tasks import finetune
-from bench.tasks._finetuner import FineTuner
+from bench.tasks._finetuner import FineTuner, transferred_model
 from bench.tasks.finetune import make_tuning
 from bench.tasks.task import TaskContext
 from bench.train.batches import Batches
@@ -149,7 +149,7 @@ def test_a_classifier_alone_converges_to_scikit_learn_s(monkeypatch: pytest.Monk
         class_names=("a", "b", "c"),
         kind="x",
     )
-    monkeypatch.setattr(engine.registry, "transferred_model", lambda model, name, **_: Linear(3))
+    monkeypatch.setattr(engine, "transferred_model", lambda model, name, **_: Linear(3))
     monkeypatch.setattr(engine.flops, "count", lambda *_, **__: type("Cost", (), {"train_flops_per_image": {}}))
     settings = make_tuning(240, steps=250, rates=(1.0,))
     assert settings.batch == 240, "all of a set that is smaller than 512"
@@ -165,29 +165,23 @@ def test_a_classifier_alone_converges_to_scikit_learn_s(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("size", [14, 42, 56])
 def test_positions_are_interpolated_as_the_official_code_does(size: int) -> None:
-    """scipy.ndimage.zoom of order 1 on the grid; the class token's row stays (vit_jax/checkpoint.py)."""
-    options = {"position": "learned-1d", "pooling": "cls"}
-    old = build("ViT-pico/7", **options)
-    new = registry.transferred_model(old, "ViT-pico/7", image_size=size, channels=1, num_classes=3, **options)
-    table, found = (m.state_dict()["positions.0.weight"][0].numpy() for m in (old, new))
+    """scipy.ndimage.zoom of order 1 on the grid; the class token's row stays (vit_jax/checkpoint.py). A table of sines
+    is interpolated too: recomputed, half of its rows would lie where nothing was trained."""
     side = size // 7
-    expected = ndimage.zoom(table[1:].reshape(4, 4, -1), (side / 4, side / 4, 1), order=1).reshape(side**2, -1)
-    np.testing.assert_allclose(found[1:], expected, atol=1e-6)
-    np.testing.assert_array_equal(found[0], table[0])
-
-
-def test_fixed_positions_stay_within_the_picture() -> None:
-    """A table of sines is interpolated too: recomputed, half of its rows would lie where nothing was trained."""
-    old = build("ViT-pico/7")
-    new = registry.transferred_model(old, "ViT-pico/7", image_size=56, channels=1, num_classes=3)
-    table, found = (m.positions[0]().detach()[0].numpy() for m in (old, new))
-    expected = ndimage.zoom(table.reshape(4, 4, -1), (2, 2, 1), order=1).reshape(64, -1)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    for options in ({"position": "learned-1d", "pooling": "cls"}, {}):
+        old = build("ViT-pico/7", **options)
+        new = transferred_model(old, "ViT-pico/7", image_size=size, channels=1, num_classes=3, **options)
+        table, resized = (m.positions[0]().detach()[0].numpy() for m in (old, new))
+        first = int("pooling" in options)
+        grid = table[first:].reshape(4, 4, -1)
+        expected = ndimage.zoom(grid, (side / 4, side / 4, 1), order=1).reshape(side**2, -1)
+        np.testing.assert_allclose(resized[first:], expected, atol=1e-6)
+        np.testing.assert_array_equal(resized[:first], table[:first])
 
 
 def test_a_hidden_layer_in_the_head_goes_with_the_old_classes() -> None:
     old = build("ViT-pico/7", head="mlp")
-    new = registry.transferred_model(old, "ViT-pico/7", image_size=28, channels=1, num_classes=3, head="mlp")
+    new = transferred_model(old, "ViT-pico/7", image_size=28, channels=1, num_classes=3, head="mlp")
     assert old.pre_logits is not None and new.pre_logits is None
     assert not any(parameter.any() for parameter in new.head.parameters())
 

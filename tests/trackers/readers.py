@@ -1,4 +1,5 @@
-"""What trackers hold, read by their own libraries or from their own files: {cell: {metric: [(images, value), ...]}}."""
+"""Series that trackers hold, read by their own libraries or from their own files: {cell: {metric: [(images, value),
+...]}}."""
 
 import json
 import sqlite3
@@ -12,14 +13,14 @@ Series = dict[str, dict[str, list[tuple[int, float]]]]
 def tensorboard(study: Path, home: Path) -> Series:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found: Series = {}
+    series: Series = {}
     for path in (study / "tensorboard").glob("*/*"):
         events = EventAccumulator(str(path), size_guidance={"scalars": 0}).Reload()
         tags = events.Tags()["scalars"]
-        found[path.name.rpartition(".")[2]] = {
+        series[path.name.rpartition(".")[2]] = {
             tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in tags
         }
-    return found
+    return series
 
 
 def mlflow(study: Path, home: Path) -> Series:
@@ -27,12 +28,12 @@ def mlflow(study: Path, home: Path) -> Series:
 
     client = MlflowClient(tracking_uri=f"sqlite:///{study / 'mlflow.db'}")
     experiment = client.get_experiment_by_name(study.name)
-    found: Series = {}
+    series: Series = {}
     for run in client.search_runs([experiment.experiment_id]):
-        of = found.setdefault(run.data.tags["cell"], {})
+        of = series.setdefault(run.data.tags["cell"], {})
         for name in run.data.metrics:
             of.setdefault(name, []).extend((m.step, m.value) for m in client.get_metric_history(run.info.run_id, name))
-    return found
+    return series
 
 
 def trackio(study: Path, home: Path) -> Series:
@@ -73,9 +74,9 @@ def _log(data: bytes) -> Iterator[bytes]:
 
 
 def _by_metric(rows) -> Series:
-    found: Series = {}
+    series: Series = {}
     for cell, row in rows:
         for name, value in row.items():
             if name != "images seen":
-                found.setdefault(cell, {}).setdefault(name, []).append((row["images seen"], value))
-    return found
+                series.setdefault(cell, {}).setdefault(name, []).append((row["images seen"], value))
+    return series

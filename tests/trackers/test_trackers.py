@@ -30,18 +30,18 @@ KILLS = ("checkpoint-after-rename:2", "training-step:1", "checkpoint-after-renam
 
 def expected(record: Record) -> dict[str, list[tuple[int, float]]]:
     """The series of a record, put together here: losses as in its curve, scores as means over draws."""
-    found: dict[str, list[tuple[int, float]]] = {}
+    series: dict[str, list[tuple[int, float]]] = {}
     curve = record.curve
     for images, loss, horizon in zip(curve.images, curve.losses, curve.horizons, strict=True):
-        found.setdefault("loss" if horizon is None else f"loss/cool-down to {horizon}", []).append((images, loss))
+        series.setdefault("loss" if horizon is None else f"loss/cool-down to {horizon}", []).append((images, loss))
     for horizon in record.horizons:
         values: dict[str, list[float]] = {}
         for s in horizon.scores:
             shots = f" {s.shots}-shot" if s.shots else ""
             values.setdefault(f"{s.task}/{s.data}{shots} {s.metric}", []).append(s.value)
         for name, several in values.items():
-            found.setdefault(name, []).append((horizon.images_seen, sum(several) / len(several)))
-    return found
+            series.setdefault(name, []).append((horizon.images_seen, sum(several) / len(several)))
+    return series
 
 
 def assert_same(series: dict[str, list[tuple[int, float]]], record: Record) -> None:
@@ -55,12 +55,12 @@ def assert_same(series: dict[str, list[tuple[int, float]]], record: Record) -> N
 def snapshots(tmp_path_factory):
     """The study after each of several kills, and when it is done."""
     folder = tmp_path_factory.mktemp("killed")
-    store, found = folder / SUITE, []
+    store, copies = folder / SUITE, []
     for kill in KILLS:
         assert attempt(store, [CELL], kill, suite="test") < 0
-        found.append(shutil.copytree(store, folder / f"{len(found)}" / SUITE))
+        copies.append(shutil.copytree(store, folder / f"{len(copies)}" / SUITE))
     assert attempt(store, [CELL], suite="test") == 0
-    return [*found, store]
+    return [*copies, store]
 
 
 @pytest.mark.slow
@@ -110,10 +110,10 @@ def test_event_files_are_mended_and_otherwise_left_alone(study):
     paths[1].write_bytes(b"x" + whole[1])  # something else
     assert trackers.send(study, "tensorboard") == 2
     assert [path.read_bytes() for path in paths] == whole
-    found = readers.tensorboard(study, study)
+    series = readers.tensorboard(study, study)
     for directory in Study(study).directories():
         record = directory.read_record()
-        assert_same(found[record.cell_id], record)
+        assert_same(series[record.cell_id], record)
 
 
 def test_tables_hold_every_score_and_every_point(study, capsys):

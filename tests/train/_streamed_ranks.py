@@ -1,4 +1,4 @@
-"""What each rank does in test_streamed.py: trains from shards, and may be killed on its way.
+"""A rank of test_streamed.py: it trains from shards, and may be killed on its way.
 
 `torchrun … -m tests.train._streamed_ranks FOLDER NAME WORKERS [STEP]`: the shards lie in FOLDER/shards; the ranks go on
 with what FOLDER/NAME holds. All of them kill themselves before STEP, else each writes what it saw to
@@ -85,10 +85,10 @@ def train(made: Trainer, *, until: int = STEPS, kill: int | None = None) -> dict
     return {"losses": [float(loss) for loss in made.losses], "given": given}
 
 
-def of_all(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all ranks together: the whole batches."""
-    given = {step: [one for rank in found for one in rank["given"][step]] for step in found[0]["given"]}
-    return {"losses": found[0]["losses"], "given": given}
+def of_all(ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The outcome of all ranks together: the whole batches."""
+    given = {step: [one for rank in ranks for one in rank["given"][step]] for step in ranks[0]["given"]}
+    return {"losses": ranks[0]["losses"], "given": given}
 
 
 def without_crops() -> Recipe:
@@ -100,8 +100,8 @@ def main(folder: Path, name: str, workers: int, kill: int | None) -> None:
 
     torch.set_num_threads(1)
     ranks = DistributedRanks(device="cpu")
-    found = train(trainer(images(folder), folder / name, workers=workers, ranks=ranks), kill=kill)
-    (folder / f"{name}-rank{ranks.rank}.json").write_text(json.dumps(found))
+    outcome = train(trainer(images(folder), folder / name, workers=workers, ranks=ranks), kill=kill)
+    (folder / f"{name}-rank{ranks.rank}.json").write_text(json.dumps(outcome))
     ranks.close()
     ranks.hard_exit(0)
 

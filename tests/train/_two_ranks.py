@@ -1,4 +1,4 @@
-"""What each of two ranks does in test_distributed.py: `torchrun --nproc-per-node=2 -m tests.train._two_ranks FOLDER`.
+"""One of two ranks of test_distributed.py: `torchrun --nproc-per-node=2 -m tests.train._two_ranks FOLDER`.
 
 Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module gives the same training on one rank.
 With `killed` behind it, the second rank is killed in mid-exchange.
@@ -139,7 +139,7 @@ JOB = Cell(
 
 
 def job(folder: Path, ranks: Ranks = ONE_RANK) -> Result:
-    """What the training job finds, sharded where there are ranks."""
+    """The training job's result, sharded where there are ranks."""
     from bench.execute.jobs.train import run
 
     return run(JOB, job_context(folder, ranks=ranks))
@@ -195,7 +195,7 @@ def killed(folder: Path, *, case: str = "vit") -> None:
 
 
 def falls_out(ranks: Ranks) -> str:
-    """What the first rank says when the other has failed and gone."""
+    """The first rank's words when the other has failed and gone."""
     if ranks.rank == 1:
         ranks.failure(ArithmeticError("a fuse blew"))
         ranks.hard_exit(0)
@@ -213,21 +213,21 @@ def main(folder: Path) -> None:
 
     torch.set_num_threads(1)
     ranks = DistributedRanks(device="cpu")
-    found: dict[str, Any] = {"decisions": decisions(ranks), "losses": {}, "resumed": {}}
+    outcome: dict[str, Any] = {"decisions": decisions(ranks), "losses": {}, "resumed": {}}
     for case in CASES:
         made = trainer(case, folder / f"two-{case}", ranks)
-        found["losses"][case] = losses(made, SHORT.get(case, STEPS), save_at=SAVED)
+        outcome["losses"][case] = losses(made, SHORT.get(case, STEPS), save_at=SAVED)
         if case == "vit":
-            found["whole"] = digest(value for _, value in sorted(made.state().items()))
+            outcome["whole"] = digest(value for _, value in sorted(made.state().items()))
     for case in ("vit", "vit-fsdp"):  # what one rank began
         made = trainer(case, folder / "one-vit", ranks)
         assert made.resume()
-        found["resumed"][case] = losses(made, CONTINUED)
+        outcome["resumed"][case] = losses(made, CONTINUED)
     made = trainer("vit", folder / "two-vit", ranks)  # what these two began
     assert made.resume()
-    found["continued"] = losses(made, STEPS), digest(value for _, value in sorted(made.state().items()))
-    found["body"] = to_json(job(folder / "job-two", ranks))
-    (folder / f"rank{ranks.rank}.json").write_text(json.dumps(found))
+    outcome["continued"] = losses(made, STEPS), digest(value for _, value in sorted(made.state().items()))
+    outcome["body"] = to_json(job(folder / "job-two", ranks))
+    (folder / f"rank{ranks.rank}.json").write_text(json.dumps(outcome))
     (folder / "said").write_text(falls_out(ranks))
     ranks.hard_exit(0)
 

@@ -1,13 +1,30 @@
 """For tests: a training run with its loop, which a job has, and what a worker hands to a job."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from bench.core.record import Horizon
 from bench.execute.jobs.job import JobContext
 from bench.store.study import CellDirectory
 from bench.train.events import HorizonReached, Stepped
 from bench.train.trainer import Trainer
+
+
+class Tight(nn.Module):
+    """Has room for `room` images at a time."""
+
+    def __init__(self, body: Callable[..., Tensor], room: int) -> None:
+        super().__init__()
+        self.body, self.room = body, room
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > self.room:
+            raise torch.OutOfMemoryError("out of memory: no room for the activations")
+        return self.body(x)
 
 
 class Driven(Trainer):
@@ -30,7 +47,7 @@ class Driven(Trainer):
 
 
 def job_context(folder: Path, **changes: Any) -> JobContext:
-    """What a worker of one thread on the CPU hands to a job, but for `changes`."""
+    """The context that a worker of one thread on the CPU hands to a job, but for `changes`."""
     given: dict[str, Any] = {"directory": CellDirectory(folder), "attempt": folder, "device": "cpu", "threads": 1}
     given |= {"progress": lambda _: None, "should_stop": lambda: False, "log": lambda _: None}
     return JobContext(**given | changes)

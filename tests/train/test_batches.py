@@ -80,30 +80,30 @@ def test_inputs_span_minus_one_to_one():
 @pytest.mark.parametrize("shift", [0, 2])
 def test_large_images_are_changed_one_by_one_to_the_same_bits(channels, shift, monkeypatch):
     source, recipe = images(20, side=9, channels=channels), Recipe(batch=16, shift=shift, flip=True)
-    found = []
+    batches = []
     for large in (1 << 30, 1):
         monkeypatch.setattr("bench.train.batches.LARGE_IMAGE_BYTES", large)
-        found.append(Batches(source, recipe=recipe, seed=1, device="cpu", fit=(9, channels))(3))
-    for one, other in zip(*found, strict=True):
+        batches.append(Batches(source, recipe=recipe, seed=1, device="cpu", fit=(9, channels))(3))
+    for one, other in zip(*batches, strict=True):
         assert torch.equal(one, other) and one.stride() == other.stride()
 
 
 @pytest.mark.parametrize("options", [{}, {"shift": 1, "flip": True}, {"crop": 0.5}], ids=["plain", "moved", "cut"])
 def test_on_a_gpu_batches_are_the_same_pixels_not_yet_scaled(options):
-    """What is cropped is rounded to the step's dtype; others' steps get what a processor makes."""
+    """Cropped images are rounded to the step's dtype; others' steps get what a processor makes."""
     source, recipe = images(20, side=9, channels=3), Recipe(batch=16, **{"shift": 0, "flip": False, **options})
     fits = (None, (9, 3), (12, 3))
     for fit in fits:
         wanted, labels = Batches(source, recipe=recipe, seed=1, device="cpu", fit=fit)(3)
         with posing():
-            found, again = Batches(source, recipe=recipe, seed=1, device="cuda", fit=fit)(3)
+            on_gpu, again = Batches(source, recipe=recipe, seed=1, device="cuda", fit=fit)(3)
             theirs, _ = Batches(source, recipe=recipe, seed=1, device="cuda", fit=fit, scaled=True)(3)
         if fit == fits[-1]:
-            assert torch.equal(found, wanted)
+            assert torch.equal(on_gpu, wanted)
         elif "crop" in options:
-            assert torch.equal(found, wanted.bfloat16()) and found.dtype == torch.bfloat16
+            assert torch.equal(on_gpu, wanted.bfloat16()) and on_gpu.dtype == torch.bfloat16
         else:
-            assert found.dtype == torch.uint8 and torch.equal(to_input(found.permute(0, 2, 3, 1)), wanted)
+            assert on_gpu.dtype == torch.uint8 and torch.equal(to_input(on_gpu.permute(0, 2, 3, 1)), wanted)
         assert torch.equal(theirs, wanted) and torch.equal(labels, again)
 
 
@@ -126,9 +126,9 @@ SIZES = [(28, 28), (224, 224), (32, 48), (64, 20), (1, 1), (2, 3)]
 @pytest.mark.parametrize(("height", "width"), SIZES)
 @pytest.mark.parametrize("least", [0.05, 0.5, 1.0])
 def test_boxes_lie_inside_and_keep_their_share_and_shape(height: int, width: int, least: float) -> None:
-    found = crop_boxes(np.random.default_rng(1), number=5_000, height=height, width=width, least=least)
-    top, left, tall, wide = found
-    assert (found[:2] >= 0).all() and (found[2:] >= 1).all()
+    boxes = crop_boxes(np.random.default_rng(1), number=5_000, height=height, width=width, least=least)
+    top, left, tall, wide = boxes
+    assert (boxes[:2] >= 0).all() and (boxes[2:] >= 1).all()
     assert (top + tall <= height).all() and (left + wide <= width).all()
     rounding = 0.5 / tall + 0.5 / wide  # relative, of whole pixels
     within = (wide < width) & (tall > 1)  # the image's own edge comes before the ratio
@@ -171,11 +171,6 @@ def test_cropped_images_have_the_size_and_the_range_of_whole_ones() -> None:
     assert torch.equal(plain(7)[0], to_input(plain.images_NHWC[plain.indices(7)]))
     assert not torch.equal(plain(7)[0], x_BCHW) and x_BCHW.shape == plain(7)[0].shape
     assert x_BCHW.min() >= -1 and x_BCHW.max() <= 1
-
-
-def test_a_share_beyond_the_whole_is_refused() -> None:
-    with pytest.raises(UserError, match=r"crop of 1\.5 is not a fraction"):
-        Recipe(crop=1.5)
 
 
 # -- batches do not depend on where images are read from, by how many readers, ranks and restarts ----------------------

@@ -29,9 +29,10 @@ from tests.train._two_ranks import CASES, CONTINUED, SAVED, SHORT, STEPS, job, l
 EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
 
 
-@pytest.mark.parametrize("ranks_here, chosen, wanted", [("1", None, "lo"), ("2", None, None), ("1", "eth9", "eth9")])
+@pytest.mark.parametrize("ranks_here, chosen, wanted", [("1", None, "lo"), ("2", None, "lo"), ("1", "eth9", "eth9")])
 def test_gloo_takes_the_interface_that_reaches_the_first_rank(ranks_here, chosen, wanted):
-    """Where ranks are on several machines, and nobody has chosen one. Of this machine only the loopback is known."""
+    """On one machine too, whose ranks would listen elsewhere, but not where somebody has chosen one. This machine's
+    loopback alone is known."""
     variables = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": ranks_here}
     with mock.patch.dict(os.environ, variables):
         os.environ.pop("GLOO_SOCKET_IFNAME", None)
@@ -49,15 +50,15 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def one(folder) -> dict[str, list[float]]:
     """Losses on one rank. FSDP of one rank is that rank: the cases differ in nothing else."""
-    found = {}
+    by_case = {}
     torch.set_num_threads(1)  # as the ranks have: another number of threads rounds sums otherwise
     for case in CASES:
         steps, like = SHORT.get(case, STEPS), case.removesuffix("-fsdp")
-        if like != case and like in found:
-            found[case] = found[like][:steps]
+        if like != case and like in by_case:
+            by_case[case] = by_case[like][:steps]
         else:
-            found[case] = losses(trainer(case, folder / f"one-{case}"), steps, save_at=SAVED)
-    return found
+            by_case[case] = losses(trainer(case, folder / f"one-{case}"), steps, save_at=SAVED)
+    return by_case
 
 
 def two_ranks(folder: Path, *what: str) -> list[dict]:
@@ -75,7 +76,7 @@ def two_ranks(folder: Path, *what: str) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def two(folder, one) -> list[dict]:
-    """What each of two ranks found. It starts after `one`, whose checkpoint it continues."""
+    """The outcome of each of two ranks. It starts after `one`, whose checkpoint it continues."""
     return two_ranks(folder)
 
 
@@ -183,7 +184,7 @@ def test_memory_that_runs_out_in_an_exchange_is_no_broken_connection(monkeypatch
 
 
 def test_what_waiting_for_an_exchange_raises_is_a_broken_connection(monkeypatch):
-    """Whatever its words: gloo's errors are plain ones."""
+    """Its words do not matter: gloo's errors are plain ones."""
 
     monkeypatch.setattr("bench.train.distributed.REPORT_TIMEOUT", 0.0)
     work = mock.Mock(spec=["wait"])
@@ -232,7 +233,7 @@ def numbers(row):  # not the detail: it holds seconds
 
 
 def answers(row):
-    """Of the fine-tuned network, in the order of the test set."""
+    """Answers of the fine-tuned network, in the order of the test set."""
     (score,) = [score for score in row.scores if score.task == "finetune"]
     right_M = from_detail(score.detail).right_M
     assert right_M.mean() == score.value and len(right_M) == score.num_test == 50

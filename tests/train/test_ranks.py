@@ -1,4 +1,4 @@
-"""What single ranks do, without others: ranks that are pretended, and a process group of 64 that answers nothing."""
+"""Single ranks, without others: ranks that are pretended, and a process group of 64 that answers nothing."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,9 +17,9 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.core.spec import Cell, Recipe, TaskSpec
-from bench.cost import memory
 from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
+from bench.execute.workloads import LiveBytes
 from bench.plan import resources
 from bench.tasks.task import Task, Unsuited
 from bench.train import compiled, distributed, modes, precision
@@ -49,7 +49,7 @@ CELL = Cell(
 
 
 class Pretended(Ranks):
-    """One of several ranks; the others are not there. What it does is noted, and what it waits for."""
+    """One of several ranks; the others are not there. It notes what it does, and what it waits for."""
 
     def __init__(self, rank, size, *, first_here=False, rank0_says=None):
         self.rank, self.size, self.first_here, self.rank0_says = rank, size, first_here, rank0_says
@@ -116,27 +116,27 @@ def test_the_first_rank_of_a_machine_compiles_and_the_others_find_it(first_here,
 
 
 def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch):
-    """Upstream accuracy and three tasks, on two ranks: together all of them, none twice. What is made of them, and that
-    it is what one rank finds: test_distributed.py."""
+    """Upstream accuracy and three tasks, on two ranks: together all of them, none twice. test_distributed.py holds that
+    they make what one rank finds."""
     real, stub = registry.load, Task(evaluate=lambda _, *, data: [data])
     monkeypatch.setattr(registry, "load", lambda kind, name: stub if kind == "task" else real(kind, name))
     monkeypatch.setattr(train.TrainJob, "_upstream_score", lambda *_: "upstream")
     job = train.TrainJob(CELL, context(tmp_path, Pretended(0, 1)))
     alone = job.scores()
     assert list(alone.values()) == [["upstream"], ["digits"], ["glyphs"], ["mnist"]] and list(alone) == [0, 1, 2, 3]
-    found = []
+    parts = []
     for rank in range(2):
         job.ranks = Pretended(rank, 2)
-        found.append(job.scores())
-    assert [list(part) for part in found] == [[0, 2], [1, 3]] and found[0] | found[1] == alone
+        parts.append(job.scores())
+    assert [list(part) for part in parts] == [[0, 2], [1, 3]] and parts[0] | parts[1] == alone
 
 
 BEGINNING = SimpleNamespace(progress=TrainingProgress(), segments=())
-"""What a horizon's row is made of before the first step."""
+"""The state that a horizon's row is made of before the first step."""
 
 
 def test_what_another_rank_says_of_a_horizon_reaches_the_log(tmp_path, monkeypatch):
-    """Of a task that it could not evaluate, and of lack of memory; once for each horizon."""
+    """It names a task that it could not evaluate, and lack of memory, once for each horizon."""
     real, lines = registry.load, []
     missing = Score(
         task="digits",
@@ -181,10 +181,10 @@ WORLD = 64
 
 
 class Fake(DistributedRanks):
-    """One of 64, of a process group in which nobody answers: what is received is what was there."""
+    """One of many, of a process group in which nobody answers: what is received is what was there."""
 
-    def __init__(self, rank):
-        self.device, self.rank, self.size, self._vote, self.exchange_failed = "cpu", rank, WORLD, None, False
+    def __init__(self, rank, size=WORLD):
+        self.device, self.rank, self.size, self._vote, self.exchange_failed = "cpu", rank, size, None, False
         self._control = self._votes = dist.group.WORLD
 
 
@@ -243,6 +243,33 @@ def steps(name, recipe, ranks, *, number=2):
     return whole, trainer, counting.found
 
 
+@pytest.mark.parametrize("world, machines", [(16, 2), (64, 8)])
+def test_ranks_of_several_machines_share_a_batch_and_exchange_it_once(world, machines, monkeypatch):
+    """Together their images, crops and places are the batch of one rank; one of each machine opens its data."""
+    recipe = Recipe(batch=2 * world, crop=0.3, lr=1e-3, dtype="float32", clip=1.0)
+
+    def asked(ranks):
+        draws = Batches(images(), recipe=recipe, seed=0, device="cpu", ranks=ranks).draws
+        return draws.request(5, encoded=None)[0], draws.boxes(5, 28, 28)
+
+    parts, first, sent = [], [], []
+    for rank in range(world):
+        monkeypatch.setenv("LOCAL_RANK", str(rank % (world // machines)))
+        parts.append(asked(Fake(rank, world)))
+        first += [rank] if Fake(rank, world).is_first_here else []
+    for own, whole in zip(zip(*parts, strict=True), asked(ONE_RANK), strict=True):
+        assert np.array_equal(np.concatenate(own, axis=-1), whole)
+    assert first == [8 * machine for machine in range(machines)]
+    real = dist.all_reduce
+    monkeypatch.setattr(dist, "all_reduce", lambda x, *a, **k: (sent.append(x.numel()), real(x, *a, **k))[1])
+    dist.init_process_group("fake", store=FakeStore(), rank=first[-1], world_size=world)
+    try:
+        _, trainer, _ = steps("ViT-pico/14", recipe, Fake(first[-1], world), number=1)
+    finally:
+        dist.destroy_process_group()
+    assert sorted(sent) == [1, sum(p.numel() for p in trainer.model.parameters())]  # the loss, the gradients
+
+
 @pytest.mark.parametrize("micro_batch", [0, 1])
 def test_64_ranks_exchange_gradients_once_a_step(one_of_64, micro_batch, monkeypatch):
     sizes = []
@@ -264,7 +291,7 @@ def test_the_plan_counts_the_bytes_that_a_rank_keeps(one_of_64, more):
         model = registry.build_model("ViT-nano/14", **SIZES).train()
         recipe = Recipe(batch=2 * ranks.size, micro_batch=1, dtype="float32", **more)
         weights = sum(p.nbytes for p in model.parameters())
-        with memory.LiveBytes() as live:
+        with LiveBytes() as live:
             step = Step(model=model, recipe=recipe, device="cpu", ranks=ranks)
             for seed in range(2):
                 step(torch.rand(2, 1, 28, 28), torch.arange(2), lr=1e-3, seed=seed)
@@ -302,7 +329,7 @@ def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode
 
 
 def test_steps_that_exchange_are_not_recorded(one_of_64):
-    """Whatever was asked for: an exchange is no part of a graph."""
+    """The mode does not matter: an exchange is no part of a graph."""
     model = registry.build_model("ViT-pico/14", **SIZES).train()
     with posing(), modes.switched("reduce-overhead"):
         recipe = Recipe(batch=256, micro_batch=2, dtype="bfloat16")

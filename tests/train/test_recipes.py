@@ -15,6 +15,7 @@ from bench.core.record import MicroBatch
 from bench.core.spec import CHOICES, Recipe
 from bench.train import schedule
 from bench.train.step import Step, make_loss, set_head_bias
+from tests.train.driving import Tight
 from tests.train.test_loop import trainer, weights_of
 
 # -- recipes as data, against torch, published formulas and a few steps by hand ----------------------------------------
@@ -59,17 +60,17 @@ def test_schedules_over_a_whole_training_are_the_published_ones(kind, cooldown):
         cooldown=1.0 if whole else cooldown / total,
         cooldown_shape=kind if whole else "linear",
     )
-    found = rates(recipe, total * 8)
-    assert found[:warmup] == pytest.approx([(step + 1) / warmup for step in range(warmup)])
+    scheduled = rates(recipe, total * 8)
+    assert scheduled[:warmup] == pytest.approx([(step + 1) / warmup for step in range(warmup)])
     for step in range(warmup, total):
         expected = published(kind, step=step, total=total, warmup=warmup, timescale=30, cooldown=cooldown)
-        assert found[step] == pytest.approx(expected)
+        assert scheduled[step] == pytest.approx(expected)
 
 
 def test_the_reciprocal_root_without_a_timescale_continues_the_warm_up():
     """lr · √(warmup / step), the schedule of the first Transformer (Vaswani et al. 2017, section 5.3)."""
-    found = rates(Recipe(lr=2.0, batch=1, warmup_images=25, decay="rsqrt", cooldown=0.0), 400)
-    assert found[25:] == pytest.approx([2.0 * math.sqrt(25 / step) for step in range(25, 400)])
+    scheduled = rates(Recipe(lr=2.0, batch=1, warmup_images=25, decay="rsqrt", cooldown=0.0), 400)
+    assert scheduled[25:] == pytest.approx([2.0 * math.sqrt(25 / step) for step in range(25, 400)])
     with pytest.raises(UserError, match="timescale"):
         schedule.segments(Recipe(decay="rsqrt", warmup_images=0), (100,))
 
@@ -152,22 +153,9 @@ def test_micro_batches_add_up_to_the_whole_batch(micro, recipe):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-class Tight(nn.Module):
-    """A model for which the device has room for `room` images at a time."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.body, self.room = small(), room
-
-    def forward(self, x):
-        if len(x) > self.room:
-            raise torch.OutOfMemoryError("out of memory: no room for the activations")
-        return self.body(x)
-
-
 def test_a_failed_step_leaves_the_model_as_it_was_and_one_image_that_does_not_fit_is_the_end():
     recipe = Recipe(batch=16)
-    model = Tight(16)
+    model = Tight(small(), 16)
     step = Step(model=model, recipe=recipe, device="cpu")
     step(*images(16), lr=0.01, seed=0)
     before = copy.deepcopy((model.state_dict(), step.optimizer.state_dict()))

@@ -105,7 +105,7 @@ def test_points_are_means_of_the_losses_between_them(tmp_path):
 def test_few_points_each_belonging_to_what_it_was_trained_for(kind, images):
     horizons = (images, 2 * images, 4 * images)
     work = segments(Recipe(batch=16, schedule=kind, warmup_images=64), horizons)
-    curve = LossCurve(work, batch=16, device="cpu")
+    curve = LossCurve(work, batch=16)
     for number, segment in enumerate(work):
         for step in range(segment.start, segment.end):
             curve.add(torch.tensor(1.0), segment=number, step=step)
@@ -121,7 +121,7 @@ def test_few_points_each_belonging_to_what_it_was_trained_for(kind, images):
 
 def test_a_loss_that_is_not_finite_ends_the_curve():
     work = segments(Recipe(batch=1, cooldown=0.0, warmup_images=0), (10,))
-    curve = LossCurve(work, batch=1, device="cpu")
+    curve = LossCurve(work, batch=1)
     for step, loss in enumerate((2.0, 1.0, float("nan"), 1.0)):
         curve.add(torch.tensor(loss), segment=0, step=step)
     assert [p["loss"] for p in curve.points()] == [2.0, 1.0]

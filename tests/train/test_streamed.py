@@ -23,12 +23,12 @@ NUMBER = 72
 @pytest.fixture(scope="module")
 def files() -> list[tuple[bytes, int]]:
     """Photographs of a quarter of the usual size, with labels."""
-    found = []
+    encoded_images = []
     for number in range(NUMBER):
         with Image.open(io.BytesIO(photographs.jpeg(number % 12))) as image:
             small = image.resize((image.width // 4 + number, image.height // 4))
-        found.append((encoded(small, quality=90), number % 4))
-    return found
+        encoded_images.append((encoded(small, quality=90), number % 4))
+    return encoded_images
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,9 @@ def folder(tmp_path_factory, files) -> Path:
 @pytest.fixture(scope="module")
 def alone(folder) -> dict:
     """One process that reads for itself, from beginning to end."""
-    found = train(trainer(images(folder), folder / "alone", workers=0))
-    assert len(set(found["losses"])) == STEPS == len(found["given"])
-    return found
+    outcome = train(trainer(images(folder), folder / "alone", workers=0))
+    assert len(set(outcome["losses"])) == STEPS == len(outcome["given"])
+    return outcome
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 8])
@@ -70,10 +70,10 @@ def test_it_goes_on_from_any_step(folder, alone, step):
     """With other readers, from the checkpoint before the step."""
     place = folder / f"stopped-{step}"
     train(trainer(images(folder), place, workers=step % 3), until=step)
-    found = train(trainer(images(folder), place, workers=(step + 1) % 3))
+    outcome = train(trainer(images(folder), place, workers=(step + 1) % 3))
     saved = (step - 1) // KEPT * KEPT
-    assert found["losses"] == alone["losses"]
-    assert found["given"] == {str(at): alone["given"][str(at)] for at in range(saved, STEPS)}
+    assert outcome["losses"] == alone["losses"]
+    assert outcome["given"] == {str(at): alone["given"][str(at)] for at in range(saved, STEPS)}
 
 
 def test_a_mirror_of_the_hub_trains_as_the_same_images_in_folders(folder, files):
@@ -89,16 +89,16 @@ def test_a_mirror_of_the_hub_trains_as_the_same_images_in_folders(folder, files)
         (folder / "parquet").rmdir()
     (folder / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     (folder / "hub" / "README.md").write_text("---\nconfigs:\n- config_name: default\n---\n")
-    found = {}
+    outcomes = {}
     for name in ("classes", "saved", "hub"):
         train_set, test_set = images(folder, name), images(folder, name, "test")
         hashes = train_set.content_hash, test_set.content_hash
-        found[name] = hashes, train(trainer(train_set, folder / f"of-{name}", workers=1))
-    assert len(train_set) == NUMBER - 12 and found["classes"] == found["saved"] == found["hub"]
+        outcomes[name] = hashes, train(trainer(train_set, folder / f"of-{name}", workers=1))
+    assert len(train_set) == NUMBER - 12 and outcomes["classes"] == outcomes["saved"] == outcomes["hub"]
 
 
 def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None = None) -> dict | None:
-    """What so many processes found; None where they killed themselves before the step `kill`."""
+    """The outcome of so many processes; None where they killed themselves before the step `kill`."""
     command = [
         sys.executable,
         "-m",
@@ -129,9 +129,9 @@ def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None 
 @pytest.mark.parametrize(("size", "workers"), [(1, 1), (2, 2), (4, 1)])
 def test_ranks_give_the_same_batches_and_losses(folder, alone, size, workers):
     """Processes of torchrun. Gradients add up in another order: that is all that differs in a loss."""
-    found = ranks(folder, f"{size}-ranks", size=size, workers=workers)
-    assert found is not None and found["given"] == alone["given"]
-    assert found["losses"] == (alone["losses"] if size == 1 else pytest.approx(alone["losses"], rel=1e-5, abs=0))
+    outcome = ranks(folder, f"{size}-ranks", size=size, workers=workers)
+    assert outcome is not None and outcome["given"] == alone["given"]
+    assert outcome["losses"] == (alone["losses"] if size == 1 else pytest.approx(alone["losses"], rel=1e-5, abs=0))
 
 
 @pytest.mark.slow
@@ -139,6 +139,6 @@ def test_killed_ranks_are_followed_by_others(folder, alone):
     """Two ranks are killed, then four, then one ends it: no batch differs, and no loss by more than its rounding."""
     ranks(folder, "killed", size=2, workers=1, kill=4)
     ranks(folder, "killed", size=4, workers=0, kill=8)
-    found = ranks(folder, "killed", size=1, workers=8)
-    assert found is not None and found["losses"] == pytest.approx(alone["losses"], rel=1e-5, abs=0)
-    assert found["given"] == {str(step): alone["given"][str(step)] for step in range(2 * KEPT, STEPS)}
+    outcome = ranks(folder, "killed", size=1, workers=8)
+    assert outcome is not None and outcome["losses"] == pytest.approx(alone["losses"], rel=1e-5, abs=0)
+    assert outcome["given"] == {str(step): alone["given"][str(step)] for step in range(2 * KEPT, STEPS)}

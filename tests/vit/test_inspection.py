@@ -1,4 +1,4 @@
-"""What a network looks at: measures of its inside, and their figures."""
+"""Measures of a network's inside, and their figures."""
 
 import math
 from pathlib import Path
@@ -40,30 +40,26 @@ def distance(weights_NN: torch.Tensor) -> list[float]:
     return inspection.attention_distance(attention(weights_NN), grid=GRID, patch=PATCH).tolist()
 
 
-def test_distance_of_attention_to_oneself_is_zero() -> None:
-    assert distance(torch.eye(PATCHES)) == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_distance_of_a_shift(k: int) -> None:
-    columns = GRID[1]
+STEPS = [math.hypot(PATCH[0] * (a // 5 - b // 5), PATCH[1] * (a % 5 - b % 5)) for a in range(15) for b in range(15)]
+DISTANCES = {
+    "to oneself": (torch.eye(PATCHES), 0.0, 1e-12),
     # columns - k of the columns go k to the right, the other k go columns - k to the left
-    expected = 2 * k * (columns - k) / columns * PATCH[1]
-    assert distance(shift(k)) == pytest.approx([expected] * 2, rel=1e-12)
+    **{f"shift {k}": (shift(k), 2 * k * (GRID[1] - k) / GRID[1] * PATCH[1], 1e-12) for k in (1, 2, 3)},
+    "uniform": (torch.full((PATCHES, PATCHES), 1 / PATCHES), sum(STEPS) / len(STEPS), 1e-6),
+}
+
+
+@pytest.mark.parametrize("weights_NN, expected, rel", DISTANCES.values(), ids=DISTANCES)
+def test_distance_of_attention(weights_NN: torch.Tensor, expected: float, rel: float) -> None:
+    assert distance(weights_NN) == pytest.approx([expected] * 2, rel=rel, abs=0)
 
 
 def test_distance_of_uniform_attention_along_a_line() -> None:
     length, patch = 9, 7
     weights = torch.full((1, 1, length, length), 1 / length)
-    found = inspection.attention_distance(weights, grid=(1, length), patch=(4, patch))
+    measured = inspection.attention_distance(weights, grid=(1, length), patch=(4, patch))
     # mean |i - j| over all pairs of 1..n is (n^2 - 1) / (3 n)
-    assert found.item() == pytest.approx(patch * (length**2 - 1) / (3 * length), rel=1e-7)
-
-
-def test_distance_of_uniform_attention_on_a_grid() -> None:
-    pairs = [math.hypot(PATCH[0] * (a // 5 - b // 5), PATCH[1] * (a % 5 - b % 5)) for a in range(15) for b in range(15)]
-    expected = sum(pairs) / len(pairs)
-    assert distance(torch.full((PATCHES, PATCHES), 1 / PATCHES)) == pytest.approx([expected] * 2, rel=1e-6)
+    assert measured.item() == pytest.approx(patch * (length**2 - 1) / (3 * length), rel=1e-7)
 
 
 def test_a_class_token_is_left_out_of_distances() -> None:
@@ -92,16 +88,16 @@ def test_rollout_of_shifts_is_binomial(layers: int) -> None:
     tokens = 8
     chain = torch.eye(tokens)[[(i + 1) % tokens for i in range(tokens)]]
     share = [math.comb(layers, m) / 2**layers for m in range(1, layers + 1)] + [0.0] * (tokens - 1 - layers)
-    found = roll([chain] * layers, cls=True, grid=(1, tokens - 1))[0]
+    rollout = roll([chain] * layers, cls=True, grid=(1, tokens - 1))[0]
     expected = torch.tensor(share, dtype=torch.float64) / sum(share)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(rollout, expected)
 
 
 def test_rollout_multiplies_later_layers_from_the_left() -> None:
     first, second = torch.eye(4)[[0, 2, 3, 1]], torch.eye(4)[[1, 0, 2, 3]]
     # token 0 looks at 1 in the second layer, and 1 at 2 in the first: a quarter reaches 2, a quarter stays at 1
-    found = roll([first, second], cls=True, grid=(1, 3))[0]
-    torch.testing.assert_close(found, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
+    rollout = roll([first, second], cls=True, grid=(1, 3))[0]
+    torch.testing.assert_close(rollout, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +133,7 @@ def test_principal_components_are_scikit_learns() -> None:
     ours, shares = inspection.principal_components(filters, 5)
     theirs = decomposition.PCA(5, svd_solver="full").fit(filters.flatten(1).numpy())
     assert shares.numpy() == pytest.approx(theirs.explained_variance_ratio_)
-    dots = (ours.flatten(1).numpy() * theirs.components_).sum(1)
-    assert abs(dots) == pytest.approx([1.0] * 5)
+    assert abs((ours.flatten(1).numpy() * theirs.components_).sum(1)) == pytest.approx([1.0] * 5)
 
 
 # -- `bench.probe --draw` and `bench.report --cell`: figures of weights as a run keeps them, for reports to find -------
@@ -163,16 +158,16 @@ def checkpoint(folder: Path, name: str, size: int = 28) -> Path:
 def test_what_a_model_allows_is_drawn(name: str, kinds: set[str], tmp_path: Path, capsys) -> None:
     study = tmp_path / "study"
     given = ["--checkpoint", str(checkpoint(tmp_path, name)), "--data", "fashion-mnist"]
-    assert probe.main([*given, "--draw", str(study / inspections.FOLDER)]) == 0
-    found = inspections.read(study)
-    assert {figure.name.rpartition("-")[2] for figure in found} == kinds
-    assert all(figure.folder == inspections.FOLDER and figure.png[:4] == b"\x89PNG" for figure in found)
+    assert probe.main([*given, "--draw", str(study / inspections.INSPECTED)]) == 0
+    figures = inspections.read(study)
+    assert {figure.name.rpartition("-")[2] for figure in figures} == kinds
+    assert all(figure.folder == inspections.INSPECTED and figure.png[:4] == b"\x89PNG" for figure in figures)
     assert ("not drawn" in capsys.readouterr().err) == (len(kinds) < 4)
-    for figure in found:
-        table = pd.read_csv(study / inspections.FOLDER / f"{figure.name}.csv")
+    for figure in figures:
+        table = pd.read_csv(study / inspections.INSPECTED / f"{figure.name}.csv")
         assert set(table["state"]) == set(look_inside.STATES)
 
-    drawn = study / inspections.FOLDER / f"{found[0].name}.svg"
+    drawn = study / inspections.INSPECTED / f"{figures[0].name}.svg"
     drawn.write_text(drawn.read_text()[:500])
     with pytest.raises(UserError, match="cannot be read"):
         inspections.read(study)

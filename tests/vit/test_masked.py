@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.cost.flops import count_forward
+from bench.tasks._finetuner import transferred_model
 from bench.train.step import own_targets
 from vit import masked
 
@@ -26,8 +27,7 @@ def test_half_of_the_patches_are_corrupted_as_published() -> None:
     assert all(len(set(row.tolist())) == patches // 2 for row in picked.index_BM[:50])
     assert not (picked.other_BM == picked.index_BM).any()
     embeddings_BND = torch.arange(patches, dtype=torch.float32)[None, :, None].expand(images, -1, 2)
-    token = torch.full((1, 1, 2), -1.0)
-    after_BN = masked.corrupted(embeddings_BND, picked=picked, mask_token=token)[..., 0]
+    after_BN = masked.corrupted(embeddings_BND, picked=picked, mask_token=torch.full((1, 1, 2), -1.0))[..., 0]
     found_BM, before_BM = after_BN.gather(1, picked.index_BM), picked.index_BM.float()
     total = found_BM.numel()
     shares = [(found_BM == -1).sum() / total, (found_BM == before_BM).sum() / total]
@@ -42,8 +42,7 @@ def test_colours_are_three_bits_per_channel() -> None:
     image_1CHW = ((level + 0.5) / 4 - 1)[None, :, None, None].expand(1, 3, 14, 14)
     assert masked.colours(image_1CHW, (2, 2)).tolist() == [[0 * 64 + 3 * 8 + 7] * 4]
     assert masked.num_colours(3) == 512 and masked.num_colours(1) == 8
-    ends = torch.tensor([-1.0, 1.0]).reshape(1, 1, 1, 2)
-    assert masked.colours(ends, (1, 2)).tolist() == [[0, 7]]
+    assert masked.colours(torch.tensor([-1.0, 1.0]).reshape(1, 1, 1, 2), (1, 2)).tolist() == [[0, 7]]
 
 
 def test_outputs_of_an_auxiliary_head_are_never_taken_for_targets() -> None:
@@ -65,7 +64,7 @@ def test_a_network_brings_its_own_targets_and_learns_from_them() -> None:
 
 def test_fine_tuning_takes_the_body_and_leaves_the_pretext() -> None:
     sizes = {"image_size": 28, "channels": 3, "num_classes": 5}
-    tuned = registry.transferred_model(model(), NAME, **sizes)
+    tuned = transferred_model(model(), NAME, **sizes)
     assert not tuned.self_supervised and tuned(torch.zeros(1, 3, 28, 28)).shape == (1, 5)
 
 
@@ -93,7 +92,6 @@ def test_axial_attention_sees_rows_then_columns() -> None:
 def test_options_in_a_name_are_options() -> None:
     sizes = {"image_size": 28, "channels": 1, "num_classes": 3}
     named = registry.build_model("ViT-pico/7:depth=2:position=none", **sizes)
-    given = registry.build_model("ViT-pico/7", depth=2, position="none", **sizes)
-    assert named.config == given.config
+    assert named.config == registry.build_model("ViT-pico/7", depth=2, position="none", **sizes).config
     with pytest.raises(registry.UserError, match="unknown option dept"):
         registry.build_model("ViT-pico/7:dept=2", **sizes)

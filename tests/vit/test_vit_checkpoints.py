@@ -39,7 +39,7 @@ def equal(a: nn.Module, b: nn.Module) -> bool:
 
 
 def arrays(model: nn.Module) -> dict[str, np.ndarray]:
-    """What the official .npz would hold."""
+    """The arrays that the official .npz would hold."""
     return {name: tensor.detach().numpy() for name, tensor in export(model, "google").items()}
 
 
@@ -168,9 +168,13 @@ def as_bfloat16(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {k: torch.tensor(v).bfloat16().view(torch.int16).numpy().view("V2") for k, v in tensors.items()}
 
 
-@pytest.mark.parametrize("dialect", [prefixed, big_vision, stacked])
-def test_dialects_give_the_same_outputs(tmp_path: Path, dialect: Callable) -> None:
-    source, target = build(seed=1), build()
+@pytest.mark.parametrize(
+    "dialect, options",
+    [(prefixed, {}), (big_vision, {}), (stacked, {}), (lambda tensors: tensors, {"position_on_cls": False})],
+    ids=["prefixed", "big_vision", "stacked", "a table without a row for the class token"],
+)
+def test_dialects_give_the_same_outputs(tmp_path: Path, dialect: Callable, options: dict) -> None:
+    source, target = build(seed=1), build(**options)
     np.savez(tmp_path / "w.npz", **dialect(arrays(source)))
     load(target, tmp_path / "w.npz")
     x = torch.randn(2, 3, 16, 16)
@@ -183,14 +187,6 @@ def test_bfloat16_stored_as_void(tmp_path: Path) -> None:
     load(target, tmp_path / "w.npz")
     state = target.state_dict()
     assert all(torch.equal(v.bfloat16().float(), state[k]) for k, v in source.state_dict().items())
-
-
-def test_a_table_without_a_row_for_the_class_token(tmp_path: Path) -> None:
-    source, target = build(seed=1), build(position_on_cls=False)
-    np.savez(tmp_path / "w.npz", **arrays(source))
-    load(target, tmp_path / "w.npz")
-    x = torch.randn(2, 3, 16, 16)
-    torch.testing.assert_close(source(x), target(x), atol=1e-4, rtol=1e-5)
 
 
 # --- another image size, patch size, head ----------------------------------------------------------------------------
@@ -208,8 +204,7 @@ def test_other_grids_are_interpolated_as_the_official_code_does(
     source, target = build(seed=1, image_size=old), build(image_size=new)
     path = tmp_path / ("w.npz" if layout == "google" else "w.safetensors")
     save(source, path, layout=layout)
-    report = load(target, path, source_grid=source_grid)
-    assert len(report.resized) == 1
+    assert len(load(target, path, source_grid=source_grid).resized) == 1
     (rows, columns), table = source.config.grid, source.positions[0].weight.detach()
     factors = (target.config.grid[0] / rows, target.config.grid[1] / columns, 1)
     grid = ndimage.zoom(table[0, 1:].reshape(rows, columns, -1).double().numpy(), factors, order=1)
@@ -249,8 +244,7 @@ def test_fine_tuning_keeps_a_fresh_head(tmp_path: Path) -> None:
     report = load(target, tmp_path / "w.npz", head="fresh")
     assert report.fresh == ("head.bias", "head.weight") and not target.head.weight.any()
     assert set(report.dropped) == {f"{part}/{kind}" for part in ("head", "pre_logits") for kind in ("kernel", "bias")}
-    features_only = build(num_classes=0, head="mlp")
-    report = load(features_only, tmp_path / "w.npz")
+    report = load(build(num_classes=0, head="mlp"), tmp_path / "w.npz")
     assert report.dropped == ("head/bias", "head/kernel") and "pre_logits.weight" in report.loaded
 
 
@@ -296,8 +290,6 @@ def test_errors_list_keys(tmp_path: Path) -> None:
         load(build(), tmp_path / "w.npz")
     assert error.value.missing == ("head/kernel",) and error.value.unexpected == ("strange/kernel",)
     assert error.value.misshaped == ("cls: the checkpoint has (1, 1, 3), the model (1, 1, 24)",)
-    for word in ("missing (1): head/kernel", "unexpected (1): strange/kernel", "mis-shaped (1): cls"):
-        assert word in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -417,12 +409,12 @@ def test_whatever_is_wrong_with_a_file_is_one_kind_of_error(tmp_path: Path, name
         other = chooser.choice((bytes(length), b"\xff" * length, chooser.randbytes(length), b"", content[at:][:99] * 2))
         path.write_bytes(content[:at] + other + content[at + length :])
         try:
-            found = files.read(path)
+            read = files.read(path)
         except CheckpointError:
             refused += 1
             continue
         if name not in UNCHECKED:
-            assert all(torch.equal(found[key], whole[key]) for key in found.keys() & whole.keys())
+            assert all(torch.equal(read[key], whole[key]) for key in read.keys() & whole.keys())
     assert refused > 50
 
 

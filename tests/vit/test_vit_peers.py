@@ -29,7 +29,7 @@ def scrambled(model: nn.Module, seed: int = 0) -> nn.Module:
             if name.endswith("running_var"):
                 tensor.abs_().add_(0.5)
             elif tensor.ndim == 1 and name.endswith("weight"):
-                tensor.add_(1)
+                tensor.add_(0.5 if "norm3" in name else 1)  # so that residual branches add up
     return model.eval()
 
 
@@ -107,8 +107,7 @@ def test_variants_equal_timms(ours: dict, theirs: dict) -> None:
 def test_the_tanh_gelu_is_a_visible_difference() -> None:
     sizes = {"image_size": 32, "channels": 3, "num_classes": 5}
     exact = scrambled(family.build("ViT-Ti/16", **sizes, gelu="exact"))
-    tanh = scrambled(family.build("ViT-Ti/16", **sizes))
-    assert 1e-5 < difference(exact, tanh, torch.randn(2, 3, 32, 32)) < 1e-1
+    assert 1e-5 < difference(exact, scrambled(family.build("ViT-Ti/16", **sizes)), torch.randn(2, 3, 32, 32)) < 1e-1
 
 
 TORCHVISIONS = ("torchvision-vit_b_16", "torchvision-vit_b_16-rep", "torchvision-vit_b_16-conv")

@@ -136,19 +136,19 @@ def hugging_face_names(tensors: dict[str, Tensor], wanted: set[str]) -> dict[str
         (r"^blocks\.(\d+)\.mlp\.fc1\.", rf"{layers}.\1.{'mlp.fc1' if mlp else 'intermediate.dense'}."),
         (r"^blocks\.(\d+)\.mlp\.fc2\.", rf"{layers}.\1.{'mlp.fc2' if mlp else 'output.dense'}."),
     ]
-    found = {}
+    renamed = {}
     for name, tensor in tensors.items():
         if match := re.fullmatch(r"blocks\.(\d+)\.attn\.qkv\.(weight|bias)", name):
             layer, kind = match.groups()
             for part, value in zip(parts, tensor.chunk(3), strict=True):
-                found[f"{layers}.{layer}.attention.{part}.{kind}"] = value
+                renamed[f"{layers}.{layer}.attention.{part}.{kind}"] = value
             continue
         for pattern, new in rules:
             name, changed = re.subn(pattern, new, name)
             if changed:
                 break
-        found[name] = tensor
-    return found
+        renamed[name] = tensor
+    return renamed
 
 
 class LogitsOnly(nn.Module):

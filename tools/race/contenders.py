@@ -47,7 +47,7 @@ class Competitor:
         return f"not installed: {LIBRARIES[self.package][1]}"
 
     def environment(self) -> dict[str, str]:
-        """Of its process, from a worker's: settings of the allocator are read when a process starts."""
+        """The environment of its process, from a worker's: settings of the allocator are read when a process starts."""
         made = dict(os.environ)
         if self.package is not None and not self.tuned:
             made = {key: value for key, value in made.items() if not key.startswith(ALLOCATOR)}
@@ -57,11 +57,11 @@ class Competitor:
 def contenders(device: str, *, threads: int = 1) -> tuple[Competitor, ...]:
     """All of them. On a CPU this project takes part a second time as its studies use one: a cell per core, side by
     side."""
-    found = [Competitor(name=OWN, package=None, tuned=True)]
+    entered = [Competitor(name=OWN, package=None, tuned=True)]
     if device == "cpu" and threads > 1:
-        found.append(Competitor(name=f"{OWN}, {threads} cells at once", package=None, tuned=True, processes=threads))
-    found.append(Competitor(name=BASE, package="timm"))
-    found += [
+        entered.append(Competitor(name=f"{OWN}, {threads} cells at once", package=None, tuned=True, processes=threads))
+    entered.append(Competitor(name=BASE, package="timm"))
+    entered += [
         Competitor(name=f"{title}, tuned", package=package, tuned=True) for package, (title, _) in LIBRARIES.items()
     ]
-    return tuple(found)
+    return tuple(entered)

@@ -46,7 +46,7 @@ def run(cell: Cell, context: JobContext) -> Result:
     from bench.core.errors import Interrupted
     from bench.cost import flops, peaks
     from bench.data.load import load
-    from bench.execute.jobs._costs import cell_cost
+    from bench.execute.jobs._costs import recorded_cost
     from tools.race.contenders import contenders
 
     started = time.perf_counter()
@@ -65,7 +65,7 @@ def run(cell: Cell, context: JobContext) -> Result:
         raise Interrupted("the race was not finished")
     per_image = cost.train_flops_per_image["dense"]
     best = max(peak.values(), key=lambda p: p.flops_per_second)
-    found = PeersResult(
+    raced = PeersResult(
         revision=JOB.revision,
         contenders=tuple(entrant.summary(per_image, best.flops_per_second) for entrant in entrants),
         peaks={dtype: p.flops_per_second for dtype, p in peak.items()},
@@ -73,7 +73,7 @@ def run(cell: Cell, context: JobContext) -> Result:
         batch=cell.recipe.batch,
         starts=STARTS[kind],
     )
-    ours = next(contender for contender in found.contenders if contender.package is None)
+    ours = next(contender for contender in raced.contenders if contender.package is None)
     seconds = time.perf_counter() - started
     return Result(
         status="failed" if ours.left_out else "complete",
@@ -81,14 +81,14 @@ def run(cell: Cell, context: JobContext) -> Result:
         model=model_facts(cell.model, cost),
         data=data_facts(cell, train),
         execution=execution(context, dtype=ours.dtype, compile_mode="off"),
-        cost=cell_cost(
+        cost=recorded_cost(
             context,
             seconds=Seconds(train=0.0, evaluate=seconds, save=0.0, wait=0.0),
             busy=seconds,
             peak=best,
             peak_memory=False,
         ),
-        peers=found,
+        peers=raced,
     )
 
 
@@ -172,10 +172,10 @@ class Entrant:
                 process.stdin.flush()
         answers = [process.stdout.readline() for process in self.processes if process.stdout is not None]
         if all(answers):
-            found = [dict(json.loads(answer)) for answer in answers]
-            reasons = [answer["left_out"] for answer in found if "left_out" in answer]
+            answered = [dict(json.loads(answer)) for answer in answers]
+            reasons = [answer["left_out"] for answer in answered if "left_out" in answer]
             if not reasons:
-                return found
+                return answered
             self.left_out = reasons[0]
             self.stop()  # now: a process that ends by itself would take its time from the next window
             return []

@@ -1,11 +1,11 @@
 """Is training here faster than in the fastest other library?
 
-A race consists of starts: all processes begin anew, then take turns in rounds. What makes processes that do the same
-differ in speed (where their memory lies, which pages are large, …) stays as it is for as long as they live, so windows
-of one start are no independent samples: starts are. Days, neighbours on the host and hosts differ beyond that: where a
-race was run more than once (`--seeds`), races are the samples. The interval is that of a repetition: another
-measurement of as many starts, or races, falls into it with the stated probability. It is sqrt(2) times as wide as the
-interval of the mean, and so holds the true ratio more often than it says.
+A race consists of starts: all processes begin anew, then take turns in rounds. Processes that do the same differ in
+speed for reasons that stay as long as they live (where their memory lies, which pages are large, …), so windows of one
+start are no independent samples: starts are. Days, neighbours on the host and hosts differ beyond that: where a race
+was run more than once (`--seeds`), races are the samples. The interval is that of a repetition: another measurement of
+as many starts, or races, falls into it with the stated probability. It is sqrt(2) times as wide as the interval of the
+mean, and so holds the true ratio more often than it says.
 
 Findings:
     subject: the model, pixels.
@@ -324,6 +324,12 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
+def _sentence(f: Finding) -> str:
+    library = (f.leader or "").replace(", tuned", " at its best settings")
+    times = f"{significant(wording.or_nan(f.estimate))} times {wording.bracket(f.low, f.high, significant)}"
+    return f"Training {subject(f)} is {times} as fast as in {library}"
+
+
 QUESTION = Question(
     name=NAME,
     label="Faster than libraries?",
@@ -337,9 +343,6 @@ QUESTION = Question(
     order=10,
     subject=subject,
     tables=tables,
-    sentence=lambda f: (
-        f"Training {subject(f)} is {significant(wording.or_nan(f.estimate))} times "
-        f"{wording.bracket(f.low, f.high, significant)} as fast as in {f.leader}"
-    ),
+    sentence=_sentence,
     shown_in=("peers",),
 )

@@ -9,7 +9,7 @@
 - compiled: "off", "blocks" (each Transformer block; they share one compilation), "whole".
 - optimizer: AdamW and clipping as torch chooses them ("default"), or in their "foreach" or "fused" implementations.
 
-What a contender's own code decides is called "own".
+A setting that a contender's own code decides is called "own".
 """
 
 from __future__ import annotations

@@ -98,15 +98,15 @@ def read_npz(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
                 raise UserError(f"{path} lacks {key!r}; it holds {', '.join(sorted(sizes)[:10])}.", EXPECTED)
         if (total := sum(sizes[key] for key in keys)) > MAX_BYTES:
             raise UserError(f"{path} promises {total:,} bytes.", f"At most {MAX_BYTES:,} are read.")
-        found = {}
+        arrays = {}
         for key in keys:
             shape, dtype, by_column, pieces = unpacked(archive, key)
             array, done = cache.scratch((math.prod(shape),), dtype=dtype), 0
             for piece in pieces:
                 array[done : done + len(piece)] = piece
                 done += len(piece)
-            found[key] = array.reshape(shape, order="F" if by_column else "C")
-        return found
+            arrays[key] = array.reshape(shape, order="F" if by_column else "C")
+        return arrays
 
 
 def unpacked(archive: zipfile.ZipFile, key: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, Iterator[np.ndarray]]:

@@ -14,17 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data.source import (
-    MAX_FILE_BYTES,
-    SUFFIXES,
-    FolderContents,
-    Places,
-    Source,
-    by_split,
-    found,
-    printable,
-    read_bytes,
-)
+from bench.data.readable import printable
+from bench.data.source import MAX_FILE_BYTES, SUFFIXES, FolderContents, Places, Source, by_split, found, read_bytes
 
 NAME = "tar shards"
 MAX_LABEL_BYTES = 1 << 20

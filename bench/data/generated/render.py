@@ -22,7 +22,7 @@ from bench.core.files import file_sha256
 from bench.core.seeds import uniforms
 from bench.data import cache
 from bench.data.image_set import ImageSet
-from bench.data.source import in_package
+from bench.data.readable import in_package
 
 if TYPE_CHECKING:  # a plan names what is drawn, and draws nothing
     from PIL import Image, ImageFont
@@ -34,6 +34,15 @@ CANVAS = 96  # of the undeformed master drawing; its character's longer side is 
 MASTER = 64
 CELLS = 2  # the deformation is bilinear on CELLS x CELLS quadrilaterals
 NUMBERS = 8 + 2 * (CELLS + 1) ** 2  # per image: rotation, shear, scale, aspect, dx, dy, stroke, ink, then the mesh
+
+
+def drawable(root: Path | None, *, fonts: Callable[[str], Sequence[Path]]) -> bool:
+    """Whether the fonts of a set are here, which lie below no data root."""
+    try:
+        fonts("train")
+    except UserError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)

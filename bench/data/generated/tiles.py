@@ -21,7 +21,7 @@ from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
-from bench.data.source import in_package
+from bench.data.readable import in_package
 
 REVISION = 1
 STEP = 28  # pixels from one tile to the next

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
-from bench.data.source import in_package
+from bench.data.readable import in_package
 from bench.data.subset import nested
 
 NUM_TRAIN = 900

@@ -71,7 +71,7 @@ DATASET: DataSet = DataSet(
     source="https://github.com/zalandoresearch/fashion-mnist (Zalando SE)",
     how_to_get="A part of it comes with the project. For all of it: Debian's package dataset-fashion-mnist, or put the "
     "four IDX files (train-images-idx3-ubyte.gz, …) into <data root>/fashion-mnist/. "
-    "Or run: python -m bench.data fashion-mnist --download --data-root <data root>",
+    "Or run: vit-bench data fashion-mnist --download --data-root <data root>",
     images=(60_000, 10_000),
     classes=10,
     carried_in_part=True,

@@ -32,8 +32,10 @@ from bench.data import cache, index, real
 from bench.data.data_set import DataSet
 from bench.data.decode import Storage, decode_all, head
 from bench.data.formats import arrays, arrow, images, parquet, tars
+from bench.data.groups import WORD, Groups, divide, of_folder
+from bench.data.groups import read as read_groups
 from bench.data.image_set import ImageSet
-from bench.data.source import FolderContents, Source
+from bench.data.source import Source
 from bench.data.stream import StreamedImages
 from bench.data.subset import HELD_OUT, held_out, nested
 
@@ -53,31 +55,58 @@ STREAMED_SIDE = 224  # where the option names none
 
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
     name, storage, streamed = parse_option(option)
-    storage = replace(storage, as_published=as_published)
-    return read(
-        _place(root, name), split, storage=storage, streamed=streamed, name=f"folder:{option}" if option else "folder"
-    )
+    storage, shown = replace(storage, as_published=as_published), f"folder:{option}" if option else "folder"
+    groups = None if as_published else of_folder(_place(root, name), _groups_in(option))
+    return read(_place(root, name), split, storage=storage, streamed=streamed, name=shown, groups=groups)
 
 
-def read(folder: Path, split: str, *, storage: Storage, streamed: bool | None, name: str) -> ImageSet:
+def grouped(option: str, *, root: Path | None, file: Path | None) -> tuple[str, str]:
+    """An option with the hash of its images' groups, and what is to be said of them; as it is where there are none.
+
+    Args:
+        file: of the groups; None for the one in the folder.
+
+    Raises:
+        UserError: see `bench.data.groups`.
+    """
+    folder, word = _place(root, parse_option(option)[0]), _groups_in(option)
+    groups = of_folder(folder, word) if word or file is None else read_groups(file)
+    if groups is None:
+        return option, ""
+    said = divide(_format(folder).find(folder), folder, groups).format.rpartition("; ")[2]
+    return option if word else f"{option}:{groups.word}".removeprefix(":"), said
+
+
+def _groups_in(option: str) -> str:
+    """The word of an option that names the groups; "" without."""
+    return next((word for word in option.split(":") if WORD.fullmatch(word)), "")
+
+
+def read(
+    folder: Path, split: str, *, storage: Storage, streamed: bool | None, name: str, groups: Groups | None = None
+) -> ImageSet:
     """One split of the images in a folder, in whichever format.
 
     Args:
         streamed: None to stream large sets.
         name: what the set is called.
+        groups: of its images.
     """
     shown, as_published = name, storage.as_published
-    known = index.indexed(folder, split, as_published=as_published) if streamed is not False else None
+    word = groups.word if groups else ""
+    known = index.indexed(folder, split, as_published=as_published, groups=word) if streamed is not False else None
     if known is not None and (streamed or _is_large(len(known), storage)):
         return _streamed(known, storage, name=shown, split=split)
     found = _format(folder).find(folder)
+    found = divide(found, folder, groups) if groups else found
     part = split if split in found.sources else "all"
     source = found.sources[part]
     if streamed or (streamed is None and not source.is_pixels and _is_large(len(source), storage)):
         known = index.open_index(folder, split, found=found, as_published=as_published)
         return _streamed(known, storage, name=shown, split=split)
     several = real.beside(folder, source, num_classes=len(found.class_names)) if part == "test" else None
-    settings = (REVISION, part, storage, found.class_names, [str(path.relative_to(folder)) for path in source.files])
+    files = [str(path.relative_to(folder)) for path in source.files]
+    settings = (REVISION, part, storage, found.class_names, files, *word.split())
     key = f"folder-{cache.fingerprint((*settings, several) if several else settings, source.files)}"
     where = str(folder) if part == "all" else f"{folder}, {part}"
     build = partial(_build, source, part, storage=storage, where=where, several=several)
@@ -89,8 +118,11 @@ def read(folder: Path, split: str, *, storage: Storage, streamed: bool | None, n
         labels_N=stored[f"{split}_labels"],
         class_names=found.class_names,
         kind=DATASET.kind,
-        source=_described(found) + _left_out(json.loads(stored["facts"].tobytes())["unreadable"]),
+        source=found.format
+        + ("; a tenth held out for testing" if "all" in found.sources else "")
+        + _left_out(json.loads(stored["facts"].tobytes())["unreadable"]),
         multi_labels=real.from_arrays(stored) if several else None,
+        groups_N=stored.get(f"{split}_groups"),
     )
 
 
@@ -132,13 +164,13 @@ def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
 
 def encoded_in(folder: Path) -> list[bytes]:
     """As `some_encoded`."""
-    found = list[bytes]()
+    contents = list[bytes]()
     known = index.indexed(folder, "train", as_published=False)
     source = known or next(iter(_format(folder).find(folder).sources.values()))
     for number in np.linspace(0, len(source) - 1, LOOKED_AT).astype(int).tolist():
         with contextlib.suppress(OSError, UserError):  # what cannot be read is counted when it is indexed
-            found += [data] if isinstance(data := source.read(number), bytes) else []
-    return found
+            contents += [data] if isinstance(data := source.read(number), bytes) else []
+    return contents
 
 
 def _place(root: Path | None, name: str) -> Path:
@@ -159,18 +191,19 @@ def _is_large(number: int, storage: Storage) -> bool:
     return storage.size is not None and number * storage.size**2 * (storage.channels or 3) > STREAMED_BYTES
 
 
-def _streamed(found: index.ImageIndex, storage: Storage, *, name: str, split: str) -> ImageSet:
-    channels = storage.channels or int(found.channels.max())
+def _streamed(opened: index.ImageIndex, storage: Storage, *, name: str, split: str) -> ImageSet:
+    channels = storage.channels or int(opened.channels.max())
     storage = replace(storage, size=storage.size or STREAMED_SIDE, channels=channels)
     return ImageSet(
         name=name,
         split=split,
-        images_NHWC=StreamedImages(found, storage),
-        labels_N=found.label,
-        class_names=found.class_names,
+        images_NHWC=StreamedImages(opened, storage),
+        labels_N=opened.label,
+        class_names=opened.class_names,
         kind=DATASET.kind,
-        source=f"{found.format}; streamed" + _left_out(found.unreadable),
-        multi_labels=found.multi_labels,
+        source=f"{opened.format}; streamed" + _left_out(opened.unreadable),
+        multi_labels=opened.multi_labels,
+        groups_N=opened.groups_N,
     )
 
 
@@ -185,13 +218,14 @@ def parse_option(option: str) -> tuple[str, Storage, bool | None]:
     Raises:
         UserError: a name that is not one plain folder name, a word that is not known.
     """
-    first, *words = option.split(":")
+    words = [word for word in option.split(":") if not WORD.fullmatch(word)]
+    first, option = words[0] if words else "", ":".join(words)
     if not option or re.fullmatch(r"\d{1,5}px|rgb|grey", first):
         return (".", *parse_words(option.split(":") if option else (), shown=f"folder:{option}", options=OPTIONS))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", first):
         what = f"folder:{option}: a folder named {first!r} cannot be used."
         raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
-    return (first, *parse_words(words, shown=f"folder:{option}", options=OPTIONS))
+    return (first, *parse_words(words[1:], shown=f"folder:{option}", options=OPTIONS))
 
 
 def parse_words(words: Sequence[str], *, shown: str, options: str) -> tuple[Storage, bool | None]:
@@ -222,10 +256,6 @@ def _format(folder: Path) -> ModuleType:
     return next(reader for reader in FORMATS if reader.recognises(names))
 
 
-def _described(found: FolderContents) -> str:
-    return found.format + ("; a tenth held out for testing" if "all" in found.sources else "")
-
-
 def _build(
     source: Source, part: str, *, storage: Storage, where: str, several: real.MultiLabels | None = None
 ) -> Mapping[str, np.ndarray | cache.Chunks]:
@@ -243,6 +273,8 @@ def _build(
     for split, rows_M in rows.items():
         built[f"{split}_images"] = cache.rows(decoded.images_NHWC, rows_M)
         built[f"{split}_labels"] = decoded.labels_N[rows_M]
+    if source.groups_N is not None:
+        built[f"{part}_groups"] = source.groups_N[decoded.kept_N[order_N]]
     if several:
         built |= real.to_arrays(tuple(several[i] for i in decoded.kept_N[order_N].tolist()))
     return built
@@ -261,6 +293,7 @@ DATASET = DataSet(
     takes_side=True,
     takes_colour=True,
     load=load,
+    grouped=grouped,
     available=lambda root: False,  # an option names the folder
     look=look,
     listed_images=listed_images,

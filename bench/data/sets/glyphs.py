@@ -3,7 +3,7 @@
 Training images come from DejaVu Sans and, for the letters, Computer Modern; test images from DejaVu Sans Mono, so that
 no font family is on both sides. Characters that look alike share a class or are left out. Digits and scripts are judged
 downstream: no digit is in it and nothing that looks like one (no o, l, s, z, b, g, q, A, B, D, …), and nothing that
-looks like a letter of `scripts`. Of Computer Modern only A to Z and a to z are used: its files put other symbols on
+looks like a letter of `scripts`. Only A to Z and a to z of Computer Modern are used: its files put other symbols on
 other characters' code points.
 """
 
@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.core.errors import UserError
 from bench.data.data_set import DataSet
-from bench.data.generated.render import Variation, image_set, matplotlib_fonts
+from bench.data.generated.render import Variation, drawable, image_set, matplotlib_fonts
 
 REVISION = 1
 # One class per entry. Chosen so that no two look alike (correlation of blurred drawings under small deformations), none
@@ -35,14 +34,6 @@ VARIATION = Variation(
 TRAIN_FONTS = ("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique")
 TRAIN_FONTS_LETTERS = ("cmr10", "cmb10", "cmss10", "cmtt10", "cmti10")
 TEST_FONTS = ("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique")
-
-
-def available(root: Path | None) -> bool:
-    try:
-        fonts("train")
-    except UserError:
-        return False
-    return True
 
 
 def fonts(split: str, char: str = "a") -> Sequence[Path]:
@@ -65,5 +56,5 @@ DATASET = DataSet(
     load=partial(
         image_set, "glyphs", revision=REVISION, classes=CLASSES, per_class=PER_CLASS, variation=VARIATION, fonts=fonts
     ),
-    available=available,
+    available=partial(drawable, fonts=fonts),
 )

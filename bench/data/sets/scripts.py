@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.core.errors import UserError
 from bench.data.data_set import DataSet
-from bench.data.generated.render import Variation, image_set, matplotlib_fonts
+from bench.data.generated.render import Variation, drawable, image_set, matplotlib_fonts
 
 REVISION = 1
 CLASSES = tuple("ΞΣΦΨΩαβγδεζηθλξςωϞϠДЖЗЙЛЦЧЩЪЫЭЮЯЂЋЉЊѢѪҐф")
@@ -24,14 +23,6 @@ FONTS = {
     "train": ("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
     "test": ("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
 }
-
-
-def available(root: Path | None) -> bool:
-    try:
-        fonts("train")
-    except UserError:
-        return False
-    return True
 
 
 def fonts(split: str, char: str = "a") -> Sequence[Path]:
@@ -52,5 +43,5 @@ DATASET = DataSet(
     load=partial(
         image_set, "scripts", revision=REVISION, classes=CLASSES, per_class=PER_CLASS, variation=VARIATION, fonts=fonts
     ),
-    available=available,
+    available=partial(drawable, fonts=fonts),
 )

@@ -17,7 +17,7 @@ from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
-from bench.data.source import in_package
+from bench.data.readable import in_package
 
 REVISION = 1
 CLASSES = ("valley", "lower slope", "flat", "middle slope", "upper slope", "ridge")

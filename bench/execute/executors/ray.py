@@ -1,4 +1,4 @@
-"""Workers as tasks of a Ray cluster: that of RAY_ADDRESS, or else one on this machine.
+"""Workers as tasks of the Ray cluster that RAY_ADDRESS names; `local` starts one on this machine.
 
 `--job` takes names of Ray's task options: `--job num_gpus=0.5 --job resources.tpu=1`.
 """
@@ -6,56 +6,95 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
-from collections.abc import Sequence
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
 from bench.execute import remote
-from bench.execute.executors.executor import Ended, Resources, WorkerCommand, load
+from bench.execute.executors.executor import SAVE_SECONDS, Ended, Executor, Resources, WorkerCommand, tail
+from bench.store.lease import RUNNER
+
+POLL_SECONDS = 0.2  # seconds between looks at a worker
 
 
-def work_of(work: WorkerCommand) -> Ended:
-    """The body of a task."""
+def work_of(command: WorkerCommand, log: Path) -> Ended:
+    """The body of a task: runs a worker to its end; it ends when the task does."""
     import ray
 
     # Ray interrupts tasks as Ctrl-C does, which whatever a shell starts in the background ignores
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return work(runner=f"ray task {str(ray.get_runtime_context().get_task_id())[:8]}")
+    runner = {RUNNER: f"ray task {str(ray.get_runtime_context().get_task_id())[:8]}"}
+    with open(log, "ab") as written:
+        process = subprocess.Popen(
+            [*command.arguments, "--parent", str(os.getpid())],
+            stdout=written,
+            stderr=written,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | command.environment | runner,
+        )
+    try:
+        while process.poll() is None:  # Ray's interruption is no signal that would end one long wait
+            time.sleep(POLL_SECONDS)
+    finally:
+        process.terminate()  # where the task is cancelled
+        process.wait(timeout=SAVE_SECONDS)
+    return Ended(process.returncode, tail(log))
 
 
-class Ray:
-    """See `bench.execute.executors.executor.Executor`."""
+class Ray(Executor):
+    """See the base class."""
 
-    def __init__(self, folder: Path, needs: Resources) -> None:
-        self._ray = load("ray", package="ray")
+    def __init__(self, needs: Resources, command: WorkerCommand) -> None:
+        self._ray: Any = importlib.import_module("ray")
+        self._command, self._made = command, 0
         if needs.nodes > 1:
             raise UserError("--executor ray starts each worker on one machine.", "Use --executor slurm, or --nodes 1.")
         self._ours = not self._ray.is_initialized()
         if self._ours:
-            here: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
+            here = {"include_dashboard": False} if os.environ.get("RAY_ADDRESS") == "local" else {}
             self._ray.init(log_to_driver=False, logging_level="ERROR", **here)
         plain = {name: value for name, value in needs.options.items() if "." not in name}
         custom = {name.partition(".")[2]: value for name, value in needs.options.items() if "." in name}
         asked = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "resources": custom} | plain
-        has = self._ray.cluster_resources()
-        wanted = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"], **custom}
-        self.slots = max(1, min(int(has.get(name, 0) // amount) for name, amount in wanted.items() if amount))
+        self._wanted = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"], **custom}
         try:  # a lost task is not repeated by Ray: who submitted it looks at the store first
             self._remote = self._ray.remote(max_retries=0, **asked)(work_of)
         except (ValueError, TypeError) as error:
             raise UserError(f"--executor ray: {error}", "Give --job names of Ray's task options.") from error
-        self._tasks: list[Any] = []
+        self.alive: list[Any] = []
 
-    def submit(self, works: Sequence[WorkerCommand]) -> None:
-        self._tasks += [self._remote.options(runtime_env={"env_vars": work.environment}).remote(work) for work in works]
+    @property
+    def slots(self) -> int:  # type: ignore[override]
+        """As the cluster is now: machines come and go."""
+        return max(1, int(min(self._fitting().values(), default=1)))
+
+    @property
+    def waits(self) -> str:  # type: ignore[override]
+        """What the cluster has too little of for a single worker."""
+        scarce = [f"{self._wanted[name]:g} {name}" for name, number in self._fitting().items() if number < 1]
+        return f"the whole cluster does not have {' and '.join(scarce)}" if scarce and self.alive else ""
+
+    def _fitting(self) -> dict[str, float]:
+        """Workers at once, by what they need."""
+        has = self._ray.cluster_resources()
+        return {name: has.get(name, 0) // amount for name, amount in self._wanted.items() if amount}
+
+    def submit(self, number: int) -> None:
+        run = self._remote.options(runtime_env={"env_vars": dict(self._command.environment)})
+        for _ in range(number):
+            log = self._command.folder / f"worker-{self._command.number}-{self._made}.log"
+            self.alive.append(run.remote(self._command, log))
+            self._made += 1
 
     def ended(self) -> list[Ended]:
-        if not self._tasks:
+        if not self.alive:
             return []
-        over, self._tasks = self._ray.wait(self._tasks, num_returns=len(self._tasks), timeout=0)
+        over, self.alive = self._ray.wait(self.alive, num_returns=len(self.alive), timeout=0)
         return [self._how(task) for task in over]
 
     def _how(self, task: Any) -> Ended:
@@ -64,24 +103,13 @@ class Ray:
         except self._ray.exceptions.RayError as error:
             return Ended(None, f"error: A Ray task ended without a result: {str(error).splitlines()[0]}")
 
-    def names(self) -> tuple[str, ...]:
-        return ()  # tasks end with who submitted them
-
-    def adopt(self, names: Sequence[str], folder: Path) -> int:
-        return 0
-
-    def call_off(self, names: Sequence[str], folder: Path) -> None:
-        """There are none: they end with their process."""
-
-    def leave(self) -> None:
-        self._tasks = []
-
-    def stop(self) -> None:
-        for task in self._tasks:
+    def stop(self, *, running: bool = True) -> None:
+        for task in self.alive if running else ():
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(task)
 
     def close(self) -> None:
+        self.stop()
         if self._ours:
             self._ray.shutdown()
 

@@ -1,150 +1,219 @@
-"""Workers as SLURM job arrays, through submitit; on preemption and time-out they save, and are requeued.
+"""Workers as SLURM job arrays, through `sbatch`, `squeue` and `scancel` alone: no accounting is needed.
 
-`--job` takes submitit's names: `--job partition=gpu --job time=240 --job qos=low`. `--job cluster=local` runs the same
-jobs on this machine, without SLURM.
+`--job` takes sbatch's options: `--job partition=gpu --job time=4:00:00 --job qos=low`. A job is told to save before its
+time is up, and goes back into the queue; so it does after a preemption. A job that somebody cancels is not replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+import re
+import shlex
+import subprocess
+import time
+from typing import NamedTuple
 
-from bench.core.errors import UserError
+from bench.core.errors import EXIT_INTERRUPTED, UserError
 from bench.execute import remote
-from bench.execute.executors.executor import Ended, Resources, WorkerCommand, load
+from bench.execute.executors.executor import Ended, Executor, Resources, WorkerCommand, tail
+from bench.store.lease import RUNNER
 
-TIMEOUTS = 1000  # times that a job may be requeued after its time is up: cells go on from their checkpoints
-SIGNAL_SECONDS = 120  # before the end of a job, in which its worker saves
+SIGNAL_SECONDS = 120  # before the end of a job, in which its worker saves; SLURM sends it up to a minute earlier
+TOO_SHORT = r"(0+:)?0*[0-4](:\d+)?"  # limits as SLURM reads them, M, M:S or H:M:S: such jobs would save as they begin
 MAX_ARRAY_JOBS = 1000  # jobs of an array, as SLURM is usually configured
-GIB = 1 << 30
+LOOK_SECONDS, HURRY_SECONDS = 10.0, 1.0  # between looks at the queue; and once jobs were told to end
+LONG_SECONDS = 180  # in the queue, after which it is said why: requeued jobs wait for two minutes
+ANSWER_SECONDS = 60  # that SLURM's commands may take
+STOPPED_FILE = "stopped"  # in a run's folder: keeps its jobs from going back into the queue
+MIB = 1 << 20
+SAME = (
+    ("gpus-per-node", "gpus", "gpus-per-task", "gres"),
+    ("mem", "mem-per-cpu", "mem-per-gpu"),
+    ("cpus-per-task", "cpus-per-gpu"),
+)
+"""Options that ask for the same in several ways: of each group, those given replace the one that the plan asks for."""
+LEFT_OUT, FLAG = "none", "true"  # values of --job: sbatch's default is kept; an option without a value
+OVER = (
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REVOKED",
+    "TIMEOUT",
+)
+"""States of jobs that are over and that SLURM still remembers."""
+
+SCRIPT = """#!/bin/bash
+# SLURM tells this shell when time is nearly up, and the shell tells the worker, which saves. While SLURM still counts
+# the job as running, nobody has cancelled it: it goes back into the queue, and on from there.
+export {environment}
+job=${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID  # SLURM_JOB_ID may stand for the whole array
+export {runner}="slurm job $job"
+trap 'kill -USR2 "$worker"' USR2
+trap : TERM
+[ -e {stopped} ] && exit {interrupted}
+{command} &
+worker=$!
+wait "$worker"; code=$?
+while [ "$code" -gt 128 ] && kill -0 "$worker" 2>/dev/null; do wait "$worker"; code=$?; done
+case $code in {interrupted}|140|143)  # it saved, or was told to before it could listen
+  if [ ! -e {stopped} ] && [ "$(squeue --noheader --jobs="$job" --format=%t)" = R ]; then
+    scontrol requeue "$job" && sleep 60  # SLURM ends this shell
+  fi ;;
+esac
+exit "$code"
+"""
+SEVERAL = """first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun --kill-on-bad-exit=1 --cpus-per-task={cpus} bash -c 'exec "$@" --node "$SLURM_NODEID"' worker {command} \\
+  --nodes {nodes} --first "$first" --job "$job.${{SLURM_RESTART_COUNT:-0}}\""""
 
 
-class RequeuedWorker:
-    """A worker as submitit calls it, and calls `checkpoint` of before its time is up."""
+class Slurm(Executor):
+    """See the base class."""
 
-    def __init__(self, work: WorkerCommand) -> None:
-        self.work = work
-
-    def __call__(self) -> Ended:
-        import submitit
-
-        place = submitit.JobEnvironment()
-        several = (
-            "--nodes",
-            str(place.num_nodes),
-            "--node",
-            str(place.node),
-            "--job",
-            place.job_id,
-            "--first",
-            place.hostnames[0],
+    def __init__(self, needs: Resources, command: WorkerCommand) -> None:
+        self._options = options(needs)
+        self._runs = command.folder.parent
+        self.queue = f"{self._options.pop('job-name', 'vit-bench')}.{command.folder.name}.{command.number}"
+        line = shlex.join(command.arguments)
+        several = SEVERAL.format(cpus=needs.cpus, command=line, nodes=needs.nodes)
+        self._folder, self._script = (
+            command.folder,
+            SCRIPT.format(
+                environment=shlex.join(f"{name}={value}" for name, value in command.environment.items()),
+                runner=RUNNER,
+                stopped=shlex.quote(f"{command.folder}/{STOPPED_FILE}"),
+                interrupted=EXIT_INTERRUPTED,
+                command=f'{line} --parent "$$"' if needs.nodes == 1 else several,
+            ),
         )
-        return self.work(*(several if place.num_nodes > 1 else ()), runner=f"{place.cluster} job {place.job_id}")
+        self._followed, self.alive = set[str](), set[str]()
+        self._pause, self._next = LOOK_SECONDS, 0.0
 
-    def checkpoint(self) -> Any:
-        import submitit
-
-        self.work.stop()
-        return submitit.helpers.DelayedSubmission(RequeuedWorker(self.work))
-
-
-class Slurm:
-    """See `bench.execute.executors.executor.Executor`."""
-
-    slots = 256
-
-    def __init__(self, folder: Path, needs: Resources) -> None:
-        submitit = load("slurm", package="submitit")
-        options = dict(needs.options)
-        cluster = self._cluster = options.pop("cluster", "slurm")
-        asked = {
-            "name": "vit-bench",
-            "nodes": needs.nodes,
-            "tasks_per_node": 1,
-            "cpus_per_task": needs.cpus,
-            "gpus_per_node": needs.gpus or None,
-            "timeout_min": round(60 * needs.hours),
-            "mem_gb": max(1, round(needs.memory / GIB)),
-            "slurm_signal_delay_s": SIGNAL_SECONDS,
-            "slurm_array_parallelism": self.slots,
-            "slurm_additional_parameters": {"requeue": True},
-        }
-        try:
-            self._executor = submitit.AutoExecutor(
-                Path(os.path.abspath(folder)), cluster=cluster, slurm_max_num_timeout=TIMEOUTS
-            )
-            self._executor.update_parameters(**{name: value for name, value in asked.items() if value is not None})
-            known = self._executor._executor._valid_parameters() if cluster == "slurm" else options
-            self._executor.update_parameters(
-                **{
-                    f"slurm_{name}" if cluster == "slurm" and name in known else name: value
-                    for name, value in options.items()
-                }
-            )
-        except (RuntimeError, ValueError, NameError, TypeError) as error:
-            raise UserError(
-                f"--executor slurm: {str(error).splitlines()[0]}",
-                "SLURM's commands (sbatch, srun) must be here; --job takes submitit's names.",
-            ) from error
-        self._jobs: list[Any] = []
-        self._names: tuple[str, ...] = ()
-
-    def submit(self, works: Sequence[WorkerCommand]) -> None:
-        for first in range(0, len(works), MAX_ARRAY_JOBS):
-            with self._executor.batch():
-                new = [self._executor.submit(RequeuedWorker(work)) for work in works[first : first + MAX_ARRAY_JOBS]]
-            self._jobs += new
-            self._names += tuple(str(job.job_id) for job in new)
+    def submit(self, number: int) -> None:
+        self._followed.add(self.queue)
+        self._next = 0.0  # SLURM may take jobs and fail to say so: a look at the queue shows them
+        for first in range(0, number, MAX_ARRAY_JOBS):
+            tasks = range(min(MAX_ARRAY_JOBS, number - first))
+            asked = self._options | {"job-name": self.queue, "array": f"0-{tasks[-1]}"}
+            asked |= {"output": f"{self._folder}/worker-%A_%a.log"}
+            words = [f"--{name}" if value == FLAG else f"--{name}={value}" for name, value in asked.items()]
+            job = ask("sbatch", "--parsable", *words, script=self._script).partition(";")[0].strip()
+            self.alive |= {f"{job}_{task}" for task in tasks}
 
     def ended(self) -> list[Ended]:
-        over, left = list[Any](), list[Any]()
-        for job in self._jobs:
-            (over if job.done() else left).append(job)
-        self._jobs = left
-        return [_how(job) for job in over]
+        if time.monotonic() < self._next:
+            return []
+        self._next = time.monotonic() + self._pause
+        jobs, before = states(self._followed), self.alive
+        self.alive = {job for job, (state, *_) in jobs.items() if state not in OVER}
+        long = {job.reason for job in jobs.values() if job.state == "PENDING" and job.queued > LONG_SECONDS}
+        self.waits = "; ".join(sorted(long))
+        return [self._how(job, jobs.get(job, Queued())) for job in sorted(before - self.alive)]
 
-    def names(self) -> tuple[str, ...]:
-        return self._names
+    def _how(self, job: str, how: Queued) -> Ended:
+        state = how.state
+        if state == "CANCELLED":
+            return Ended(None, cancelled=f"job {job}")
+        log = next((tail(path) for path in self._runs.glob(f"*/worker-{job}.log")), "")
+        if state not in ("COMPLETED", "FAILED"):
+            return Ended(None, log or f"error: Job {job} ended without a result ({state or 'SLURM has forgotten it'}).")
+        number = os.waitstatus_to_exitcode(int(how.status))
+        return Ended(128 - number if number > 128 and number != EXIT_INTERRUPTED else number, log)
 
-    def adopt(self, names: Sequence[str], folder: Path) -> int:
-        alive = self._alive(names, folder)
-        self._jobs += alive
+    def adopt(self, queue: str) -> int:
+        alive = {job for job, (state, *_) in states({queue}).items() if state not in OVER}
+        self.alive |= alive
+        self._followed |= {queue} if alive else set()
         return len(alive)
 
-    def call_off(self, names: Sequence[str], folder: Path) -> None:
-        for job in self._alive(names, folder):
-            job.cancel(check=False)
+    def call_off(self, queue: str) -> None:
+        ask("scancel", f"--name={queue}")
 
-    def _alive(self, names: Sequence[str], folder: Path) -> list[Any]:
-        import submitit
-
-        if self._cluster != "slurm":  # nobody can be asked about them: their leases say what they hold
-            return []
-        jobs: list[Any] = [submitit.SlurmJob(folder, name) for name in names]
-        return [job for number, job in enumerate(jobs) if not job.done(force_check=not number)]  # one call for all
-
-    def leave(self) -> None:
-        self._jobs = []
-
-    def stop(self) -> None:
-        for job in self._jobs:
-            job.cancel(check=False)
+    def stop(self, *, running: bool = True) -> None:
+        self._pause, self._next = HURRY_SECONDS, 0.0
+        for queue in self._followed:
+            (self._runs / queue.split(".")[-2] / STOPPED_FILE).touch()
+            ask("scancel", f"--name={queue}", "--state=PENDING")
+            if running:
+                ask("scancel", f"--name={queue}", "--state=RUNNING", "--signal=USR2", "--batch")
 
     def close(self) -> None:
-        self.stop()
+        for queue in self._followed if self.alive else ():
+            with contextlib.suppress(UserError):
+                self.call_off(queue)
 
 
-def _how(job: Any) -> Ended:
-    """How a job ended; one that was killed with its machine, or by SLURM, left no result."""
-    what = f"error: Job {job.job_id} ended without a result ({job.state})"
-    if not job.paths.result_pickle.exists():
-        return Ended(None, f"{what}.")
+def options(needs: Resources) -> dict[str, str]:
+    """Options of sbatch: those of the plan, unless `--job` says otherwise.
+
+    Raises:
+        UserError: less time than a job needs to save.
+    """
+    asked = {
+        "requeue": FLAG,
+        "open-mode": "append",
+        "nodes": needs.nodes,
+        "ntasks-per-node": 1,
+        "cpus-per-task": needs.cpus,
+        "gpus-per-node": needs.gpus or LEFT_OUT,
+        "mem": f"{-(-needs.memory // MIB)}M",
+        "time": round(60 * needs.hours),
+        "signal": f"B:USR2@{SIGNAL_SECONDS}",
+    }
+    given = {name.replace("_", "-"): value for name, value in needs.options.items()}
+    for group in SAME:
+        if any(name in given for name in group):
+            asked.pop(group[0], None)
+    if re.fullmatch(TOO_SHORT, str(given.get("time"))):
+        raise UserError(
+            f"--job time={given['time']} is under 5 minutes, and workers save {SIGNAL_SECONDS} seconds before the end.",
+            "Give minutes, H:M:S or D-H:M:S; a cell that takes longer goes on in the next job.",
+        )
+    return {name: str(value) for name, value in (asked | given).items() if value != LEFT_OUT}
+
+
+class Queued(NamedTuple):
+    """A job as SLURM shows it. queued: seconds; status: as of `os.wait`; reason: why it has not begun."""
+
+    state: str = ""
+    queued: int = 0
+    status: str = ""
+    reason: str = ""
+
+
+def states(queues: set[str]) -> dict[str, Queued]:
+    """Jobs that SLURM remembers, by number. Raises as `ask`."""
+    if not queues:
+        return {}
+    shown = "JobArrayID:40,State:30,PendingTime:20,exit_code:30,Reason:200"
+    lines = ask("squeue", "--noheader", "--array", "--states=all", f"--name={','.join(queues)}", f"--Format={shown}")
+    rows = [line.split(maxsplit=4) for line in lines.splitlines()]
+    return {job: Queued(state, int(queued), *map(str.strip, rest)) for job, state, queued, *rest in rows}
+
+
+def ask(*words: str, script: str = "") -> str:
+    """The answer of one of SLURM's commands, which may read a script.
+
+    Raises:
+        UserError: it refuses, or does not answer.
+    """
     try:
-        return job.result()  # type: ignore[no-any-return]
-    except Exception as error:  # submitit's own, or what the job raised
-        return Ended(None, f"{what}: {str(error)[-300:]}")
+        done = subprocess.run(words, input=script, capture_output=True, text=True, timeout=ANSWER_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"SLURM's {words[0]} does not answer: {error}.") from error
+    if done.returncode:
+        said = [re.sub(rf"^{words[0]}: (error: )?", "", line) for line in done.stderr.splitlines() if line.strip()]
+        raise UserError(
+            f"SLURM's {words[0]} refuses: {'; '.join(said) or f'exit code {done.returncode}'}.",
+            "--job takes sbatch's options, such as --job partition=NAME; `sinfo` shows partitions and their state.",
+        )
+    return done.stdout
 
 
 EXECUTOR = remote.runs_on(Slurm)

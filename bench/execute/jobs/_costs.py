@@ -89,7 +89,7 @@ class TrainingCosts:
 
     def of_cell(self, progress: TrainingProgress) -> Cost:
         """The record's `cost`."""
-        return cell_cost(
+        return recorded_cost(
             self.context,
             seconds=progress.seconds,
             busy=progress.seconds.train or 0.0,
@@ -107,7 +107,7 @@ def _since_the_last(progress: TrainingProgress, purpose: str) -> float:
     return max(0.0, (getattr(progress.seconds, purpose) or 0.0) - counted)
 
 
-def cell_cost(
+def recorded_cost(
     context: JobContext,
     *,
     seconds: Seconds,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bench.core.device import is_out_of_memory, release
+from bench.core.device import device_name, is_out_of_memory, release
 from bench.core.events import Advanced
 from bench.core.record import (
     Conditions,
@@ -88,15 +88,15 @@ class SpeedJob:
         """The measurements, under `speed`."""
         from bench.core.errors import Interrupted
         from bench.cost.timing import OutOfMemory
-        from bench.execute.jobs._costs import cell_cost
+        from bench.execute.jobs._costs import recorded_cost
         from bench.execute.workloads import CLASSES
 
         status: Status = "complete"
         reason = None
         try:
-            found = self.measure()
+            speed = self.measure()
         except OutOfMemory:
-            found = SpeedResult(revision=JOB.revision, conditions=self.conditions())
+            speed = SpeedResult(revision=JOB.revision, conditions=self.conditions())
             status, reason = "oom", f"{self.cell.model} at {self.cell.image_size} px does not fit at batch 1"
         if self.context.should_stop():
             raise Interrupted("the measurement was not finished")
@@ -109,12 +109,12 @@ class SpeedJob:
                 name=cell.data, kind="rendered", num_classes=CLASSES, image_size=cell.image_size, channels=cell.channels
             ),
             execution=execution(
-                self.context, dtype=self.subject.dtype, compile_mode=COMPILE_MODE if found.compiled else "off"
+                self.context, dtype=self.subject.dtype, compile_mode=COMPILE_MODE if speed.compiled else "off"
             ),
-            cost=cell_cost(
+            cost=recorded_cost(
                 self.context, seconds=Seconds(train=0.0, evaluate=total, save=0.0, wait=0.0), busy=total, peak=self.peak
             ),
-            speed=found,
+            speed=speed,
         )
 
     def measure(self) -> SpeedResult:
@@ -151,11 +151,14 @@ class SpeedJob:
         self._say("latency and memory")
         latency = Latency(batch=1, **speed.latency(single.call, device=self.device, calls=pace.latency_calls))
         best = max(chosen, key=lambda w: w.spread().median or 0.0)
-        found = SpeedResult(
+        measured = SpeedResult(
             revision=JOB.revision,
             conditions=self.conditions(),
             inference=best.throughput(utilisation=self._utilisation(best, self.cost.forward_flops), limit=limit),
-            batches=tuple(w.throughput(scan_images_per_second=_scan_rate(w)) for w in scanned),
+            batches=tuple(
+                w.throughput(scan_images_per_second=w.images / w.call_seconds if w.call_seconds else None)
+                for w in scanned
+            ),
             compiled=None
             if compiled is None
             else compiled.throughput(utilisation=self._utilisation(compiled, self.cost.forward_flops)),
@@ -172,7 +175,7 @@ class SpeedJob:
         del model, inference, single, training, together, best, scanned, chosen, compiled
         release(self.device)
         self._say("largest batch")
-        return dataclasses.replace(found, largest_batch=self._largest_batch())
+        return dataclasses.replace(measured, largest_batch=self._largest_batch())
 
     def _compiled(self, model: nn.Module, batch: int) -> Workload | None:
         """The compiled model at its best eager batch, its compilation timed by the first call; on GPUs only.
@@ -186,7 +189,8 @@ class SpeedJob:
         if not self.on_gpu:
             return None
         network = compiled.compiled(copy.deepcopy(model), mode=COMPILE_MODE)
-        workload = self.subject.inference(Recorded(network), batch, kept=[self.subject.images(batch)])
+        recorded, images = Recorded(network, device=self.device), self.subject.images(batch)
+        workload = self.subject.inference(recorded, batch, kept=[images])
         try:
             speed.warm_up(workload, device=self.device, pace=self.pace)
         except (speed.OutOfMemory, RuntimeError) as error:
@@ -239,11 +243,11 @@ class SpeedJob:
         """A few training steps and evaluations in a trace, if the user requested one."""
         if not self.context.profile or not self.cost.params:
             return
-        from bench.cost import trace
+        from bench.cost import profiler, trace
 
         trained = self.subject.training(self.subject.build().train(), min(batch, self.cell.recipe.batch))
         evaluated = self.subject.inference(model, batch)
-        with trace.profile(self.context.attempt / "trace", device=self.device) as recording:
+        with profiler.profile(self.context.attempt / "trace", device=self.device) as recording:
             for _ in range(trace.WAIT + trace.WARM_UP + trace.ACTIVE + 1):
                 trained.call()
                 with trace.label("evaluate"):
@@ -263,8 +267,9 @@ class SpeedJob:
 
         from bench.core import environment
 
+        chip = environment.cpu_model()  # an Apple GPU is a part of it
         return Conditions(
-            device=torch.cuda.get_device_name(self.device) if self.on_gpu else environment.cpu_model(),
+            device=device_name(self.device) or (f"{chip} GPU" if self.device.startswith("mps") else chip),
             float32_matmul_precision=torch.get_float32_matmul_precision(),
             allow_tf32=torch.backends.cuda.matmul.allow_tf32,
             cudnn_benchmark=torch.backends.cudnn.benchmark,
@@ -279,10 +284,6 @@ class SpeedJob:
         self.context.log(phase)
         self.context.progress(Advanced(done=self.phase, total=PHASES, phase=phase))
         self.phase += 1
-
-
-def _scan_rate(workload: Workload) -> float | None:
-    return workload.images / workload.call_seconds if workload.call_seconds else None
 
 
 JOB = Job(run=run, expected_seconds=expected_seconds)

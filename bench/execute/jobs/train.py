@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,21 +23,23 @@ from bench.core.seeds import stream
 from bench.core.spec import Cell
 from bench.cost import flops, memory, peaks
 from bench.cost.flops import ModelCost
-from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
+from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label
 from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.execute.jobs._costs import TrainingCosts
 from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
 from bench.store import weights
 from bench.store.study import WEIGHTS
-from bench.tasks._features import extractor, top1, top1_and_loss
-from bench.tasks._finetuner import FineTuner
+from bench.tasks._features import Kept, extractor, frozen, top1, top1_and_loss
 from bench.tasks.task import Task, TaskContext, Unsuited, judged
 from bench.train import inference, precision
 from bench.train.batches import Batches
 from bench.train.events import HorizonReached, Stepped
 from bench.train.step import set_head_bias
 from bench.train.trainer import Checkpoints, Diverged, Evaluated, Trainer
+
+if TYPE_CHECKING:
+    from bench.tasks._finetuner import FineTuner
 
 TRACED_IMAGES = 256  # evaluated after each step of a trace
 Scores = list[Score] | Callable[[], list[Score]]
@@ -54,17 +57,25 @@ def run(cell: Cell, context: JobContext) -> Result:
     memory.reset_peak(context.device)
     precision.set_up(threads=context.threads)
     ranks = context.ranks
-    if ranks.size > 1:  # what has to be decoded is so once on each machine
+    if ranks.size > 1:  # images are decoded once on each machine
         ranks.run_on_all(lambda: _open_data(cell, context) if ranks.is_first_here else None)
     job = ranks.run_on_all(lambda: TrainJob(cell, context))
     content = ranks.run_on_rank0(lambda: job.train.content_hash)
     ranks.run_on_all(lambda: _check_content(cell, job.train, content))
     waited = running() - started
-    with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
+    with _trace(context) as trace:
         trainer = job.trainer()
         trainer.resume()
         trainer.progress.spend("wait", waited)
         return _run(job, trainer, trace)
+
+
+def _trace(context: JobContext) -> contextlib.AbstractContextManager[Trace]:
+    if not context.profile:
+        return contextlib.nullcontext(Trace())
+    from bench.cost.profiler import profile
+
+    return profile(context.attempt / "trace", device=context.device)
 
 
 def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
@@ -257,7 +268,8 @@ class TrainJob:
     def _smaller_batches(self) -> dict[str, int]:
         """Images at a time that fitted, where evaluation ran out of memory; nothing where all went well.
         Scores do not depend on them, but for the dropout of fine-tuning."""
-        reduced = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": self.tuner.micro_batch}
+        at_once = self.tuner.micro_batch if "tuner" in vars(self) else None  # None where no task has fine-tuned
+        reduced = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": at_once}
         smaller = {kind: images for kind, images in reduced.items() if images is not None}
         for kind, images in smaller.items():
             self._log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
@@ -271,12 +283,18 @@ class TrainJob:
         sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
         network = inference.in_precision(self.model, dtype=self.evaluation_dtype, device=device, batches=self.batches)
         features = extractor(network, **sizes, device=device, batches=self.batches)
+        given = not self.trains and any(True for _ in self.model.parameters())
+        if given:  # others read these images next time
+            about = frozen(self.cell.model, device=device, dtype=self.evaluation_dtype, **sizes)
+            features = Kept(features, model=self.model, about=about)
         task_context = TaskContext(
             features=features,
-            load=lambda name, split: load(name, split, root=root),
+            load=lambda name, split: (
+                self.train if given and (name, split) == (self.cell.data, "train") else load(name, split, root=root)
+            ),
             seed=self.cell.seed,
             model=self.model,
-            fine_tune=self.tuner,
+            fine_tune=lambda images, **options: self.tuner(images, **options),
             upstream=self.train,
             data_root=root,
         )
@@ -290,8 +308,8 @@ class TrainJob:
                 continue
             try:
                 task: Task = registry.load("task", spec.task)
-                read = (self.probes_in_background and task.begin) or task.evaluate
-                by_part[number] = read(task_context, data=spec.data, **spec.kwargs)
+                evaluate = (self.probes_in_background and task.begin) or task.evaluate
+                by_part[number] = evaluate(task_context, data=spec.data, **spec.kwargs)
             except Unsuited as error:
                 by_part[number] = error.missing
                 self._log(f"no score of {spec.task}: {error}")
@@ -299,6 +317,9 @@ class TrainJob:
 
     @cached_property
     def tuner(self) -> FineTuner:
+        """Made when the first task asks for it."""
+        from bench.tasks._finetuner import FineTuner
+
         cell, context = self.cell, self.context
         return FineTuner(
             self.model,
@@ -318,6 +339,7 @@ class TrainJob:
         return judged(
             right_M,
             content_hash=self.val.content_hash,
+            groups_M=self.val.groups_N,
             task="upstream",
             data=self.cell.data,
             num_test=len(self.val),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.core import environment, registry
@@ -39,7 +39,6 @@ from bench.store.records import DamagedRecord, read_record
 
 RECORDED_MODEL_ERROR = 0.1  # error of a rate that was recorded for this very model
 OTHER_MODEL_ERROR = 0.2  # least error of one that follows from other models' records
-UNSEEN_FAMILY_ERROR = 0.35  # more error for a family that no published rate is of
 WALL_TIME_TOLERANCE = 1.05  # times the shortest wall time, that fewer devices per cell may take
 USABLE_MEMORY_SHARE = 0.85  # of the memory, that weights and activations may take
 
@@ -70,7 +69,8 @@ class NamedHardware:
     device: str = "cuda"
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """See the protocol. Without --ranks, as many devices train a cell together as finish everything soonest."""
+        """See the protocol. In a plan without --ranks, as many devices train a cell together as finish everything
+        soonest."""
         options = left.options
         workers = preflight.workers_on(self.hardware.count, options, left.cells)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
@@ -78,7 +78,7 @@ class NamedHardware:
             calibration = self._rates(left)
             needs = self._needs(left, calibration)
         ranks, cells = options.ranks, self._cells(left, calibration, needs, ranks=options.ranks)
-        if ranks == 1:
+        if ranks == 1 and not left.to_run:
             ranks, cells = self._soonest(left, calibration, needs)
             workers = options.workers or max(1, self.hardware.count // ranks)
         return StudyCost(workers=workers, threads=1, ranks=ranks, cells=cells, calibration=calibration)
@@ -158,7 +158,7 @@ def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: C
     """The price of the rest of these cells on one device of this name, by a roofline."""
     one = Hardware(device=accelerator(name))
     decoded = feed.per_core(cells, left.sizes)
-    there = rates_on(one, calibration, cells, left.sizes, RecordedRates())
+    there = rates_on(one, calibration, cells, left.sizes, {})
     costs = []
     for cell in cells:
         fraction = left.fractions[cell]
@@ -174,19 +174,9 @@ def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: C
 # -- rates -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordedRates:
-    """Rates in records of one kind of device.
-
-    Attributes:
-        rates: `rate_key` -> images per second of one device.
-    """
-
-    rates: Mapping[str, float] = field(default_factory=dict)
-
-
-def recorded(results: Path, device: Accelerator) -> RecordedRates:
-    """From every study below a folder of results; damaged records say nothing."""
+def recorded(results: Path, device: Accelerator) -> dict[str, float]:
+    """`rate_key` -> images per second of one such device, from every study below a folder of results; damaged records
+    say nothing."""
     medians: dict[str, list[float]] = {}
     for path in sorted(results.glob("*/cells/*/record.json")) if results.is_dir() else ():
         try:
@@ -199,7 +189,7 @@ def recorded(results: Path, device: Accelerator) -> RecordedRates:
                 ranks = record.execution.ranks or 1
                 key = rate_key(record.cell, record.data.num_classes or 0)
                 medians.setdefault(key, []).append(statistics.median(rates) / ranks)
-    return RecordedRates(rates={key: statistics.median(rates) for key, rates in medians.items()})
+    return {key: statistics.median(rates) for key, rates in medians.items()}
 
 
 def _is_of(record: Record, device: Accelerator) -> bool:
@@ -208,7 +198,7 @@ def _is_of(record: Record, device: Accelerator) -> bool:
 
 
 def rates_on(
-    hardware: Hardware, calibration: Calibration, cells: Sequence[Cell], sizes: DataSizes, records: RecordedRates
+    hardware: Hardware, calibration: Calibration, cells: Sequence[Cell], sizes: DataSizes, records: Mapping[str, float]
 ) -> Calibration:
     """The calibration with the rates of one device of this hardware, whatever was measured here."""
     roofs: dict[str, tuple[Cell, Rates, float]] = {}
@@ -219,10 +209,10 @@ def rates_on(
             roofs[key] = (cell, rates, _roof(cell, rates, hardware.device))
     shares = {}
     for key, (cell, _, roof) in roofs.items():
-        if (own := records.rates.get(key)) and roof:
+        if (own := records.get(key)) and roof:
             shares[key] = (registry.family_of(cell.model).label, own / roof)
     made = {
-        key: _rates(cell, rates, roof, hardware.device, records.rates.get(key), shares.values())
+        key: _rates(cell, rates, roof, hardware.device, records.get(key), shares.values())
         for key, (cell, rates, roof) in roofs.items()
     }
     return replace(calibration, rates={**calibration.rates, **made}, age=None)
@@ -259,10 +249,8 @@ def _rates(
         error = max(OTHER_MODEL_ERROR, statistics.stdev(like) if len(like) > 1 else 0.0)
         rate, basis = share * roof, f"{share:.0%} of the roofline of {device.name}, as records of other models reach"
     else:
-        known = roofline.reached()
-        seen = family == "ViT" and device.name == "H100"
-        error = known.error if seen else math.hypot(known.error, UNSEEN_FAMILY_ERROR)
-        rate, basis = known.share * roof, f"{known.source}; the roofline is {device.name}'s"
+        known = roofline.reached(family, device.name)
+        error, rate, basis = known.error, known.share * roof, f"{known.source}; the roofline is {device.name}'s"
     rate = rate or rates.train_images_per_second
     return replace(
         rates,

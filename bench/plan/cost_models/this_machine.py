@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.core import environment
-from bench.core.device import free_memory
+from bench.core.device import sharing
 from bench.core.spec import Cell
+from bench.core.subprocesses import free_memory_of
 from bench.plan import estimate, feed, preflight, resources
 from bench.plan.cost_model import (
     ACCELERATOR_FLOPS,
@@ -82,12 +83,13 @@ class ThisMachine:
 
     def _needs(self, left: RemainingWork, calibration: Calibration, *, workers: int) -> dict[Cell, Needs]:
         """Bytes of every cell whose rates are known."""
-        rated = estimate.rated(left.training, calibration, left.sizes)
+        rated, memory = estimate.rated(left.training, calibration, left.sizes), free_memory_of(self.device)
+        memory //= sharing(self.device, workers * left.options.ranks)
         if left.to_run:
-            resources.check_memory(rated, device=self.device, ranks=left.options.ranks)
+            resources.check_memory(rated, memory, device=self.device, ranks=left.options.ranks)
         trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
         decoded = feed.per_core([cell for cell, _ in trained], left.sizes)
-        memory, cores = free_memory(self.device), environment.cores() / (workers * left.options.ranks)
+        cores = environment.cores() / (workers * left.options.ranks)
         return {
             cell: resources.needs(
                 cell,

@@ -55,6 +55,13 @@ PASSES = (
             and not (r.suite.exclusive or r.gives_budgets or r.options.overrides.chooses_warmup)
         ),
     ),
+    Pass(file="told_apart", needed=lambda r: "best-adaptation" in (r.suite.questions or ())),
+    Pass(
+        file="affordable",
+        needed=lambda r: (
+            r.options.scale == "cpu" and not r.options.tasks and "fine-tuning-gain" in (r.suite.questions or ())
+        ),
+    ),
     Pass(file="tasks", needed=lambda r: bool(r.options.tasks)),
     Pass(file="only"),
     Pass(file="halving", needed=lambda r: r.options.halving),

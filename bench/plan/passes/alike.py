@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.core.by_key import by_key
 from bench.core.formatting import join
 from bench.core.spec import Cell
 from bench.plan.study_cells import StudyCells, StudyRequest
@@ -21,10 +22,8 @@ def without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
     """The cells, without those whose budgets, fitted to hours, end before any image comes twice, where a larger part of
     the set is trained on for as long: every image is new to both, and reports count distinct images. A sentence says
     what went."""
-    groups: dict[Cell, list[Cell]] = {}
-    for cell in cells:
-        if "data_size" in cell.axes and cell.horizons[-1]:
-            groups.setdefault(replace(cell, num_images=None, horizons=(0,)), []).append(cell)
+    sized = (cell for cell in cells if "data_size" in cell.axes and cell.horizons[-1])
+    groups = by_key((replace(cell, num_images=None, horizons=(0,)), cell) for cell in sized)
     gone: dict[Cell, None] = {}
     for members in groups.values():
         for cell in members:

@@ -8,14 +8,14 @@ a lower one than the whole sweep's may be chosen. The search is cut off after ha
 says that the best one lies at the end of what was tried. Accuracy is that on the upstream set's test images, as in the
 choice itself; downstream scores are never looked at.
 
-Of the ten models at hand, six rates each, nine keep the rate that the whole sweep chooses, at half of the images
+Nine of the ten models at hand, six rates each, keep the rate that the whole sweep chooses, at half of the images
 (tests/plan/test_halving.py); ten without the cut-off, at 58 %. They were known when the rule was made, and the start
 matters: from the lower of the two middle rates seven keep theirs. An eleventh, swept afterwards, keeps its rate. All
 eleven were swept again with a shorter warm-up: nine keep theirs.
 Stopping early did worse: after an eighth of the budget (cooled down) the loss on test images ranked them so that three
 of six in full kept nine of ten at 62 % of the images, two in full seven at 46 %.
 
-What is to be done next follows from the records alone: the same command goes on where it was stopped.
+The next step follows from the records alone: the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bench.core.cell_state import CellState
 from bench.core.errors import UserError
 from bench.core.record import Record
 from bench.core.spec import Cell, is_rate_enough
@@ -135,7 +136,7 @@ def _accuracy(cells: Sequence[Cell], study: Study, *, other_code: bool) -> float
     """Mean over the seeds of a rate; minus infinity where one diverged; None where one is not done."""
     directories = [study.cell(cell) for cell in cells]
     states = [state_of(directory) for directory in directories]
-    if any(state.name != "done" for state in states):
+    if any(state.name != CellState.DONE for state in states):
         return None
     if not other_code and changes(cells, directories, states):
         return None

@@ -42,11 +42,11 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
         )
     if request.fits_budgets_to_hours:
         asked = request.suite_options.hours
-        within = fit(study.cells, hours=asked, device=request.device_name, keep=options.models or ())
+        within = within_hours(study.cells, hours=asked, device=request.device_name, keep=options.models or ())
         return replace(study, cells=within.cells, notes=(*study.notes, within.note))
     if not request.keeps_fitted_budgets:
         raise UserError(
-            f"--hours chooses the budgets of scale gpu, and this is {options.scale}.",
+            f"--hours chooses budgets of scale gpu, and {request.suite.name} at scale {options.scale} has none such.",
             "Give --scale gpu, or --horizons.",
         )
     return study
@@ -60,7 +60,7 @@ class InHours:
     note: str
 
 
-def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str] = ()) -> InHours:
+def within_hours(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str] = ()) -> InHours:
     """The cells with budgets that take about so many hours on one device.
 
     Args:

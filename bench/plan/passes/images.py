@@ -13,5 +13,5 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     Raises:
         UserError: a model that was named and whose patches do not divide the size.
     """
-    cells, notes = request.images.fit(study.cells)
+    cells, notes = request.images.at_one_size(study.cells)
     return replace(study, cells=tuple(cells), stored=dict(request.images.names), notes=(*study.notes, *notes))

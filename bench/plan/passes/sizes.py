@@ -19,7 +19,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     Raises:
         UserError: a limit that is more than a set has.
     """
-    stored = {name: study.stored.get(name, name) for name in request.upstream or ()}
+    own = {name: [c.data for c in study.cells if c.data.startswith(f"{name}:")] for name in request.upstream or ()}
+    stored = {name: study.stored.get(name) or (sized or [name])[0] for name, sized in own.items()}  # or by the suite
     limits = {stored[name]: size for name, size in request.limits.items()}
     cells, notes = clipped(study.cells, named=tuple(stored.values()), limits=limits, sizes=request.sizes)
     return replace(study, cells=tuple(cells), notes=(*study.notes, *notes))

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.core.by_key import by_key
 from bench.core.errors import UserError
 from bench.core.spec import Cell, TaskSpec
 from bench.plan.study_cells import StudyCells, StudyRequest
@@ -29,8 +30,6 @@ def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
     A task that the suite already uses keeps the options it has there, and as many entries (as at two resolutions).
     """
     data = dict.fromkeys(task.data for task in cell.tasks)
-    own: dict[tuple[str, str], list[TaskSpec]] = {}
-    for task in cell.tasks:
-        own.setdefault((task.task, task.data), []).append(task)
+    own = by_key(((task.task, task.data), task) for task in cell.tasks)
     specs = (own.get((name, on)) or [TaskSpec(task=name, data=on)] for name in tasks for on in data)
     return replace(cell, tasks=tuple(itertools.chain.from_iterable(specs)))

@@ -30,7 +30,7 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
     parts = figure.subfigures(1, len(states) + grey, squeeze=False, width_ratios=[1.0] * len(states) + [0.16] * grey)[0]
     table = []
     for part, (state, (components_KCRS, shares_K)) in zip(parts, states.items(), strict=False):
-        part.suptitle(state, fontsize=_style.current().text(12))
+        part.suptitle(state, fontsize=_style.text(12))
         grid = part.subplots(rows, PER_ROW, squeeze=False).flat
         for axes in grid:
             axes.axis("off")
@@ -42,7 +42,7 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
             else:
                 span = float(np.ptp(image_CRS)) or 1.0
                 axes.imshow(((image_CRS - image_CRS.min()) / span).transpose(1, 2, 0), interpolation="none")
-            axes.set_title(f"{100 * share:.1f} %", fontsize=_style.current().text(9), pad=2)
+            axes.set_title(f"{100 * share:.1f} %", fontsize=_style.text(9), pad=2)
             table += [
                 {
                     "state": state,
@@ -171,7 +171,7 @@ def rollouts(states: States, images_BHWC: np.ndarray, *, model: str, labels: lis
         image_HWC = np.asarray(images_BHWC[column])
         grey = image_HWC.mean(-1)
         panels[0, column].imshow(image_HWC.squeeze(), cmap="gray", interpolation="none")
-        panels[0, column].set_title(labels[column], fontsize=_style.current().text(9))
+        panels[0, column].set_title(labels[column], fontsize=_style.text(9))
         for row, (state, share_BRS) in enumerate(states.items(), start=1):
             axes, relative_RS = panels[row, column], share_BRS[column] * share_BRS[column].size
             axes.imshow(grey, cmap="gray", interpolation="none")

@@ -107,7 +107,7 @@ def draw(
     families = list(dict.fromkeys(line.family for line in lines))
     with _style.context():
         pictures = [_picture(evidence, table, part, axis, families, points) for part in (shown[:1], shown[1:]) if part]
-    panels = {measure: axes for _, found in pictures for measure, axes in found.items()}
+    panels = {measure: axes for _, drawn in pictures for measure, axes in drawn.items()}
     sentences = [*caption, *_what_is_shown(evidence, shown, rows, estimates, lines)]
     sentences += _what_is_quoted(evidence, shown, reference)
     return Drawing(
@@ -209,12 +209,10 @@ def _picture(
 ) -> tuple[Figure, dict[str, Axes]]:
     """A figure of one panel, or of several beside each other; its panels by measure."""
     single = len(measures) == 1
-    columns = min(2 if sum(map(len, axis.ticks)) > LETTERS_BELOW else COLUMNS, _style.current().columns)
+    columns = _style.columns(2 if sum(map(len, axis.ticks)) > LETTERS_BELOW else COLUMNS)
     rows = -(-len(measures) // columns)
-    width, height = (
-        _style.current().single if single else (_style.current().width, _style.current().panel_height * rows + 0.4)
-    )
-    figure = _style.figure(width=width, height=height)
+    height = None if single else _style.current().panel_height * rows + 0.4
+    figure = _style.figure(columns=len(measures), height=height)
     table = table[table["measure"].isin(measures)]
     looks = {family: _style.look(family, families) for family in families}
     own = points_of(table, evidence)
@@ -232,7 +230,7 @@ def _picture(
     drawn = any(line.get_linestyle() == "--" for axes in panels.values() for line in axes.get_lines())
     _style.legend(figure, _handles(evidence, table, families, quoted, untrained=drawn))
     if single:
-        _name_lines(panels[measures[0]], own, families)
+        _name_lines(panels[measures[0]], own, families, axis)
     return figure, panels
 
 
@@ -347,7 +345,7 @@ def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]
             0.025,
             text,
             transform=axes.transAxes,
-            fontsize=_style.current().text(8),
+            fontsize=_style.text(8),
             zorder=5,
             bbox=_style.BEHIND_TEXT,
         )
@@ -366,16 +364,21 @@ def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> None:
-    """Every model's name beside its last point, or nothing where there are too many."""
+def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: XAxis) -> None:
+    """Every model's name beside its last point, off what is drawn, or nothing where there are too many."""
     if table["series"].nunique() > MAX_NAMED:
         return
     last = table.groupby("series", sort=False).tail(1)
     colours = [_style.look(str(family), families)[0] for family in last["family"]]
     named = list(zip(last["at"], last["accuracy_percent"], last["series"], colours, strict=True))
-    curves = [
-        list(zip(mine["at"], mine["accuracy_percent"], strict=True)) for _, mine in table.groupby("series", sort=False)
-    ]
+    points, low, high = (
+        list(zip(table["at"], table[f"{name}_percent"], strict=True)) for name in ("accuracy", "low", "high")
+    )
+    curves: list[Any] = [] if axis.trend else list(zip(low, high, strict=True))
+    if not axis.ticks:
+        curves += [
+            [points[n] for n in mine] for mine in table.reset_index().groupby("series", sort=False).indices.values()
+        ]
     flat = [float(np.asarray(line.get_ydata())[0]) for line in axes.get_lines()]  # the baselines
     _style.name_points(axes, named, curves=[*curves, *([(x, y) for x in axes.get_xlim()] for y in flat)])
 
@@ -384,20 +387,18 @@ def _handles(
     evidence: Evidence, table: pd.DataFrame, families: Sequence[str], quoted: pd.DataFrame, *, untrained: bool
 ) -> list[Any]:
     """Entries of the legend: families; what is not measured; baselines."""
-    handles: list[Any] = _style.family_handles(families, hollow=evidence.published)
-    for family in dict.fromkeys(quoted["family"]):
-        look: dict[str, Any] = {
-            "color": _style.GREY,
-            "markerfacecolor": "none",
-            "marker": _style.look(family, families)[1],
-        }
-        handles.append(Line2D([], [], linestyle="", markersize=6, label=f"{family}, published", **look))
-    if "raw pixels" in set(table["kind"]):
-        handles.append(Line2D([], [], **_style.PIXELS, label="raw pixels"))
-    if untrained:
-        grey: dict[str, Any] = {"color": _style.GREY, "linestyle": UNTRAINED, "linewidth": 1.1}
-        handles.append(Line2D([], [], **grey, label="untrained (mean)"))
-    return handles
+    grey: dict[str, Any] = {"color": _style.GREY}
+    hollow = grey | {"linestyle": "", "markersize": 6, "markerfacecolor": "none"}
+    pixels = Line2D([], [], **_style.PIXELS, label="raw pixels")
+    return [
+        *_style.family_handles(families, hollow=evidence.published),
+        *(
+            Line2D([], [], **hollow, marker=_style.look(family, families)[1], label=f"{family}, published")
+            for family in dict.fromkeys(quoted["family"])
+        ),
+        *([pixels] if "raw pixels" in set(table["kind"]) else []),
+        *([Line2D([], [], **grey, linestyle=UNTRAINED, linewidth=1.1, label="untrained (mean)")] if untrained else []),
+    ]
 
 
 # -- words and numbers -----------------------------------------------------------------------------------------------
@@ -434,7 +435,7 @@ def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
 
 
 def y_label(evidence: Evidence, measure: str) -> str:
-    """What an accuracy axis shows: which task gave the scores."""
+    """The label of an accuracy axis: which task gave the scores."""
     shown = evidence.scores["measure"].isin(evidence.parts(measure))
     tasks = {str(task).partition("@")[0] for task in evidence.scores.loc[shown, "task"].unique()}
     how = {"upstream": "Upstream ", "finetune": "Fine-tuned ", "linear": "Linear-probe "}
@@ -499,7 +500,7 @@ def _what_is_shown(
 
 
 def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[ModelPoints]) -> list[str]:
-    """What the published points under the measured ones are."""
+    """A sentence: the source of the published points under the measured ones."""
     published = evidence.reference
     shown = [m for m in measures if counterpart(evidence, m)] if lines else []
     if published is None or not shown:

@@ -1,4 +1,4 @@
-"""What figures of published networks share. A controlled comparison has solid lines, any other dashed ones."""
+"""Looks and axes of published networks. A controlled comparison has solid lines, any other dashed ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.report.figures import _style
 from bench.report.figures.figure import NothingToDraw
 
 UPSTREAM = {
-    "ImageNet-1k": ("1.28M images (ImageNet-1k)", _style.COLOURS[0]),
+    "ImageNet-1k": ("1.28M images (ImageNet-1k)", _style.COLOURS[9]),
     "ImageNet-21k": ("12M to 38M (ImageNet-21k)", _style.COLOURS[1]),
     "web": ("0.4 to 2.3 billion (web)", _style.COLOURS[4]),
 }

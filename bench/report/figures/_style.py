@@ -16,6 +16,7 @@ from urllib.parse import quote
 import matplotlib
 import numpy as np
 import seaborn as sns
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -38,7 +39,8 @@ OTHER_FAMILIES = (
     (COLOURS[8], "X"),
     (COLOURS[7], "<"),
 )
-LOOKS = (*FAMILIES.values(), *OTHER_FAMILIES)  # of what is no family, in order
+VARIANTS = tuple(zip((COLOURS[n] for n in (4, 9, 5, 7, 1)), "Dvh<>", strict=True))  # none of a family
+LOOKS = (*FAMILIES.values(), *OTHER_FAMILIES)  # of groups beside which no family is, in order
 INK, GREY = "#333333", "#767676"
 PIXELS: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.1}
 EXTRAPOLATED = (0, (4, 2))  # the dash of what lies beyond every measured point
@@ -86,7 +88,21 @@ TEXT_SIZES = (
     "legend.title_fontsize",
 )
 LABEL_SIZE = 8.5  # points on the page, of a name beside a point
+SHORTEST = 8  # letters of a line, where labels are broken
 BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
+APART = 3  # pixels between two names
+LINE_HEIGHT = 1.25  # times its size, of text
+ON_LINE = 5  # pixels: half of what a marker is wide
+PLACES: tuple[Any, ...] = (
+    "lower left",
+    "upper right",
+    "upper left",
+    "lower right",
+    "center right",
+    "center left",
+)  # of a key
+MARKER = 10  # points of a line that are no worse to cover than a marker
+FEW = 4  # names up to which they are as large as in a legend
 NEAR, FAR, FARTHER = 6, 26, 46  # points between a plotted point and its name; beyond NEAR a line joins them
 DIRECTIONS = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1), (-1, -1))  # in which a name may stand
 ALIGNED = {1: ("left", "bottom"), 0: ("center", "center"), -1: ("right", "top")}
@@ -113,7 +129,7 @@ def drawn_as(style: Style) -> Iterator[None]:
 
 def theme() -> dict[str, Any]:
     """matplotlib's settings, with text of the current style."""
-    return THEME | {name: current().text(float(THEME[name])) for name in TEXT_SIZES}
+    return THEME | {name: text(float(THEME[name])) for name in TEXT_SIZES}
 
 
 @contextmanager
@@ -126,9 +142,21 @@ def context() -> Iterator[None]:
         yield
 
 
-def figure(*, height: float, width: float | None = None) -> Figure:
-    """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches, as the style allows them."""
-    made = Figure(figsize=current().size(width or current().width, height), layout="constrained")
+def text(points: float) -> float:
+    """The size of text that has this size on the page, in the current style."""
+    return current().text(points)
+
+
+def columns(panels: int) -> int:
+    """How many of so many panels stand beside each other in the current style."""
+    return min(current().columns, panels)
+
+
+def figure(*, height: float | None = None, width: float | None = None, columns: int = 2) -> Figure:
+    """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches, as the style allows them; by
+    default those of `columns` panels beside each other."""
+    size = current().size(width or current().width_of(columns), height or current().single[1])
+    made = Figure(figsize=size, layout="constrained")
     made.get_layout_engine().set(h_pad=0.08, w_pad=0.08)  # type: ignore[union-attr,call-arg]
     return made
 
@@ -174,28 +202,65 @@ def handles(looks: Mapping[str, tuple[str, str]], *, hollow: bool = False, joine
 
 
 def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
-    """A legend in rows above the panels."""
-    if handles:
-        figure.legend(
+    """A legend in rows above the panels, no wider than the figure."""
+    for beside in range(min(columns, len(handles)), 0, -1):
+        made = figure.legend(
             handles=list(handles),
             loc="outside upper left",
-            ncols=min(columns, len(handles), current().legend),
+            ncols=beside,
             handletextpad=0.4,
             columnspacing=1.4,
             borderpad=0.1,
         )
+        if made.get_window_extent().width <= figure.bbox.width or beside == 1:
+            return
+        made.remove()
+
+
+def key(axes: Axes, colours: Mapping[str, Any]) -> None:
+    """The lines of a panel by name, where they cover least; matplotlib's own "best" does not see intervals."""
+    made = axes.legend(
+        handles=[Line2D([], [], color=colour, linewidth=1.8, label=name) for name, colour in colours.items()],
+        loc="lower left",
+        fontsize=text(LABEL_SIZE),
+        labelspacing=0.25,
+        handlelength=0.9,
+        borderpad=0.0,
+    )
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    drawn = [np.asarray(line.get_xydata()) for line in axes.get_lines() if line.get_transform() == axes.transData]
+    drawn += [part for lines in axes.findobj(LineCollection) for part in lines.get_segments()]  # type: ignore[attr-defined]
+    lines = [_between(axes.transData.transform(line)) for line in drawn if len(line)]
+    markers = [axes.transData.transform(dots.get_offsets()) for dots in axes.findobj(PathCollection)]  # type: ignore[attr-defined]
+    points = np.concatenate([np.empty((0, 2)), *lines, *(np.repeat(at, MARKER, axis=0) for at in markers)])
+
+    def covered(place: Any) -> int:
+        made.set_loc(place)
+        return _covered(made.get_window_extent(), points)
+
+    made.set_loc(min(PLACES, key=covered))
 
 
 def wrap_labels(figure: Figure) -> None:
-    """Break labels of y axes that are longer than their panel; on the page they all fit."""
+    """Break titles and labels that are longer than their panel; where ticks' names touch, leave out some of numbers,
+    and write others smaller. On the page they all fit."""
     if current() is PAGE:
         return
     figure.draw_without_rendering()
     for axes in figure.axes:
-        label = axes.yaxis.label
-        room = axes.get_window_extent().height / label.get_window_extent().height if label.get_text() else 1.0
-        if room < 1:
-            label.set_text(textwrap.fill(label.get_text(), int(room * len(label.get_text()))))
+        panel = axes.get_window_extent()
+        names = [tick.get_window_extent() for tick in axes.get_xticklabels() if tick.get_text()]
+        if any(b.x0 - a.x1 < APART for a, b in pairwise(names)):
+            if axes.get_xscale() == "log":
+                axes.set_xticks(axes.get_xticks()[::2])
+            else:
+                axes.tick_params(axis="x", labelsize=text(LABEL_SIZE))
+        for label, side in ((axes.yaxis.label, "height"), (axes.xaxis.label, "width"), (axes._left_title, "width")):  # type: ignore[attr-defined]
+            taken = getattr(label.get_window_extent(), side)
+            if label.get_visible() and taken > getattr(panel, side) > 0:
+                longest = max(map(len, label.get_text().split("\n")))
+                letters = max(SHORTEST, int(getattr(panel, side) / taken * longest))
+                label.set_text("\n".join(textwrap.fill(line, letters) for line in label.get_text().split("\n")))
 
 
 def name_toggles(figure: Figure) -> None:
@@ -225,7 +290,6 @@ def name_points(
     named: Sequence[tuple[float, float, str, Any]],
     *,
     curves: Sequence[Sequence[tuple[float, float]]] = (),
-    size: float = LABEL_SIZE,
 ) -> None:
     """Write names beside points, each in its colour, where they cover as little as possible, and never each other; a
     name for which there is no free place is left out.
@@ -233,22 +297,23 @@ def name_points(
     Args:
         named: (x, y, text, colour) in data coordinates.
         curves: what else is drawn: points (x, y) in order, joined by lines.
-        size: of the letters, in points on the page.
     """
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    size = LABEL_SIZE if len(named) > FEW else float(THEME["legend.fontsize"])
+    figure: Any = axes.get_figure(root=True)
+    wrap_labels(figure)
+    figure.draw_without_rendering()
     frame, taken = axes.get_window_extent(), [text.get_window_extent() for text in axes.texts]
     drawn = [axes.transData.transform(curve) for curve in curves if len(curve)]
     points = np.concatenate([axes.transData.transform([(x, y) for x, y, *_ in named]), *drawn])
-    between = [np.linspace(a, b, 40) for curve in drawn for a, b in pairwise(curve)]
-    lines = np.concatenate(between) if between else np.empty((0, 2))
-    for x, y, text, colour in named:
+    lines = np.concatenate([np.empty((0, 2)), *map(_between, drawn)])
+    for x, y, name, colour in sorted(named, key=lambda point: -point[0]):  # at the right there is least room
         label = axes.annotate(
-            text,
+            name,
             (x, y),
             xytext=(0, 0),
             textcoords="offset points",
             color=colour,
-            fontsize=current().text(size),
+            fontsize=text(size),
             zorder=6,
             bbox=BEHIND_TEXT,
         )
@@ -257,9 +322,12 @@ def name_points(
         for distance in (NEAR, FAR, FARTHER):
             for order, direction in enumerate(DIRECTIONS):
                 box = _box(label, direction, distance)
-                if not _inside(box, frame) or any(box.overlaps(other) for other in taken):
+                inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 + 1 and frame.y0 <= box.y0 and box.y1 <= frame.y1 + 4
+                if not inside or any(box.padded(APART).overlaps(other) for other in taken):
                     continue
                 cost = COVERS_POINT * _covered(box, points) + COVERS_LINE * _covered(box, lines) + order
+                if distance > NEAR:
+                    cost += COVERS_POINT * _crossed(axes.transData.transform((x, y)), label, points)
                 places.append((cost + STANDS_FAR * distance, direction, distance, box))
         if not places:
             label.remove()
@@ -270,6 +338,40 @@ def name_points(
         if distance > NEAR:
             line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3}
             axes.annotate("", (x, y), xytext=label.get_position(), textcoords="offset points", arrowprops=line)
+
+
+def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None:
+    """Write the names of lines below each other at the right edge, in the order of their last points, and joined to
+    these. `ends` are (x, y, text, colour) in data coordinates."""
+    figure: Any = axes.get_figure(root=True)
+    wrap_labels(figure)
+    figure.draw_without_rendering()
+    size, point = float(THEME["legend.fontsize"]), figure.dpi / 72
+    ordered = sorted(ends, key=lambda end: end[1])
+    at = axes.transData.transform([end[:2] for end in ordered]) / point
+    least = LINE_HEIGHT * text(size) * np.arange(len(at))  # points from the first name
+    up = np.maximum.accumulate(at[:, 1] - least) + least - at[:, 1]
+    right = axes.get_window_extent().x1 / point - at[:, 0]
+    for (x, y, name, colour), place in zip(ordered, np.stack([right, up - up.mean()], axis=1), strict=True):
+        label = axes.annotate(
+            name,
+            (x, y),
+            tuple(np.round(place, 1)),
+            textcoords="offset points",
+            color=colour,
+            fontsize=text(size),
+            ha="right",
+            va="center",
+            zorder=6,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3},
+        )
+        label.set_in_layout(False)
+
+
+def _between(curve: np.ndarray) -> np.ndarray:
+    """Points, two pixels apart, of a line through points."""
+    parts = [np.linspace(a, b, 2 + int(math.dist(a, b) / 2)) for a, b in pairwise(curve)]
+    return np.concatenate([curve, *parts])
 
 
 def _box(label: Any, direction: tuple[int, int], distance: int) -> Bbox:
@@ -285,8 +387,13 @@ def _covered(box: Bbox, points: np.ndarray) -> int:
     return int(np.sum((x > box.x0 - 2) & (x < box.x1 + 2) & (y > box.y0) & (y < box.y1)))
 
 
-def _inside(box: Bbox, frame: Bbox) -> bool:
-    return frame.x0 <= box.x0 and box.x1 <= frame.x1 + 1 and frame.y0 <= box.y0 and box.y1 <= frame.y1 + 4
+def _crossed(start: np.ndarray, label: Any, points: np.ndarray) -> int:
+    """How many points lie on the line that joins a label to its own point."""
+    end = label.get_transform().transform(label.get_position())
+    way, off = end - start, points - start
+    along = off @ way / (way @ way)
+    aside = np.abs(off[:, 0] * way[1] - off[:, 1] * way[0]) / math.sqrt(way @ way)
+    return int(np.sum((aside < ON_LINE) & (along < 1) & (np.hypot(*off.T) > ON_LINE) & (along > 0)))
 
 
 def plain_log_x(
@@ -294,7 +401,6 @@ def plain_log_x(
 ) -> None:
     """A logarithmic x axis around `values` with plain numbers (`tick_text`, or `text`): at the values themselves if
     they are few and spaced, else at 1, 2, 5 or 1, 3 or powers of ten. `room`: to the right, as a share of the axis."""
-    shown = text or tick_text
     span = max(values) / min(values)
     margin = max(1.3, span**0.04)  # 4 % of a long axis
     low, high = min(values) / margin, max(values) * margin
@@ -303,22 +409,24 @@ def plain_log_x(
     distinct = sorted(set(values))
     spaced = all(b / a > (high / low) ** 0.14 for a, b in pairwise(distinct))
     ticks = distinct if len(distinct) <= 6 and spaced else _round_ticks(low, high, distinct)
-    _plain(axes.xaxis, ticks, shown)
+    _plain(axes.xaxis, ticks, text)
 
 
 def plain_log_y(axes: Axes, *, text: Callable[[float], str] | None = None) -> None:
-    """A logarithmic y axis with plain numbers, at 1, 2, 5, or finer where it spans less than a decade."""
+    """A logarithmic y axis with plain numbers, at 1, 2, 5, or coarser or finer where it spans more or less."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    steps = (1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    steps = (1,) if high > 200 * low else (1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)
     ticks = [tick for tick in LogLocator(subs=steps, numticks=30).tick_values(low, high) if low <= tick <= high]
-    _plain(axes.yaxis, ticks, text or tick_text)
+    _plain(axes.yaxis, ticks, text)
 
 
-def _plain(axis: Any, ticks: Sequence[float], text: Callable[[float], str]) -> None:
+def _plain(axis: Any, ticks: Sequence[float], text: Callable[[float], str] | None) -> None:
+    """Numbers as sentences write them, or `tick_text` where one has five digits."""
+    shown = text or (tick_text if max(ticks, default=0) >= 1e4 else lambda value: significant(value, 4))
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -51,43 +51,52 @@ def draw(
     shown = [m for m in measures if any(evidence.estimate(p, m) for c in curves for _, p in c.points)]
     if not shown or not curves:
         raise NothingToDraw("no variants were scored")
-    rows: list[dict[str, Any]] = []
-    explained: list[tuple[Point, str, Estimate]] = []
-    for measure in shown:
-        for curve in curves:
-            known = [(x, p, e) for x, p in curve.points if (e := evidence.estimate(p, measure))]
-            explained += [(p, measure, e) for _, p, e in known]
-            rows += [_row(measure, curve, x, p, e) for x, p, e in known]
+    known = [
+        (measure, curve, x, p, e)
+        for measure in shown
+        for curve in curves
+        for x, p in curve.points
+        if (e := evidence.estimate(p, measure))
+    ]
+    explained = [(p, measure, e) for measure, _, _, p, e in known]
+    rows = [_row(*one) for one in known]
     table = pd.DataFrame(rows)
-    axis = _panels.XAxis(label=x_label, column=x_name, ticks=tuple(map(_wrapped, ticks)))
-    spread = _panels.apart(table, "curve") - table["x"]
-    span = table["x"].max() / table["x"].min() if not ticks else 1.0
-    table = table.assign(at=table["x"] + spread if ticks else table["x"] * span ** (0.05 * spread))
-    looks = {c.label: look for c, look in zip(curves, itertools.cycle(_style.LOOKS), strict=False)}
+    axis = _panels.XAxis(label=x_label, column=x_name, ticks=tuple(map(_wrapped, ticks)), trend=not ticks)
+    table["at"] = _panels.apart(table, "curve") if ticks else table["x"]
+    every = _style.VARIANTS if len(curves) > 1 else ((_style.INK, "o"),)
+    looks = {c.label: look for c, look in zip(curves, itertools.cycle(every), strict=False)}
     with _style.context():
         letters = sum(max(map(len, tick.split("\n"))) for tick in axis.ticks)
-        columns = min(_style.current().columns, len(shown), max(1, LETTERS_BELOW // letters if letters else 3))
+        columns = min(_style.columns(len(shown)), max(1, LETTERS_BELOW // letters if letters else 3))
         lines = -(-len(shown) // columns)
         tall = 0.16 * max((tick.count("\n") for tick in axis.ticks), default=0)
-        width = _style.current().width if columns > 1 or len(ticks) > 4 else _style.current().single[0]
-        figure = _style.figure(width=width, height=(_style.current().panel_height + tall) * lines + 0.3)
+        height = (_style.current().panel_height + tall) * lines + 0.3
+        figure = _style.figure(columns=max(columns, len(ticks) - 3), height=height)
         drawn = _panels.in_percent(table)
         panels = _panels.seaborn_panels(figure, drawn, shown, axis, looks, by="curve", line="curve", columns=columns)
         for measure, axes in panels.items():
-            _panels.limit(axes, drawn[drawn["measure"] == measure], looks, by="curve")
+            mine = drawn[drawn["measure"] == measure]
+            _panels.limit(axes, mine, looks, by="curve")
+            shared = mine[mine.duplicated(["at", "accuracy"])]  # a point of several curves is none's
+            axes.scatter(shared["at"], shared["accuracy_percent"], s=60, color=_style.INK, zorder=4)
             _panels.scale_x(axes, axis, list(table["x"]), text=_plain)
             axes.set_title(_panels.title(evidence, measure, [p for c in curves for _, p in c.points]), loc="left")
             axes.set_ylabel(_panels.y_label(evidence, measure))
             axes.yaxis.label.set_visible(True)
             axes.xaxis.set_tick_params(labelbottom=True)
+            if len(curves) == 1:
+                named = [
+                    (x, y, f"{y:.1f}", _style.INK) for x, y in zip(mine["at"], mine["accuracy_percent"], strict=True)
+                ]
+                _style.name_points(axes, named)
         if len(curves) > 1:
             _style.legend(figure, _style.handles(looks, joined=not ticks))
     annotations = tuple(
         _panels.annotation(evidence, panels[measure], p, measure, e, label=p.series, x=at)
         for (p, measure, e), at in zip(explained, table["at"], strict=True)
     )
-    found = [e for *_, e in explained]
-    numbers = {(e.num_seeds, e.num_draws, e.num_test) for e in found}
+    estimates = [e for *_, e in explained]
+    numbers = {(e.num_seeds, e.num_draws, e.num_test) for e in estimates}
     seeds, draws, tests = (max(part) for part in zip(*numbers, strict=True))
     n = f"n: {seeds} seeds" + (f" × {draws} draws" if draws else "") + f", up to {tests:,} test images."
     return Drawing(
@@ -97,7 +106,7 @@ def draw(
         .assign(**({x_name: table["x"].map(lambda x: ticks[int(x)])} if ticks else {})),
         annotations=annotations,
         alt=alt,
-        caption=f"{caption} {n} {contents(found)}",
+        caption=f"{caption} {n} {contents(estimates)}",
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.core.by_key import by_key
 from bench.questions.as_published import SHAPE, Ablations
 from bench.report.figures import _variants
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Shape of the network"
 DIMENSIONS = {
-    "all": "All",
+    "all": "All together",
     "depth": "Depth",
     "patch_size": "Patch size",
     "mlp_width": "Width of the MLP",
@@ -20,9 +21,7 @@ DIMENSIONS = {
 def draw(evidence: Evidence) -> Drawing:
     """A line per dimension through the network that all of them change."""
     ablations = Ablations(evidence)
-    by: dict[str, list[Point]] = {}
-    for setting in ablations.on(SHAPE):
-        by.setdefault(ablations.dimension(setting), []).append(setting.point)
+    by = by_key((ablations.dimension(setting), setting.point) for setting in ablations.on(SHAPE))
     if "" not in by or len(by) < 2:
         raise NothingToDraw("shapes were not compared")
     (base,) = by.pop("")[:1]
@@ -39,7 +38,7 @@ def draw(evidence: Evidence) -> Drawing:
         x_name="relative_compute",
         alt=f"{TITLE}: accuracy against relative compute, a line per dimension.",
         caption=f"{base.model} with one dimension changed, or all (the paper's Figure 8), for as many images and "
-        "at one learning rate. A little spread to the sides keeps intervals apart.",
+        "at one learning rate. Black: the network that is changed.",
     )
 
 

@@ -26,44 +26,44 @@ TITLE = "Cool-down branches against models trained on their own"
 
 @_style.context()
 def draw(evidence: Evidence) -> Drawing:
-    """One panel per other schedule with a difference anywhere, and one of what was spent."""
+    """One panel per schedule of the own trainings, and one of what was spent."""
     measures = branches.measures(evidence)
     if not measures:
         raise NothingToDraw("nothing was scored")
     contrasts, savings = branches.contrasts(evidence, measures[0]), branches.savings(evidence)
     if not contrasts or not savings:
         raise NothingToDraw("no model was trained both with branches and separately")
-    same = [name for name, found in contrasts.items() if all(identical(c) for c in found)]
-    shown = {name: found for name, found in contrasts.items() if name not in same} or contrasts
+    same = [name for name, differences in contrasts.items() if all(identical(c) for c in differences)]
     families = sorted({s.family for s in savings}, key=family_rank)
-    rows = [_row(name, measures[0], c) for name, found in contrasts.items() for c in found]
-    rows += [
-        {
-            "schedule": SPENT,
-            "model": saving.model,
-            "measure": "ratio",
-            "difference": saving.flops,
-            "seeds": saving.seeds,
-        }
-        for saving in savings
+    spent = {"schedule": SPENT, "measure": "ratio"}
+    rows = [
+        *(_row(name, measures[0], c) for name, differences in contrasts.items() for c in differences),
+        *(spent | {"model": s.model, "difference": s.flops, "seeds": s.seeds} for s in savings),
     ]
     looks = {s.model: _style.look(s.family, families) for s in savings}
-    figure = _style.figure(height=3.8)
-    panels = figure.subplots(1, len(shown) + 1, width_ratios=[3.0] * len(shown) + [2.0], squeeze=False)[0]
-    for axes, (name, found) in zip(panels, shown.items(), strict=False):
-        _differences(axes, found, looks)
-        axes.set_title(f"Branch − own training, {name} schedule", loc="left")
-        axes.set(xlabel="Images seen", ylabel=f"Difference in {measures[0]} accuracy [points]")
+    across = _style.columns(len(contrasts) + 1)
+    figure = _style.figure(height=3.8 * -(-(len(contrasts) + 1) // across))
+    panels = list(figure.subplots(-(-(len(contrasts) + 1) // across), across, squeeze=False).flat)
+    for axes, (name, differences) in zip(panels, contrasts.items(), strict=False):
+        _differences(axes, differences, looks)
+        axes.set_title(f"Own trainings: {name} schedule", loc="left")
+        axes.set(xlabel="Images seen", ylabel=f"Branches' lead, {measures[0]} [points]")
+    low, high = zip(*(axes.get_ylim() for axes in panels[: len(contrasts)]), strict=True)
+    for axes in panels[: len(contrasts)]:
+        axes.set_ylim(min(low), max(high))
     _style.legend(figure, _style.handles(looks))
+    spent_on = panels[len(contrasts)]
+    for axes in panels[len(contrasts) + 1 :]:
+        axes.remove()
     names = [f"{s.model}\n{s.budgets} budgets" for s in savings]
     shares = [s.flops for s in savings]
     palette = {name: looks[s.model][0] for name, s in zip(names, savings, strict=True)}
-    sns.barplot(x=shares, y=names, hue=names, palette=palette, saturation=1, width=0.6, legend=False, ax=panels[-1])
+    sns.barplot(x=shares, y=names, hue=names, palette=palette, saturation=1, width=0.6, legend=False, ax=spent_on)
     for place, share in enumerate(shares):
-        panels[-1].text(0.02, place, f"{share:.2f}", va="center", color="white", fontweight="bold")
-    panels[-1].set_title("Compute spent on branches", loc="left")
-    panels[-1].set(xlabel="Fraction of own training", ylabel="", xlim=(0.0, 1.0))
-    panels[-1].grid(axis="y", visible=False)
+        spent_on.text(0.02, place, f"{share:.2f}", va="center", color="white", fontweight="bold")
+    spent_on.set_title("Compute spent on branches", loc="left")
+    spent_on.set(xlabel="Fraction of own training", ylabel="", xlim=(0.0, 1.0))
+    spent_on.grid(axis="y", visible=False)
     exact = f" With the {join(same)} schedule all scores are the same to the last digit." if same else ""
     return Drawing(
         figure=figure,
@@ -72,16 +72,17 @@ def draw(evidence: Evidence) -> Drawing:
             f"Accuracy ({measures[0]}) of the model cooled down from a shared trunk minus that of the model trained to "
             f"the same budget on its own, paired by seed, with {evidence.level:.0%} intervals over training seeds and "
             f"test images (n = {max(s.seeds for s in savings)} seeds).{exact} Right: training compute of all budgets "
-            "on branches as a fraction of all trained on their own, same schedule."
+            "on branches as a fraction of all trained on their own, same schedule. Peak rates are alike: a "
+            "cosine falls from the start, a branch in its cool-down alone."
         ),
         alt=f"{TITLE}: differences at each budget for {len(savings)} models, and the fraction of compute spent.",
     )
 
 
-def _differences(axes: Axes, found: list[PairedDifference], looks: dict[str, tuple[str, str]]) -> None:
+def _differences(axes: Axes, differences: list[PairedDifference], looks: dict[str, tuple[str, str]]) -> None:
     """Points with their intervals; those of several models at one budget lie beside each other."""
     axes.axhline(0.0, color="#444444", linewidth=1.0)
-    place = {model: SIDEWAYS**number for number, model in enumerate(dict.fromkeys(c.pair.model for c in found))}
+    place = {model: SIDEWAYS**number for number, model in enumerate(dict.fromkeys(c.pair.model for c in differences))}
     table = pd.DataFrame(
         {
             "model": c.pair.model,
@@ -89,7 +90,7 @@ def _differences(axes: Axes, found: list[PairedDifference], looks: dict[str, tup
             "points": 100 * c.estimate.value,
             "half": 0.0 if identical(c) else 100 * c.estimate.half,
         }
-        for c in found
+        for c in differences
     )
     (
         so.Plot(
@@ -110,7 +111,7 @@ def _differences(axes: Axes, found: list[PairedDifference], looks: dict[str, tup
         .on(axes)
         .plot()
     )
-    _style.plain_log_x(axes, [c.pair.point.images_seen for c in found])
+    _style.plain_log_x(axes, [c.pair.point.images_seen for c in differences])
 
 
 def _row(name: str, measure: str, c: PairedDifference) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.analysis.evidence import Evidence, Series
-from bench.core.formatting import flop_unit
+from bench.core.formatting import common_flop_unit
 from bench.report.figures import _panels
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
@@ -22,7 +22,7 @@ def draw(evidence: Evidence) -> Drawing:
     if max(measured) < LEAST_SPAN * min(measured) and not evidence.reference:
         raise NothingToDraw(f"the largest compute is less than {LEAST_SPAN:g} times the smallest")
     quoted = _with_compute(evidence.reference) if evidence.reference else []
-    scale, unit = flop_unit((min(measured) * max(measured)) ** 0.5) if not quoted else (1.0, "FLOP")  # ticks say k…E
+    scale, unit = common_flop_unit(measured) if not quoted else (1.0, "FLOP")  # ticks say k…E
     lines = _lines(series, scale)
     return _panels.draw(
         evidence,
@@ -35,9 +35,9 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def counted(evidence: Evidence) -> str:
-    """What the axis of compute counts."""
+    """A sentence: the operations that the axis of compute counts."""
     convention = "convolutions without zero-padded taps" if evidence.convention == "paper" else "dense convolutions"
-    ended = "" if evidence.published else "; each point is cooled down to zero learning rate"
+    ended = "" if evidence.published else "; learning rates end at zero"
     return f"Compute: forward and backward, 2 FLOPs per multiply-add, {convention}{ended}."
 
 

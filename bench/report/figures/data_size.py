@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from bench.analysis.comparisons import size_curves
-from bench.analysis.evidence import Evidence
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bench.analysis import targets, wording
+from bench.analysis.comparisons import SizeCurve, size_curves
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.finding import Finding
+from bench.analysis.targets import AccuracyTarget
 from bench.core.formatting import count, join
-from bench.report.figures import _panels
+from bench.questions.images_for_a_target import QUESTION
+from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TITLE = "Accuracy versus number of pre-training images"
 
@@ -22,14 +35,35 @@ def draw(evidence: Evidence) -> Drawing:
         )
         for c in curves
     ]
+    needed = [f for f in QUESTION.ask(evidence) if f.estimate] if evidence.headline else []
     seen = join([f"{c.label} {count(c.points[0].images_seen)}" for c in curves])
-    return _panels.draw(
+    drawing = _panels.draw(
         evidence,
         lines,
         _panels.XAxis(label="Distinct pre-training images", column="distinct_images", trend=True),
-        caption=(f"Every point of a line has seen equally many images: {seen}.", "Bands are the points' intervals."),
+        caption=(
+            f"Every point of a line has seen equally many images: {seen}.",
+            "Bands are the points' intervals.",
+            f"Hollow: what each family's law needs for {targets.target(needed[0])}, with its interval."
+            if needed
+            else "",
+        ),
         alt=f"{TITLE}: {len(lines)} models.",
     )
+    rows = [_mark(drawing.figure.axes[0], f, curves) for f in needed]
+    return replace(drawing, data=pd.concat([drawing.data, pd.DataFrame(rows)], ignore_index=True)) if rows else drawing
+
+
+def _mark(axes: Axes, f: Finding, curves: Sequence[SizeCurve]) -> dict[str, Any]:
+    """What a family's law needs for an accuracy: hollow on a dotted line, with its interval. Returns its row."""
+    family, (left, right), y = f.subject[0], axes.get_xlim(), 100 * wording.every(f, AccuracyTarget)[0].accuracy
+    colour, marker = _style.look(family, [curve.family for curve in curves])
+    x, low, high = (float(f"{end:.6g}") for end in (f.estimate or left, f.low or left, f.high or right))
+    axes.axhline(y, color=_style.INK, linewidth=0.8, linestyle=":", zorder=1)
+    axes.plot([low, high], [y, y], color=colour, linewidth=6, alpha=0.3, solid_capstyle="butt", zorder=2)
+    axes.plot(x, y, color=colour, marker=marker, markerfacecolor="white", markersize=7, zorder=5)
+    about = {"measure": HEADLINE, "kind": QUESTION.name, "series": f"law of {family}", "family": family}
+    return about | {"distinct_images": x, "accuracy": y / 100}
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

@@ -15,11 +15,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
+
+from bench.report.style import PAGE, PHONE, Style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_HOVER_POINTS = 2_000  # of one figure
 HOVER_AREA = 14.0  # points of diameter around a plotted point that answer to the pointer
+MAX_NARROW_INCHES = 7.5  # inches up to which a figure stands beside a page's answers
 CSV_DIGITS = 8  # significant; further ones differ between processors
 
 
@@ -114,6 +117,7 @@ class RenderedFigure:
         points: annotations of the drawing.
         pointed: how many of them the picture holds.
         folder: where its files lie, in the study's folder.
+        stacked: the same figure with its panels below each other, for a phone; None where none is wide.
     """
 
     name: str
@@ -129,12 +133,25 @@ class RenderedFigure:
     pointed: int = 0
     pdf: bytes = b""
     folder: str = "figures"
+    stacked: RenderedFigure | None = None
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
         pictures = {folder / f"{self.name}.png": self.png, folder / f"{self.name}.svg": self.svg.encode()}
         more = {"csv": self.csv.encode(), "pdf": self.pdf}
         return pictures | {folder / f"{self.name}.{kind}": data for kind, data in more.items() if data}
+
+
+def draw(name: str, figure: Figure, evidence: Evidence, style: Style) -> tuple[RenderedFigure, ...]:
+    """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone."""
+    from bench.report.figures import _style
+
+    with _style.drawn_as(style):
+        made = render(name, figure.title, figure.draw(evidence))
+    if style is not PAGE or all(picture.width <= MAX_NARROW_INCHES for picture in made):
+        return made
+    stacked = draw(name, figure, evidence, PHONE)
+    return tuple(replace(wide, stacked=one) for wide, one in zip(made, stacked, strict=True))
 
 
 def render(name: str, title: str, drawing: Drawing) -> tuple[RenderedFigure, ...]:

@@ -2,49 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 
-from bench.analysis.budgets import ONE_BUDGET, budgets
-from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
-from bench.core.formatting import flop_unit
+from bench.analysis.budgets import ONE_BUDGET
+from bench.analysis.evidence import HEADLINE, Evidence, Point, Series, family_rank
+from bench.analysis.frontiers import best_within
+from bench.core.by_key import by_key
+from bench.core.formatting import common_flop_unit, join
 from bench.report.figures import _panels, _style
 from bench.report.figures.compute import counted
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
-from bench.stats.crossing import pareto
 from bench.stats.intervals import Estimate, contents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Best accuracy within a compute budget"
+LETTERS = 66  # of a line of the title
+LINE_POINTS = 80  # of a line, beside those at its budgets
+ROUNDING = 1e-8  # of the values of a line
 Scored = tuple[Point, str, Estimate]  # with the name of its series
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One panel: per family a step at each of its best points, with their intervals; every other point faint."""
-    found: dict[str, list[Scored]] = {}
-    for series in evidence.on_axis("compute"):
-        scored = [
-            (p, series.label, e)
-            for p in series.points
-            if p.train_flops > 0 and (e := evidence.estimate(p, HEADLINE)) is not None
-        ]
-        found.setdefault(series.family, []).extend(scored)
-    families = sorted((family for family, points in found.items() if points), key=family_rank)
+    """One panel: per family a line through its best points, with their intervals; every other point faint."""
+    sides = by_key((series.family, series) for series in evidence.on_axis("compute"))
+    scored_by = by_key(
+        (family, (p, series.label, e))
+        for family, members in sides.items()
+        for series in members
+        for p in series.points
+        if p.train_flops > 0 and (e := evidence.estimate(p, HEADLINE)) is not None
+    )
+    families = sorted(scored_by, key=family_rank)
     if not families or not evidence.headline:
         raise NothingToDraw("no headline score at a known compute")
-    flops = [p.train_flops for family in families for p, _, _ in found[family]]
-    scale, unit = flop_unit((min(flops) * max(flops)) ** 0.5)
+    flops = [p.train_flops for family in families for p, _, _ in scored_by[family]]
+    scale, unit = common_flop_unit(flops)
+    sets = join(sorted({p.data for points in scored_by.values() for p, _, _ in points}))
+    tasks = join([part.rpartition(":")[2] if evidence.published else part for part in evidence.headline])
     rows: list[dict[str, Any]] = []
     explained: list[tuple[Point, str, Estimate, float]] = []
+    lines: dict[str, list[tuple[float, float]]] = {}
     for family in families:
-        points = sorted(found[family], key=lambda scored: scored[0].train_flops)
-        best = _best(points)
+        points = sorted(scored_by[family], key=lambda scored: scored[0].train_flops)
+        lines[family] = _line(evidence, sides[family], [p.train_flops for p, _, _ in points])
+        best = _best(points, dict(lines[family]))
         rows += [
             {
                 "family": family,
@@ -60,38 +69,46 @@ def draw(evidence: Evidence) -> Drawing:
         explained += [(p, label, e, p.train_flops / scale) for p, label, e in points]
     table = pd.DataFrame(rows)
     with _style.context():
-        figure = _style.figure(width=_style.current().single[0], height=_style.current().single[1])
+        figure = _style.figure(columns=1)
         axes = figure.subplots()
         x = f"compute_{unit}s"
         _draw_points(axes, _panels.in_percent(table), x, families, hollow=evidence.published)
-        steps = [
-            _draw_steps(axes, mine, x, str(family), families) for family, mine in table.groupby("family", sort=False)
-        ]
+        steps = []
+        for family, mine in table.groupby("family", sort=False):
+            path = [(at / scale, 100 * value) for at, value in lines[str(family)]]
+            steps.append(_draw_line(axes, mine[mine["best"]], x, path, str(family), families))
         best = _panels.in_percent(table[table["best"]])
-        axes.set_ylim(*_style.percent_range(best["low_percent"], 100 * table["accuracy"], best["high_percent"]))
+        limits = _style.percent_range(best["low_percent"], 100 * table["accuracy"], best["high_percent"])
+        axes.set_ylim(*np.round(limits, 6))  # further digits differ between processors, and with them soft edges
         _style.plain_log_x(axes, list(table[x]), room=0.14)
         pixels = evidence.estimate(evidence.pixels, HEADLINE)
         if pixels is not None:
             axes.axhline(100 * pixels.value, **_style.PIXELS, zorder=1)
             _name_pixels(axes, table, 100 * pixels.value)
         axes.set(xlabel=f"Pre-training compute [{unit}s]", ylabel=_panels.y_label(evidence, HEADLINE))
+        axes.set_title(
+            fill(f"Pre-trained on {sets}, evaluated on {tasks}", LETTERS), loc="left", fontsize=_style.text(9.5)
+        )
         dots = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
         paths = [path for _, drawn in steps for path in drawn]
-        _style.name_points(axes, [end for end, _ in steps], curves=[*dots, *paths], size=10.5)
+        _style.name_ends(axes, [end for end, _ in steps])
+        if not table["best"].all():
+            pale = table.loc[table.loc[~table["best"], "accuracy"].idxmin()]
+            said = (pale[x], 100 * pale["accuracy"], "pale: beaten within\nits own family", _style.GREY)
+            _style.name_points(axes, [said], curves=[*dots, *paths])
     annotations = tuple(
         _panels.annotation(evidence, axes, p, HEADLINE, e, label=label, x=at) for p, label, e, at in explained
     )
-    tasks = ", ".join(part.rpartition(":")[2] if evidence.published else part for part in evidence.headline)
     return Drawing(
         figure=figure,
         data=table,
         annotations=annotations,
         caption=(
             "Published points, nothing measured here." if evidence.published else "",
-            "Lines: the best model of each family at or below that compute, as scored, from one better point to the "
-            f"next (budgets within {ONE_BUDGET - 1:.0%} are one); faint: its other points.",
+            "Lines: each family's best model within that compute, interpolated between budgets "
+            f"(those within {ONE_BUDGET - 1:.0%} are one); pale: points that others of the family beat.",
             f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}.",
-            contents(e for points in found.values() for _, _, e in points),
+            contents(e for points in scored_by.values() for _, _, e in points),
             counted(evidence),
         ),
         alt=f"{TITLE}: one line for each of {', '.join(families)}.",
@@ -109,14 +126,14 @@ def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
         xytext=(4 if left > right else -4, 2),
         textcoords="offset points",
         ha="left" if left > right else "right",
-        fontsize=_style.current().text(_style.LABEL_SIZE),
+        fontsize=_style.text(_style.LABEL_SIZE),
         color=_style.INK,
     )
 
 
-def _best(points: list[Scored]) -> list[int]:
-    """Numbers of the points, in order of compute, that no point of the same budget or a smaller one beats."""
-    return pareto(budgets([p.train_flops for p, _, _ in points]).tolist(), [-e.value for _, _, e in points])
+def _best(points: list[Scored], line: Mapping[float, float]) -> list[int]:
+    """Numbers of the points that no other model of the family is better than within their compute."""
+    return [number for number, (p, _, e) in enumerate(points) if e.value >= line[p.train_flops] - ROUNDING]
 
 
 def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str], *, hollow: bool) -> None:
@@ -143,24 +160,30 @@ def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str
         )
 
 
-def _draw_steps(
-    axes: Axes, table: pd.DataFrame, x: str, family: str, families: Sequence[str]
+def _line(evidence: Evidence, side: Sequence[Series], flops: Sequence[float]) -> list[tuple[float, float]]:
+    """(compute, accuracy) of a family's best model, at and just below each budget and between them."""
+    at_X = np.unique([*np.geomspace(min(flops), max(flops), LINE_POINTS), *flops, *(0.999 * x for x in flops)])
+    known = ((float(x), best_within(evidence, side, HEADLINE, float(x))) for x in at_X[at_X >= min(flops)])
+    return [(x, round(value, 9)) for x, value in known if value is not None]  # further digits differ between processors
+
+
+def _draw_line(
+    axes: Axes,
+    best: pd.DataFrame,
+    x: str,
+    path: list[tuple[float, float]],
+    family: str,
+    families: Sequence[str],
 ) -> tuple[tuple[float, float, str, str], list[list[tuple[float, float]]]]:
-    """The best within each budget, as a step with its interval, up to the largest budget of the family: the best stays
-    the best. Returns where it ends, the family's name and its colour; and the lines that it consists of."""
+    """A family's line, and the intervals of its best points. Returns where it ends, the family's name and its colour;
+    and the lines that it consists of."""
     colour, _ = _style.look(family, families)
-    steps = table[table["best"]]
-    steps = pd.concat([steps, steps.tail(1).assign(**{x: table[x].max()})])
-    at, line, low, high = steps[x], *(100 * steps[name] for name in ("accuracy", "low", "high"))
-    axes.fill_between(at, low, high, step="post", color=colour, alpha=0.13, linewidth=0, zorder=1.5)
-    axes.vlines(at.iloc[-1], low.iloc[-1], high.iloc[-1], colors=colour, linewidth=1.4, zorder=2.5)
-    sns.lineplot(
-        x=at, y=line, color=colour, drawstyle="steps-post", linewidth=2.2, zorder=3, estimator=None, sort=False, ax=axes
-    )
-    end = float(at.iloc[-1])
-    path = list(zip(np.repeat(at, 2)[1:], np.repeat(line, 2)[:-1], strict=True))
-    interval = [(end, float(low.iloc[-1])), (end, float(high.iloc[-1]))]
-    return (end, float(line.iloc[-1]), family, colour), [path, interval]
+    at, line = zip(*path, strict=True)
+    low, high = (100 * best[name] for name in ("low", "high"))
+    axes.vlines(best[x], low, high, colors=colour, linewidth=1.4, alpha=0.6, zorder=2.5)
+    sns.lineplot(x=at, y=line, color=colour, linewidth=2.2, zorder=3, estimator=None, sort=False, ax=axes)
+    intervals = [[(place, a), (place, b)] for place, a, b in zip(best[x], low, high, strict=True)]
+    return (at[-1], line[-1], family, colour), [path, *intervals]
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

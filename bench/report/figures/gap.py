@@ -11,7 +11,7 @@ import seaborn.objects as so
 from bench.analysis import catch_up
 from bench.analysis.catch_up import EqualComputePoint, GapSeries
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.core.formatting import count, flops, join, signed
+from bench.core.formatting import count, flops, join, number_of_flops, signed
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.intervals import contents
@@ -25,18 +25,18 @@ MAX_PANELS = 2  # pairs of models: the best of the families widest apart, then t
 
 def draw(evidence: Evidence) -> Drawing:
     """One panel; a line per pair of models and budget."""
-    found = catch_up.gap_series(evidence)
-    pairs = list(dict.fromkeys(line.models for line in found))[:MAX_PANELS]
+    lines = catch_up.gap_series(evidence)
+    pairs = list(dict.fromkeys(line.models for line in lines))[:MAX_PANELS]
     if not pairs:
         raise NothingToDraw("no two families were trained with equal compute on four or more numbers of images")
-    shown = [line for models in pairs for line in sorted(found, key=lambda line: line.flops) if line.models == models]
+    shown = [line for models in pairs for line in sorted(lines, key=lambda line: line.flops) if line.models == models]
     rows = [_row(line, place) for line in shown for place in line.places]
     table = pd.DataFrame(rows)
     drawn = table.assign(**{f"{name}_points": 100 * table[name] for name in ("gap", "low", "high")})
-    drawn["name"] = [_name(line, alone=_one_rival(shown)) for line in shown for _ in line.places]
+    drawn["name"] = [_name(line, shown) for line in shown for _ in line.places]
     colours = dict(zip(dict.fromkeys(drawn["name"]), _colours(shown, evidence), strict=True))
     with _style.context():
-        figure = _style.figure(width=_style.current().single[0], height=_style.current().single[1])
+        figure = _style.figure(columns=1)
         (
             so.Plot(drawn, x="distinct_images", y="gap_points", ymin="low_points", ymax="high_points", color="name")
             .scale(color=so.Nominal(colours))
@@ -56,7 +56,7 @@ def draw(evidence: Evidence) -> Drawing:
             zip(last["distinct_images"], last["gap_points"], last["name"], map(colours.get, last["name"]), strict=True)
         )
         curves = [list(zip(m["distinct_images"], m["gap_points"], strict=True)) for _, m in drawn.groupby("name")]
-        _style.name_points(axes, ends, curves=curves, size=9.5)
+        _style.name_points(axes, ends, curves=[*curves, [(x, 0) for x in axes.get_xlim()]])
     places = [place for line in shown for place in line.places]
     return Drawing(
         figure=figure,
@@ -72,9 +72,9 @@ def _one_rival(lines: Sequence[GapSeries]) -> bool:
     return len({line.names[1] for line in lines}) == 1
 
 
-def _name(line: GapSeries, *, alone: bool) -> str:
-    compared = line.names[0] if alone else " − ".join(line.names)
-    return f"{compared},\n{flops(line.flops)} each"
+def _name(line: GapSeries, shown: Sequence[GapSeries]) -> str:
+    compared = line.names[0] if _one_rival(shown) else " − ".join(line.names)
+    return f"{compared},\n{' '.join(number_of_flops(line.flops, [other.flops for other in shown]))} each"
 
 
 def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
@@ -100,7 +100,7 @@ def _shade_behind(axes: Axes, families: set[tuple[str, str]]) -> None:
             ha=side,
             va="top" if y > 0.5 else "bottom",
             fontweight="bold",
-            fontsize=_style.current().text(9.5),
+            fontsize=_style.text(9.5),
         )
 
 
@@ -134,16 +134,16 @@ def _annotation(evidence: Evidence, axes: Axes, place: EqualComputePoint) -> Ann
     return Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells)
 
 
-def _ends(found: Sequence[GapSeries]) -> str:
-    places = found[0].places
+def _ends(lines: Sequence[GapSeries]) -> str:
+    places = lines[0].places
     return (
         f"{signed(places[0].gap.value)} points with {count(places[0].x)} images and "
         f"{signed(places[-1].gap.value)} with {count(places[-1].x)}"
     )
 
 
-def _caption(evidence: Evidence, found: Sequence[GapSeries], every: Sequence[EqualComputePoint]) -> str:
-    names = dict.fromkeys(p.series for line in found for place in line.places for p in (place.first, place.second))
+def _caption(evidence: Evidence, lines: Sequence[GapSeries], every: Sequence[EqualComputePoint]) -> str:
+    names = dict.fromkeys(p.series for line in lines for place in line.places for p in (place.first, place.second))
     trained_on = [(p.data, p.num_images) for place in every for p in (place.first, place.second)]
     return (
         f"Above zero the first is ahead. Models: {join(list(names))}; a line joins runs of equal training "

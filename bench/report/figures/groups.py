@@ -15,7 +15,7 @@ from bench.core.formatting import join
 from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 from bench.report.tables import longest
-from bench.stats.intervals import Estimate, contents
+from bench.stats.intervals import contents
 
 TITLE = "Accuracy by group of tasks"
 MAX_MODELS = 10
@@ -33,34 +33,30 @@ def draw(evidence: Evidence) -> Drawing:
     series = [s for s in longest(evidence, limit=MAX_MODELS) if s.last.key in means(evidence, tasks)]
     if not series:
         raise NothingToDraw("no model has a score on every task")
-    rows: list[dict[str, Any]] = []
-    found: list[Estimate] = []
-    for title, members in panels.items():
-        at = means(evidence, members)
-        for s in series:
-            e = at[s.last.key]
-            found.append(e)
-            rows.append(
-                {
-                    "group": title,
-                    "series": s.label,
-                    "family": s.family,
-                    "tasks": len(members),
-                    "accuracy": e.value,
-                    "low": e.low,
-                    "high": e.high,
-                    "seeds": e.num_seeds,
-                }
-            )
+    at = {title: means(evidence, members) for title, members in panels.items()}
+    estimates = [at[title][s.last.key] for title in panels for s in series]
+    rows: list[dict[str, Any]] = [
+        {
+            "group": title,
+            "series": s.label,
+            "family": s.family,
+            "tasks": len(panels[title]),
+            "accuracy": e.value,
+            "low": e.low,
+            "high": e.high,
+            "seeds": e.num_seeds,
+        }
+        for (title, s), e in zip(((title, s) for title in panels for s in series), estimates, strict=True)
+    ]
     families = list(dict.fromkeys(s.family for s in series))
     looks = {family: _style.look(family, families) for family in families}
     table = _panels.in_percent(pd.DataFrame(rows))
     with _style.context():
-        figure = _style.figure(height=0.3 * len(series) + 1.2)
+        columns = len(panels) if _style.columns(len(panels)) > 1 else 1
+        figure = _style.figure(height=(0.3 * len(series) + 1.2) * len(panels) / columns)
         (
             so.Plot(table, x="accuracy_percent", y="series", xmin="low_percent", xmax="high_percent", color="family")
-            .facet(col="group", order=list(panels))
-            .share(x=False)
+            .facet(col="group", order=list(panels), wrap=columns)
             .scale(
                 color=so.Nominal({family: colour for family, (colour, _) in looks.items()}),
                 marker=so.Nominal({family: marker for family, (_, marker) in looks.items()}),
@@ -88,15 +84,15 @@ def draw(evidence: Evidence) -> Drawing:
             x=100 * e.value,
             y=places[row["series"]][0],
         )
-        for row, e in zip(rows, found, strict=True)
+        for row, e in zip(rows, estimates, strict=True)
     ]
     quoted = "Hollow: published, nothing measured here. " if evidence.published else ""
     return Drawing(
         figure=figure,
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
-        caption=f"{quoted}Plain means over tasks: {join([f'{g} {len(m)}' for g, m in groups.items()])}. Each "
-        f"panel has its own range of accuracies. {contents(found)}",
+        caption=f"{quoted}Plain means over tasks: {join([f'{g} {len(m)}' for g, m in groups.items()])}. "
+        f"{contents(estimates)}",
         alt=f"{TITLE}: {len(series)} models, {len(panels)} panels.",
     )
 

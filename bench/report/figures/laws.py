@@ -11,11 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.core.formatting import flop_unit, join, percent
+from bench.core.by_key import by_key
+from bench.core.formatting import common_flop_unit, join, percent
 from bench.report import fits
 from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
-from bench.stats.extrapolation import MIN_ORIGINS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TITLE = "Scaling laws fitted to the frontiers"
 BAND = 0.13  # opacity
 MAX_SPAN = 3.0  # a factor: as long as the interval of an extrapolation spans less, it is drawn
+BAD_FIT = 0.2  # of the error: a law that misses its points by more says so beside its name
 BAND_COLUMNS = ("within_low", "within_high", "total_low", "total_high")
 
 
@@ -36,14 +37,13 @@ def draw(evidence: Evidence) -> Drawing:
     rows = [row for card in cards for row in _rows(card)]
     annotations: list[Annotation] = []
     with _style.context():
-        width = _style.current().width if len(axes_names) > 1 else _style.current().single[0]
-        columns = min(_style.current().columns, len(axes_names))
+        columns = _style.columns(len(axes_names))
         lines = -(-len(axes_names) // columns)
-        figure = _style.figure(width=width, height=lines * _style.current().single[1])
+        figure = _style.figure(columns=len(axes_names), height=lines * _style.current().single[1])
         for axes, name in zip(figure.subplots(lines, columns, squeeze=False).flat, axes_names, strict=False):
             mine = [card for card in cards if card["axis"] == name]
             xs = [x for card in mine for x in card["curve"]["x"]]
-            scale, unit = flop_unit((min(xs) * max(xs)) ** 0.5) if name == "compute" else (1.0, "")
+            scale, unit = common_flop_unit(xs) if name == "compute" else (1.0, "")
             _panel(
                 axes,
                 mine,
@@ -76,12 +76,11 @@ def draw(evidence: Evidence) -> Drawing:
                 "Large points: each family's best, corrected for being chosen as best; dots: the runs on or "
                 "near them that "
                 f"were fitted, one per seed. Lines: {_fitted(cards)}.",
-                f"Bands: {cards[0]['level']:.0%} intervals over all forms and losses, and beyond the points also what "
-                "the same law missed from earlier budgets.",
+                f"Bands: {cards[0]['level']:.0%} intervals over all forms and losses; beyond the points, by what the "
+                "same law missed from earlier budgets, and such laws on other curves.",
                 "Dashed: extrapolated beyond every point, as far as the interval spans less than a factor of "
                 f"{MAX_SPAN:g}.",
                 "Slope: by how much the logarithm of the error falls with that of x, in the middle of the points.",
-                *_no_record(cards),
                 *_lack_of_fit(cards),
                 *fits.missing(evidence),
             ]
@@ -90,31 +89,27 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _fitted(cards: Sequence[dict[str, Any]]) -> str:
-    """What the lines are: "against compute, the form power for ViT (20 runs) and Hybrid (14 runs)"."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for card in cards:
-        fit = card["card"]
-        groups.setdefault((card["axis"], fit["form"]), []).append(f"{card['family']} ({fit['points']} runs)")
+    """The lines in words: "against compute, the form power for ViT (20 runs) and Hybrid (14 runs)"."""
+    groups = by_key(
+        ((card["axis"], card["card"]["form"]), f"{card['family']} ({card['card']['points']} runs)") for card in cards
+    )
     return "; ".join(
         f"against {fits.AXES[axis]}, the form {form} for {join(who)}" for (axis, form), who in groups.items()
     )
 
 
-def _no_record(cards: Sequence[dict[str, Any]]) -> list[str]:
-    """Whose laws are extrapolated without an interval, in a sentence."""
-    found = [f"{card['family']} against {fits.AXES[card['axis']]}" for card in cards if not card["has_record"]]
-    why = f"no interval beyond the points, with fewer than {MIN_ORIGINS} earlier budgets to test the law from"
-    return [f"{join(found)}: {why}."] if found else []
-
-
 def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
     """A sentence: whose line misses its group means, and by how much of their error."""
-    found = [
+    missing = [
         f"{card['family']} against {fits.AXES[card['axis']]} by up to {card['lack_of_fit']['worst']:.0%}"
         for card in cards
         if card["lack_of_fit"] and card["lack_of_fit"]["fails"]
     ]
-    return [f"Lines that miss their points by more than seed noise: {join(found)} of the error there."] if found else []
+    return (
+        [f"Lines that miss their points by more than seed noise: {join(missing)} of the error there."]
+        if missing
+        else []
+    )
 
 
 def _panel(
@@ -126,7 +121,7 @@ def _panel(
     *,
     hollow: bool,
 ) -> None:
-    """Points, laws and their bands; each law's exponent at the end of its line."""
+    """Points, laws and their bands, with each law's exponent."""
     table = _worth_drawing(table.assign(x=table["x"] / scale, percent=100 * table["error"]))
     looks = {family: _style.look(family, families) for family in families}
     style: dict[str, Any] = {
@@ -164,16 +159,13 @@ def _panel(
     if points.max() > 1.5 * points.min():
         _style.plain_log_y(axes)
     _style.plain_log_x(axes, list(table["x"]), room=0.02)
-    ends = [(*_end(curves, card["family"]), _exponent(card), looks[card["family"]][0]) for card in cards]
-    drawn = [
-        list(zip(mine["x"], mine["percent"], strict=True))[:: len(mine) // 12 or 1]
-        for _, mine in table.groupby(["family", "kind"])
-    ]
-    _style.name_points(axes, ends, curves=drawn)
+    _style.key(axes, {_exponent(card): looks[card["family"]][0] for card in cards})
 
 
 def _worth_drawing(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows, without those of an extrapolation from where its interval spans `MAX_SPAN` or more."""
+    """The rows, without those of a law that are no possible error, and without those of an extrapolation from where its
+    interval spans `MAX_SPAN` or more."""
+    table = table[(table["percent"] <= 100) | ~table["kind"].isin(["fitted", "extrapolated"])]
     wide = (table["kind"] == "extrapolated") & (table["total_high"] >= MAX_SPAN * table["total_low"])
     first = table[wide].groupby("family")["x"].min()
     ends = table["family"].map(first).fillna(float("inf"))
@@ -188,20 +180,19 @@ def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
     return pd.concat([table[table["kind"] == "fitted"].groupby("family").tail(1), rows]).sort_values("x")
 
 
-def _end(curves: pd.DataFrame, family: str) -> tuple[float, float]:
-    """Where a law's name is written: two thirds along what is fitted."""
-    fitted = curves[(curves["family"] == family) & (curves["kind"] == "fitted")]
-    last = fitted.iloc[(2 * len(fitted)) // 3]
-    return float(last["x"]), float(last["percent"])
-
-
 def _exponent(card: dict[str, Any]) -> str:
-    """A family with the slope of its law in the middle of its points, over the forms that were weighed."""
-    slope = card["over_forms"].get("slope")
+    """A family with the slope of its law in the middle of its points, over the forms that were weighed, and how far the
+    law is from its points where it fits badly."""
+    slope, lack = card["over_forms"].get("slope"), card["lack_of_fit"]
+    bad = (
+        f",\nmisses its points by up to {lack['worst']:.0%}"
+        if lack and lack["fails"] and lack["worst"] >= BAD_FIT
+        else ""
+    )
     if slope is None:
-        return str(card["family"])
+        return f"{card['family']}{bad}"
     value, low, high = (_two_digits(-slope[end]) for end in ("value", "high", "low"))
-    return f"{card['family']}: slope {value} [{low}, {high}]"
+    return f"{card['family']}: slope {value} [{low}, {high}]{bad}"
 
 
 def _two_digits(value: float) -> str:

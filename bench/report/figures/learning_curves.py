@@ -11,6 +11,7 @@ import seaborn.objects as so
 from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence, Series
+from bench.core.by_key import by_key
 from bench.core.formatting import count, plural
 from bench.core.record import LearningCurve
 from bench.report.figures import _style
@@ -31,7 +32,7 @@ def draw(evidence: Evidence) -> Drawing:
     if not everything:
         raise NothingToDraw("the records hold no learning curves")
     chosen = {family: _spread(members) for family, members in everything.items()}
-    shown, total = (sum(map(len, found.values())) for found in (chosen, everything))
+    shown, total = (sum(map(len, members.values())) for members in (chosen, everything))
     members = [member for family in chosen.values() for member in family]
     rows = [row for series, curves in members for row in _rows(series, curves)]
     table = pd.DataFrame(rows)
@@ -45,7 +46,7 @@ def draw(evidence: Evidence) -> Drawing:
         shades = _style.shades(_style.look(family, chosen)[0], len(mine))
         colours |= {series.label: shade for (series, _), shade in zip(mine, shades, strict=True)}
     with _style.context():
-        columns = min(_style.current().columns, len(chosen))
+        columns = _style.columns(len(chosen))
         figure = _style.figure(height=3.4 * -(-len(chosen) // columns) + 0.3)
         (
             so.Plot(
@@ -66,20 +67,10 @@ def draw(evidence: Evidence) -> Drawing:
         panels = dict(zip(chosen, figure.axes, strict=True))
         for family, axes in panels.items():
             _style.plain_log_x(axes, list(table["images_seen"]))
-            axes.set_ylim(min(0.0, table["loss"].min()), 1.03 * table["loss"].max())
+            _style.plain_log_y(axes)
             axes.set_title("")
             axes.set_title(family, loc="left")
-            axes.legend(
-                handles=[
-                    Line2D([], [], color=colours[series.label], linewidth=1.8, label=series.label)
-                    for series, _ in chosen[family]
-                ],
-                loc="lower left",
-                fontsize=_style.current().text(_style.LABEL_SIZE),
-                labelspacing=0.25,
-                handlelength=0.9,
-                borderpad=0.0,
-            )
+            _style.key(axes, {s.label: colours[s.label] for s, _ in chosen[family]})
         grey: dict[str, Any] = {"color": _style.GREY, "linewidth": 1.3}
         _style.legend(
             figure,
@@ -108,13 +99,11 @@ def draw(evidence: Evidence) -> Drawing:
 def _curves(evidence: Evidence) -> dict[str, list[Member]]:
     """Series of the compute axis with the curves of their cells, by family."""
     records = {record.directory: record for record in evidence.records.records}
-    found: dict[str, list[Member]] = {}
-    for series in evidence.on_axis("compute"):
-        names = evidence.cells.get(series.variant, ())
-        curves = [(name, curve) for name in names if (curve := records[name].curve) is not None]
-        if curves:
-            found.setdefault(series.family, []).append((series, curves))
-    return found
+    members = (
+        (s, [(name, curve) for name in evidence.cells.get(s.variant, ()) if (curve := records[name].curve) is not None])
+        for s in evidence.on_axis("compute")
+    )
+    return by_key((series.family, (series, curves)) for series, curves in members if curves)
 
 
 def _rows(series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterator[dict[str, Any]]:

@@ -48,11 +48,8 @@ def draw(evidence: Evidence) -> Drawing:
     axis = _panels.XAxis(label="Learning rate", column="learning_rate")
     annotations: list[Annotation] = []
     with _style.context():
-        columns = min(_style.current().columns, len(families))
-        height = 3.6 * -(-len(families) // columns) + 0.3
-        figure = _style.figure(
-            height=height, width=_style.current().width if columns > 1 else _style.current().single[0]
-        )
+        columns = _style.columns(len(families))
+        figure = _style.figure(columns=columns, height=3.6 * -(-len(families) // columns) + 0.3)
         panels = _panels.seaborn_panels(
             figure, drawn.dropna(subset=["accuracy"]), families, axis, looks, by="series", columns=columns
         )
@@ -68,13 +65,7 @@ def draw(evidence: Evidence) -> Drawing:
                     height = 100 * tried.accuracy.value if tried.accuracy else 0.0
                     text = _explained(label, sweep, tried)
                     annotations.append(Annotation(axes=axes, x=tried.rate, y=height, cells=tried.cells, text=text))
-            curves = [[(t.rate, 100 * t.accuracy.value) for t in s.tried if t.accuracy] for s, _ in members]
-            named = [
-                (s.chosen.rate, 100 * s.chosen.accuracy.value, label.replace(" (", "\n("), colours[label])
-                for s, label in members
-                if s.chosen.accuracy
-            ]
-            _style.name_points(axes, named, curves=curves)
+            _style.key(axes, {label: colours[label] for _, label in members})
         _style.legend(figure, [*_style.family_handles(families), *_signs(sweeps)])
     return Drawing(
         figure=figure,
@@ -138,45 +129,21 @@ def edge_of(sweep: Sweep) -> tuple[Tried, int] | None:
 
 
 def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
-    signs = [
-        Line2D(
-            [],
-            [],
-            linestyle="",
-            marker="o",
-            markersize=11,
-            fillstyle="none",
-            color="black",
-            markeredgewidth=1.6,
-            label="chosen rate",
-        )
-    ]
-    if any(edge_of(s) for s in sweeps):
-        signs.append(
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                marker=r"$\rightarrow$",
-                markersize=12,
-                color="black",
-                label="no rate was tried beyond",
-            )
-        )
-    if any(t.diverged for s in sweeps for t in s.tried):
-        signs.append(
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                marker="x",
-                markersize=7,
-                color="#555555",
-                markeredgewidth=1.8,
-                label="a run diverged: not chosen",
-            )
-        )
-    return signs
+    ring: dict[str, Any] = {"marker": "o", "markersize": 11, "fillstyle": "none", "markeredgewidth": 1.6}
+    signs = (
+        ("chosen rate", ring | {"color": "black"}, True),
+        (
+            "no rate was tried beyond",
+            {"marker": r"$\rightarrow$", "markersize": 12, "color": "black"},
+            any(edge_of(s) for s in sweeps),
+        ),
+        (
+            "a run diverged: not chosen",
+            {"marker": "x", "markersize": 7, "color": "#555555", "markeredgewidth": 1.8},
+            any(t.diverged for s in sweeps for t in s.tried),
+        ),
+    )
+    return [Line2D([], [], linestyle="", label=label, **look) for label, look, shown in signs if shown]
 
 
 def _labels(evidence: Evidence, sweeps: Sequence[Sweep]) -> list[str]:
@@ -234,18 +201,19 @@ def _row(label: str, sweep: Sweep, tried: Tried) -> dict[str, Any]:
 def _caption(sweeps: Sequence[Sweep]) -> str:
     estimates = [t.accuracy for s in sweeps for t in s.tried if t.accuracy]
     seeds, tests = {e.num_seeds for e in estimates}, {e.num_test for e in estimates}
-    parts = [
+    sizes = {(s.data, s.num_images or 0) for s in sweeps}
+    said = (
         f"Accuracy on {join(sorted({s.data for s in sweeps}))} test images after "
         f"{_span({s.images_seen for s in sweeps})} images seen; n: {_span(seeds)} seed{'s' * (max(seeds) > 1)} per "
         f"rate, {_span(tests)} test images. Ringed: {RULE}; its accuracy is slightly optimistic: it was chosen on "
-        "these images."
-    ]
-    if any(edge_of(s) for s in sweeps):
-        parts.append("An arrow marks a best or chosen rate at the end of its sweep: a better one may lie beyond.")
-    if any(t.diverged for s in sweeps for t in s.tried):
-        parts.append("A cross marks a rate at which a run diverged; it is not chosen.")
-    sizes = {(s.data, s.num_images or 0) for s in sweeps}
-    return " ".join([*parts, contents(estimates, trained_on=sizes)])
+        "these images.",
+        any(edge_of(s) for s in sweeps)
+        and "An arrow marks a best or chosen rate at the end of its sweep: a better one may lie beyond.",
+        any(t.diverged for s in sweeps for t in s.tried)
+        and "A cross marks a rate at which a run diverged; it is not chosen.",
+        contents(estimates, trained_on=sizes),
+    )
+    return " ".join(str(sentence) for sentence in said if sentence)
 
 
 def _span(numbers: set[int]) -> str:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from bench.analysis.evidence import Evidence
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.questions.as_published import ways
-from bench.report.figures import _variants
+from bench.report.figures import _panels, _variants
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
-SETS = 5  # panels
+SETS = 6  # panels
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per way to judge, fine-tuning first; a point per way to pre-train."""
+    """A panel per way to judge, the mean and fine-tuning first; a point per way to pre-train."""
     by = ways(evidence)
     if not {"scratch", "masked"} <= by.keys():
         raise NothingToDraw("no masked patch prediction beside training from scratch")
-    measures = sorted(evidence.measures, key=lambda m: (":" not in m, evidence.measures.index(m)))
+    measures = sorted(_panels.measures_of(evidence), key=lambda m: (m != HEADLINE, ":" not in m))
     curve = _variants.Curve(label="", points=tuple((float(x), by[w]) for x, w in enumerate(WAYS) if w in by))
     return _variants.draw(
         evidence,
         [curve],
-        measures=[m for m in measures if m != "upstream"][:SETS],
+        measures=[m for m in measures if m != UPSTREAM][:SETS],
         x_label="Pre-training",
         x_name="pretraining",
         ticks=tuple(WAYS.values()),

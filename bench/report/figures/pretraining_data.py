@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.analysis.evidence import UPSTREAM, Evidence, Point, family_rank
+from bench.core.by_key import by_key
 from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
@@ -56,12 +57,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints], measure: str) -> None:
-    """What the ResNets span on each set, shaded."""
-    spans: dict[float, list[float]] = {}
-    for line in resnets:
-        for place, point in zip(line.x, line.points, strict=True):
-            if (e := evidence.estimate(point, measure)) is not None:
-                spans.setdefault(place, []).append(100 * e.value)
+    """Shade the range of the ResNets on each set."""
+    spans = by_key(
+        (place, 100 * e.value)
+        for line in resnets
+        for place, point in zip(line.x, line.points, strict=True)
+        if (e := evidence.estimate(point, measure)) is not None
+    )
     for place, values in spans.items():
         colour, _ = _style.FAMILIES["ResNet"]
         wide = [place - 0.4, place + 0.4]
@@ -69,9 +71,7 @@ def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints]
 
 
 def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panels.ModelPoints]:
-    by_model: dict[str, list[Point]] = {}
-    for (model, _), point in points.items():
-        by_model.setdefault(model, []).append(point)
+    by_model = by_key((model, point) for (model, _), point in points.items())
     order = sorted(by_model, key=lambda m: (family_rank(by_model[m][0].family), by_model[m][0].params, m))
     lines = []
     for model in order:
@@ -83,12 +83,12 @@ def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panel
 
 def _longest(evidence: Evidence) -> dict[tuple[str, str], Point]:
     """The longest run on most images of every model and upstream set."""
-    found: dict[tuple[str, str], Point] = {}
+    by_set: dict[tuple[str, str], Point] = {}
     for point in (series.last for series in evidence.series):
-        known = found.setdefault((point.model, point.data), point)
+        known = by_set.setdefault((point.model, point.data), point)
         if (point.num_images, point.images_seen) > (known.num_images, known.images_seen):
-            found[point.model, point.data] = point
-    return found
+            by_set[point.model, point.data] = point
+    return by_set
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

@@ -19,9 +19,9 @@ def draw(evidence: Evidence) -> Drawing:
     table = networks()
     annotations = []
     with _style.context():
-        figure = _style.figure(height=_style.current().single[1] + 0.4, width=_style.current().single[0] + 1)
+        figure = _style.figure(height=_style.current().single[1] + 0.8, width=_style.current().single[0] + 1)
         axes = figure.subplots()
-        for name, colour in zip(SETS, _style.COLOURS, strict=False):
+        for name, (colour, marker) in zip(SETS, _style.VARIANTS, strict=True):
             rows = table[table["upstream"] == name]
             factor, exponent, low, high = power_law(rows["compute"], rows["error"])
             x = np.geomspace(rows["compute"].min(), rows["compute"].max(), 30)
@@ -31,7 +31,7 @@ def draw(evidence: Evidence) -> Drawing:
             axes.plot(
                 rows["compute"],
                 rows["error"],
-                marker="o",
+                marker=marker,
                 label=label,
                 **{**look, "linestyle": ""},
             )
@@ -41,7 +41,7 @@ def draw(evidence: Evidence) -> Drawing:
         _published.error_axis(axes, label="zero-shot error on ImageNet, %")
         _style.plain_log_x(axes, list(table["compute"]))
         axes.set_xlabel("training compute of both towers, exaFLOPs")
-        axes.legend(loc="lower left", fontsize=_style.current().text(8.5))
+        _style.legend(figure, axes.get_lines()[1::2])  # every other is a law
     return Drawing(
         figure=figure,
         data=table[["model", "upstream", "compute", "error", "images_seen", "source"]],

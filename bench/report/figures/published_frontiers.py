@@ -23,14 +23,17 @@ def draw(evidence: Evidence) -> Drawing:
     known = public_evidence.checkpoints()
     known = known.assign(whole=known["complete"] & ~known["teacher"])
     with _style.context():
-        figure = _style.figure(height=5.2)
-        panels = figure.subplots(1, 2, sharey=True)
+        lines = 2 // _style.columns(2)
+        figure = _style.figure(height=5.2 + 2 * (lines - 1))
+        panels = figure.subplots(lines, 2 // lines, sharey=True)
         best = [row for axes, cost in zip(panels, AXES, strict=True) for row in _panel(axes, known, cost)]
-        panels[1].set_ylabel("")
-        handles = _published.upstream_handles()
-        handles.append(Line2D([], [], color=_style.GREY, linestyle="--", label="best at its compute"))
-        label = "hollow: cost is a lower bound, or it had a teacher"
-        handles.append(Line2D([], [], **(_published.look(_style.GREY, controlled=False) | _published.DOT), label=label))
+        panels[1].set_ylabel(panels[0].get_ylabel() if lines > 1 else "")
+        hollow = _published.look(_style.GREY, controlled=False) | _published.DOT
+        handles = [
+            *_published.upstream_handles(),
+            Line2D([], [], color=_style.GREY, linestyle="--", label="best at its compute"),
+            Line2D([], [], **hollow, label="hollow: cost is a lower bound, or it had a teacher"),
+        ]
         _style.legend(figure, handles, columns=3)
     columns = [
         "model",
@@ -57,7 +60,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
     """One panel; returns what can be pointed at."""
-    found = []
+    annotations = []
     for name, (_, colour) in _published.UPSTREAM.items():
         rows = known[known["upstream"] == name]
         for whole, face in ((True, colour), (False, "none")):
@@ -76,11 +79,11 @@ def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
         axes.plot(best[cost], best["error"], linewidth=1.8, **_published.look(colour, controlled=False))
         for row in best.to_dict("records"):
             said = f"{row['model']}, {row['image_size']} px\n{row['error']:.1f} % error\n{row['source']}"
-            found.append(Annotation(axes=axes, x=row[cost], y=row["error"], text=said))
+            annotations.append(Annotation(axes=axes, x=row[cost], y=row["error"], text=said))
     _published.error_axis(axes, label="top-1 error on ImageNet, %")
     _style.plain_log_x(axes, list(known[cost]))
     axes.set_xlabel(AXES[cost])
-    return found
+    return annotations
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

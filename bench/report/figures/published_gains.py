@@ -1,4 +1,4 @@
-"""What ImageNet-21k adds to a published network over ImageNet-1k."""
+"""The gain of published networks from ImageNet-21k over ImageNet-1k."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TITLE = "The same network, pre-trained on more images"
 def draw(evidence: Evidence) -> Drawing:
     """A row per network: from its accuracy after ImageNet-1k to that after ImageNet-21k."""
     _published.expect_public(evidence)
-    found, colour = gains(), _style.COLOURS[1]
+    every, colour = gains(), _style.COLOURS[1]
     annotations = []
     with _style.context():
-        figure = _style.figure(height=0.38 * len(found) + 1.4, width=_style.current().single[0] + 1.2)
+        figure = _style.figure(height=0.38 * len(every) + 1.4, width=_style.current().single[0] + 1.2)
         axes = figure.subplots()
-        for place, gain in enumerate(found):
+        for place, gain in enumerate(every):
             look = _published.look(colour, controlled=not gain.differs)
             ends = [100 * gain.fewer, 100 * gain.more]
             axes.plot(ends, [place, place], linewidth=1.8, zorder=2, **look)
@@ -35,18 +35,18 @@ def draw(evidence: Evidence) -> Drawing:
                 (9, 0),
                 textcoords="offset points",
                 va="center",
-                fontsize=_style.current().text(9),
+                fontsize=_style.text(9),
             )
             said = f"{gain.network}\n{ends[0]:.1f} to {ends[1]:.1f} %\n{gain.differs}"
             annotations.append(Annotation(axes=axes, x=ends[1], y=place, text=said.strip()))
-        axes.set_yticks(range(len(found)), [gain.network for gain in found])
-        axes.set(ylim=(len(found) - 0.4, -0.6), xlabel="top-1 accuracy on ImageNet, %")
-        axes.set_xlim(right=max(100 * gain.more for gain in found) + 2)
+        axes.set_yticks(range(len(every)), [gain.network for gain in every])
+        axes.set(ylim=(len(every) - 0.4, -0.6), xlabel="top-1 accuracy on ImageNet, %")
+        axes.set_xlim(right=max(100 * gain.more for gain in every) + 2)
         axes.grid(axis="y", visible=False)
         _style.legend(figure, _published.signs(), columns=1)
     rows = [
         {"network": g.network, "in1k": g.fewer, "in21k": g.more, "gain": g.gain, "half": g.half, "differs": g.differs}
-        for g in found
+        for g in every
     ]
     return Drawing(
         figure=figure,
@@ -57,7 +57,7 @@ def draw(evidence: Evidence) -> Drawing:
             "intervals of a gain are about half a point, without chance in training.",
             _published.QUOTED,
         ),
-        alt=f"{TITLE}: {len(found)} networks.",
+        alt=f"{TITLE}: {len(every)} networks.",
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.matched import Comparison, comparisons
+from bench.analysis.matched import comparisons
+from bench.core.by_key import by_key
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 from bench.stats.crossing import pareto
@@ -19,24 +22,27 @@ COLOURS = {"ViT": 0, "Hybrid": 2, "ResNet": 3, "ConvNeXt": 1, "DataComp": 4, "Co
 def draw(evidence: Evidence) -> Drawing:
     """Comparisons of one experiment share a panel."""
     _published.expect_public(evidence)
-    panels: dict[str, list[Comparison]] = {}
-    for asked in comparisons():
-        panels.setdefault(asked.name.partition(", ")[2] + (" " if asked.differs else ""), []).append(asked)
-    parts, annotations = [], []
+    panels = by_key((c.name.partition(", ")[2] + (" " if c.differs else ""), c) for c in comparisons())
+    parts, annotations, names = [], [], dict[Any, tuple[list[Any], list[Any]]]()
     with _style.context():
-        rows = -(-len(panels) // COLUMNS)
-        figure = _style.figure(height=2.75 * rows + 0.4)
-        grid = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
+        columns = max(2, _style.columns(COLUMNS))
+        rows = -(-len(panels) // columns)
+        figure = _style.figure(height=_style.current().panel_height * rows)
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes in grid[len(panels) :]:
             axes.remove()
         for axes, (name, together) in zip(grid, panels.items(), strict=False):
             controlled = together[0].controlled
+            named, curves = names[axes] = [], []
             sides = {label: rows for c in together for label, rows in zip((c.first, c.second), c.families, strict=True)}
             for label, networks in sides.items():
                 colour = next(_style.COLOURS[at] for start, at in COLOURS.items() if label.startswith(start))
                 look = _published.look(colour, controlled=controlled)
                 best = networks.iloc[pareto(list(networks["compute"]), list(networks["error"]))]
-                axes.plot(best["compute"], best["error"], marker="o", label=label, **look)
+                axes.plot(best["compute"], best["error"], marker="o", **look)
+                curves.append(list(zip(best["compute"], best["error"], strict=True)))
+                short = label if columns == COLUMNS else label.replace(" (", "\n(")
+                named.append((*curves[-1][len(best) // 2], short, colour))
                 axes.plot(networks["compute"], networks["error"], marker="o", **{**look, "linestyle": ""})
                 for row in networks.to_dict("records"):
                     said = (
@@ -46,14 +52,15 @@ def draw(evidence: Evidence) -> Drawing:
                 about = {"experiment": name.strip(), "controlled": controlled, "family": label}
                 parts.append(networks[["model", "compute", "error", "source"]].assign(**about))
             name = name.strip()[0].upper() + name.strip()[1:]
-            axes.set_title(
-                name if controlled else f"Not controlled:\n{name}", loc="left", fontsize=_style.current().text(9.5)
-            )
+            axes.set_title(name if controlled else f"Not controlled:\n{name}", loc="left", fontsize=_style.text(9.5))
             _published.error_axis(axes, label="error, %")
-            _style.plain_log_x(axes, [x for networks in sides.values() for x in networks["compute"]])
+            _style.plain_log_x(
+                axes, [x for networks in sides.values() for x in networks["compute"]], text=_style.tick_text
+            )
             axes.set_xlabel("exaFLOPs")
-            axes.legend(fontsize=_style.current().text(8))
         _style.legend(figure, _published.signs())
+        for axes, (named, curves) in names.items():
+            _style.name_points(axes, named, curves=curves)
     return Drawing(
         figure=figure,
         data=pd.concat(parts),

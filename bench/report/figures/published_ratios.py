@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import pandas as pd
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.matched import comparisons, matched
+from bench.core.formatting import significant
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
+LETTERS = 7.5  # per inch of the figure, of a row's name
 TITLE = "Training compute for the same ImageNet error"
 
 
@@ -26,12 +30,12 @@ def draw(evidence: Evidence) -> Drawing:
             "low": r.low,
             "high": r.high,
         }
-        for c, found in asked
-        for r in found
+        for c, ratios in asked
+        for r in ratios
     ]
     annotations = []
     with _style.context():
-        figure = _style.figure(height=0.5 * len(asked) + 1.3, width=_style.current().single[0] + 1.2)
+        figure = _style.figure(height=0.5 * len(asked) + 1.3, width=0.86 * _style.current().single[0])
         axes = figure.subplots()
         for place, (comparison, (*networks, mean)) in enumerate(asked):
             single = [r.ratio for r in networks if r.ratio]
@@ -41,31 +45,39 @@ def draw(evidence: Evidence) -> Drawing:
             low, ratio, high = (wording.or_nan(x) for x in (mean.low, mean.ratio, mean.high))
             axes.plot([low, high], [place, place], **{**line, "linewidth": 2})
             axes.plot(ratio, place, marker="o", markersize=8, zorder=4, **line)
-            number = "{}× [{}, {}]".format(*(f"{x:#.2g}".rstrip(".") for x in (ratio, low, high)))
+            number = "{}× [{}, {}]".format(*map(significant, (ratio, low, high)))
             axes.annotate(
                 number,
                 (ratio, place),
                 (0, 8),
                 textcoords="offset points",
                 ha="center",
-                fontsize=_style.current().text(8.5),
-                bbox=_style.BEHIND_TEXT,
+                fontsize=_style.text(8.5),
+                bbox={**_style.BEHIND_TEXT, "alpha": 1.0},
             )
             said = "\n".join(filter(None, (comparison.name, number, comparison.differs)))
             annotations.append(Annotation(axes=axes, x=ratio, y=place, text=said))
+        letters = int(LETTERS * _style.current().width)
         axes.axvline(1, color=_style.INK, linewidth=1)
         axes.set_yticks(
             range(len(asked)),
-            [f"{c.second} over {c.first}\n{c.name.partition(', ')[2]}" for c, _ in asked],
-            fontsize=_style.current().text(8.5),
+            [
+                "\n".join((fill(f"{c.second} over {c.first}", letters), fill(c.name.partition(", ")[2], letters)))
+                for c, _ in asked
+            ],
+            fontsize=_style.text(8.5),
         )
         axes.set_ylim(len(asked) - 0.4, -0.8)
         axes.grid(axis="y", visible=False)
         _style.plain_log_x(
-            axes, [0.3, *(r.ratio for _, found in asked for r in found if r.ratio)], text=lambda value: f"{value:g}×"
+            axes, [0.3, *(r.ratio for _, ratios in asked for r in ratios if r.ratio)], text=lambda value: f"{value:g}×"
         )
-        axes.set_xlabel("times the compute of the second-named, for the same error")
-        _style.legend(figure, _published.signs(), columns=1)
+        axes.set_xlabel("times the compute of the second,\nfor the same error")
+        _style.legend(
+            figure,
+            [*_published.signs(), *_style.handles({"single networks": (_style.GREY, "|")}, hollow=True)],
+            columns=1,
+        )
     return Drawing(
         figure=figure,
         data=pd.DataFrame(rows),

@@ -19,8 +19,9 @@ def draw(evidence: Evidence) -> Drawing:
     known = checkpoints()
     shown = known[known["in1k_top1"] >= LEAST]
     with _style.context():
-        figure = _style.figure(height=5.6)
-        grid = figure.subplots(2, 3).ravel()
+        columns = max(2, _style.columns(3))
+        figure = _style.figure(height=_style.current().panel_height * (6 // columns))
+        grid = figure.subplots(6 // columns, columns).ravel()
         grid[-1].remove()
         for axes, (column, title) in zip(grid, TESTS.items(), strict=False):
             for name, (_, colour) in _published.UPSTREAM.items():

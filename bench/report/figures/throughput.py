@@ -10,6 +10,7 @@ import pandas as pd
 import seaborn as sns
 
 from bench.analysis.evidence import Evidence, family_rank
+from bench.core.by_key import by_key
 from bench.core.formatting import plural, significant
 from bench.core.record import Record, SpeedResult
 from bench.report.figures import _style
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Inference speed and largest batch versus input size"
+REACH = 1.6  # a factor: as far as the axis goes beyond the points; an arrow marks an interval that goes on
 NOT_ENOUGH = "out of memory"
 Round = tuple[Record, SpeedResult]
 
@@ -34,7 +36,7 @@ def draw(evidence: Evidence) -> Drawing:
     unit = "core" if all(row["device_kind"] == "cpu" for row in done) else "device"
     table = pd.DataFrame(done)
     with _style.context():
-        lines = 1 if _style.current().columns > 1 else 2
+        lines = 2 // _style.columns(2)
         figure = _style.figure(height=4.2 * lines)
         left, right = figure.subplots(lines, 2 // lines)
         _panel(left, table.assign(low=table["min"], high=table["max"], measured=True), names, "images_per_second")
@@ -48,11 +50,10 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _grouped(measured: Sequence[Round]) -> list[list[Round]]:
     """The rounds (seeds) of each model at each input size on each device."""
-    groups: dict[tuple[Any, ...], list[Round]] = {}
-    for record, speed in measured:
-        cell, how = record.cell, record.execution
-        key = cell.model, cell.image_size, speed.conditions.device, how.threads, how.dtype
-        groups.setdefault(key, []).append((record, speed))
+    groups = by_key(
+        ((r.cell.model, r.cell.image_size, speed.conditions.device, r.execution.threads, r.execution.dtype), (r, speed))
+        for r, speed in measured
+    )
     return [groups[key] for key in sorted(groups, key=str)]
 
 
@@ -64,8 +65,8 @@ def _row(rounds: Sequence[Round]) -> dict[str, Any]:
     share = (first.execution.threads or 1) if kind == "cpu" else 1  # speeds are per core
 
     def middle(path: str, scale: float = 1.0) -> float | None:
-        found = [value for speed in speeds if (value := _get(speed, path)) is not None]
-        return statistics.median(found) / scale if found else None
+        known = [value for speed in speeds if (value := _get(speed, path)) is not None]
+        return statistics.median(known) / scale if known else None
 
     windows = [rate / share for speed in speeds for rate in _get(speed, "inference.windows") or ()]
     largest = middle("largest_batch.found_inference")
@@ -144,8 +145,12 @@ def _panel(axes: Axes, table: pd.DataFrame, names: Sequence[str], value: str) ->
         axes.scatter(points["image_size"], points[value], s=40, marker=marker, color=face, edgecolors=colour, zorder=3)
         if "low" in points:
             axes.vlines(points["image_size"], points["low"], points["high"], colors=[colour], linewidth=1.1)
+    axes.set_ylim(table[value].min() / REACH, table[value].max() * REACH)
     _style.plain_log_y(axes)
     _style.plain_log_x(axes, list(table["image_size"]), room=0.3)
+    if "low" in table:
+        edges = [_style.look(family, families)[0] for family in table["family"]]
+        _style.arrows_where_cut(axes, table["image_size"], table["low"], table["high"], edges)
     axes.set_xlabel("Input size [px]")
     last = table.groupby("model", sort=False).tail(1)
     named = [(row["image_size"], row[value], row["model"], colours[row["model"]]) for _, row in last.iterrows()]
@@ -155,28 +160,25 @@ def _panel(axes: Axes, table: pd.DataFrame, names: Sequence[str], value: str) ->
 
 def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], unit: str) -> str:
     windows, rounds = sorted({row["windows"] for row in done}), max(row["rounds"] for row in done)
-    parts = [
+    budgets = [row["budget_bytes"] or 0 for row in done if row["largest_batch"] and not row["largest_batch_is_found"]]
+    reference = [row["reference_images_per_second"] for row in done if row["reference_images_per_second"]]
+    lacking = [f"{row['model']} at {row['image_size']} px" for row in rows if row["images_per_second"] is None]
+    said = (
         "Each point is the fastest of all batch sizes tried: the median of "
         f"{windows[0] if len(windows) == 1 else f'{windows[0]}–{windows[-1]}'} windows"
         + (f" over {rounds} rounds" if rounds > 1 else "")
         + ", bars from the slowest to the fastest window; the models' windows take turns with a reference model's. "
-        "No data is loaded."
-    ]
-    budgets = {row["budget_bytes"] for row in done if row["largest_batch"] and not row["largest_batch_is_found"]}
-    if budgets:
-        gib = significant(max(b or 0 for b in budgets) / 2**30)
-        parts.append(f"Largest batch, hollow: predicted from tensor shapes for {gib} GiB (float32 inference).")
-    if any(row["largest_batch_is_found"] for row in done):
-        parts.append("Largest batch, filled: found by trying.")
-    parts.append(_machines(done, unit))
-    reference = [row["reference_images_per_second"] for row in done if row["reference_images_per_second"]]
-    if len(reference) > 1:
-        wide = max(reference) / min(reference) - 1
-        parts.append(f"The reference model's speed varied by {100 * wide:.0f} % between cells.")
-    lacking = [f"{row['model']} at {row['image_size']} px" for row in rows if row["images_per_second"] is None]
-    if lacking:
-        parts.append(f"Out of memory at batch 1: {', '.join(lacking)}.")
-    return " ".join(parts)
+        "No data is loaded.",
+        budgets
+        and f"Largest batch, hollow: predicted from tensor shapes for {significant(max(budgets) / 2**30)} GiB (float32 "
+        "inference).",
+        any(row["largest_batch_is_found"] for row in done) and "Largest batch, filled: found by trying.",
+        _machines(done, unit),
+        len(reference) > 1
+        and f"The reference model's speed varied by {100 * (max(reference) / min(reference) - 1):.0f} % between cells.",
+        lacking and f"Out of memory at batch 1: {', '.join(lacking)}.",
+    )
+    return " ".join(str(sentence) for sentence in said if sentence)
 
 
 def _machines(rows: Sequence[dict[str, Any]], unit: str) -> str:

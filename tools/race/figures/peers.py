@@ -1,4 +1,4 @@
-"""Training speed of every library over timm's defaults, one panel per model."""
+"""Training speed over that of every library, one panel per model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import join, plural
@@ -16,28 +15,30 @@ from tools.race import races
 from tools.race.races import RacedContender
 
 TITLE = "Training speed beside other libraries"
-OWN_COLOUR, PEER_COLOUR = _style.COLOURS[0], _style.GREY
+OWN_COLOUR = _style.COLOURS[0]
 DAYS = "; what differs between days and hosts is not in them"  # of races that were run once
-MAX_REACH = 1.5  # times its ratio: as far as an interval is drawn; an arrow says that it goes on
-BAR, FRAME = 0.31, 1.0  # inches: of one bar, of a panel's title and axis
+REACH = 1.25  # times the smallest and the largest ratio: the ends of the axis; an arrow says that an interval goes on
+ROW, FRAME = 0.4, 1.0  # inches: of one library, of a panel's title and axis
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Bars are ratios to the base with their intervals; who was left out is named in the caption."""
+    """A panel per model: this project's speed over that of each library, with its interval, as the answer has it; who
+    was left out is named in the caption."""
     everything = races.races(evidence)
-    drawn = [known for race in everything if (known := [c for c in race if c.over_base])]
+    drawn = [known for race in everything if (known := [c for c in race if not c.own and c.own_over])]
     if not drawn:
-        raise NothingToDraw("no race has a time for timm's defaults")
-    pairs = [drawn[n : n + 2] for n in range(0, len(drawn), 2)]
-    bars = [max(map(len, pair)) for pair in pairs]
-    ratios = [c.over_base for race in drawn for c in race if c.over_base]
-    widest = max(min(r.high or r.value, MAX_REACH * r.value) for r in ratios)
+        raise NothingToDraw("no race has times of this project and of another library")
+    columns = _style.columns(2)
+    pairs = [drawn[n : n + columns] for n in range(0, len(drawn), columns)]
+    rows = [max(map(len, pair)) for pair in pairs]
+    ratios = [c.own_over.value for race in drawn for c in race if c.own_over]
+    edges = min(1.0, *ratios) / REACH, max(1.0, *ratios) * REACH
     with _style.context():
-        figure = _style.figure(height=BAR * sum(bars) + FRAME * len(pairs))
-        panels = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=bars)
-        for row_of_axes, pair, most in zip(panels, pairs, bars, strict=True):
+        figure = _style.figure(height=ROW * sum(rows) + FRAME * len(pairs))
+        panels = figure.subplots(len(pairs), columns, squeeze=False, height_ratios=rows)
+        for row_of_axes, pair, most in zip(panels, pairs, rows, strict=True):
             for axes, race in zip(row_of_axes, pair, strict=False):
-                _race(axes, race, bars=most, widest=widest)
+                _race(axes, race, rows=most, edges=edges)
             for axes in row_of_axes[len(pair) :]:
                 axes.remove()
     contenders = [c for race in everything for c in race]
@@ -49,25 +50,27 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _race(axes: Any, race: Sequence[RacedContender], *, bars: int, widest: float) -> None:
-    ratios = [c.over_base for c in race if c.over_base]
-    values = [r.value for r in ratios]
-    errors = [[r.value - (r.low or r.value) for r in ratios], [(r.high or r.value) - r.value for r in ratios]]
-    names = [c.name for c in race]
-    palette = {c.name: OWN_COLOUR if c.own else PEER_COLOUR for c in race}
-    sns.barplot(x=values, y=names, hue=names, palette=palette, saturation=1, width=0.72, legend=False, ax=axes)
-    axes.errorbar(values, range(len(values)), xerr=errors, linestyle="", ecolor="#222222", elinewidth=1.1)
-    for place, value in enumerate(values):
-        axes.text(0.02 * widest, place, f"{value:.2f}", va="center", color="white", fontweight="bold", fontsize=9)
-    for place, ratio in enumerate(ratios):
-        if (ratio.high or ratio.value) > 1.04 * widest:
-            axes.plot(1.04 * widest, place, marker=">", color="#222222", markersize=6, clip_on=False)
-    axes.axvline(1.0, color="#222222", linewidth=0.9)
-    axes.set_xlim(0, 1.04 * widest)
-    axes.set_ylim(bars - 0.5, -0.5)  # bars are as thick in every panel; the first on top
+def _race(axes: Any, race: Sequence[RacedContender], *, rows: int, edges: tuple[float, float]) -> None:
+    """The fastest library on top: it is the one that the answer compares with."""
+    ratios = {c.name: c.own_over for c in sorted(race, key=lambda c: c.own_over.value) if c.own_over}  # type: ignore[union-attr]
+    axes.axvline(1.0, color=_style.INK, linewidth=0.9)
+    for place, ratio in enumerate(ratios.values()):
+        colour, ends = _style.GREY if place else OWN_COLOUR, (ratio.low or ratio.value, ratio.high or ratio.value)
+        low, high = max(ends[0], edges[0]), min(ends[1], edges[1])
+        axes.plot([low, high], [place, place], color=colour, linewidth=1.6)
+        for end, edge, head in ((ends[0], low, "<"), (ends[1], high, ">")):
+            mark = head if end != edge else ""
+            axes.plot(edge, place, color=colour, marker=mark, markersize=6, clip_on=False)
+        axes.plot(ratio.value, place, color=colour, marker="o", markersize=8, markeredgecolor="white")
+        cut = "" if ends == (low, high) else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
+        behind = {**_style.BEHIND_TEXT, "alpha": 1.0}
+        said = {"color": colour, "fontsize": _style.text(9), "bbox": behind}
+        axes.annotate(f"{ratio.value:.2f}{cut}", (ratio.value, place), (-4, 6), textcoords="offset points", **said)
+    axes.set_yticks(range(len(ratios)), list(ratios))
+    axes.set_xlim(edges)
+    axes.set_ylim(rows - 0.5, -0.7)  # rows are as high in every panel
     axes.set_title(f"{race[0].race[0]} at {race[0].race[1]} px, batch {race[0].batch}", loc="left")
-    axes.set_ylabel("")
-    axes.set_xlabel(f"Speed over {races.BASE}")
+    axes.set_xlabel("This project's speed over theirs")
     axes.grid(axis="y", visible=False)
 
 
@@ -104,7 +107,8 @@ def _caption(contenders: Sequence[RacedContender], evidence: Evidence) -> str:
     first = contenders[0]
     text = (
         f"Each contender with the settings that were fastest in short trials, in turns: {often}. Same weights, images "
-        f"and batches. Error bars: {evidence.level:.0%} of repetitions of such a measurement lie in them"
+        f"and batches. Blue: the fastest library, with which the answer compares. Error bars: {evidence.level:.0%} of "
+        "repetitions of such a measurement lie in them"
         f"{DAYS if all(ratio.races == 1 for ratio in ratios) else ''}. Device: {first.device}, "
         f"{plural(first.threads or 1, 'thread')}, torch {first.torch}."
     )

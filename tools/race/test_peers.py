@@ -81,10 +81,10 @@ def test_each_library_computes_our_function_with_our_weights(package):
     assert same == (package != "vit_pytorch")
     x_BCHW = torch.rand(2, 3, 28, 28) * 2 - 1
     with torch.inference_mode():
-        found, wanted = theirs.eval()(x_BCHW), ours.eval()(x_BCHW)
-    assert found.shape == wanted.shape
+        given, wanted = theirs.eval()(x_BCHW), ours.eval()(x_BCHW)
+    assert given.shape == wanted.shape
     if same:
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["timm:test_resnet", "torchvision:shufflenet_v2_x0_5"])
@@ -131,16 +131,24 @@ def test_names_are_the_same_where_races_are_run_and_read():
 
 
 def test_figure_and_table_name_who_was_left_out_and_why():
-    found = record(**{"this project": [30.0, 31, 29], "timm_defaults": [10.0, 10, 10]})
-    raced = evidence.build(Records(suite="peers", records=(found,)))
+    entry = record(**{"this project": [30.0, 31, 29], "timm_defaults": [10.0, 10, 10]})
+    raced = evidence.build(Records(suite="peers", records=(entry,)))
     drawing = figure.draw(raced)
     assert "pip install torchvision" in drawing.caption
     rows = drawing.data.set_index("contender")
     assert rows.loc["this project", "over_base"] == pytest.approx(3.0, rel=0.01)
     assert rows.loc["this project", "loss_difference"] == 0
     assert math.isnan(rows.loc["torchvision, defaults", "over_base"])
+    (axes,) = drawing.figure.axes  # of those that are not this project, what its answer says
+    drawn = {name.get_text(): line for name, line in zip(axes.get_yticklabels(), _dots(axes), strict=True)}
+    ratios = {c.name: c.own_over.value for race in races.races(raced) for c in race if not c.own and c.own_over}
+    assert {name: line.get_xdata()[0] for name, line in drawn.items()} == pytest.approx(ratios)
     (table,) = races.tables(raced)
     assert table is not None and "pip install torchvision" in table.markdown()
+
+
+def _dots(axes):
+    return [line for line in axes.get_lines() if line.get_marker() == "o"]
 
 
 @pytest.mark.slow

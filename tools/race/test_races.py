@@ -65,26 +65,26 @@ def test_a_ratio_is_of_windows_of_one_round_and_its_samples_are_starts() -> None
     """The interval of a repetition is a prediction interval: SciPy's t quantile, and the error of both means."""
     noise = np.random.default_rng(0).lognormal(0, 1, (4, 3))  # the machine's slow spells
     own = np.random.default_rng(1).lognormal(math.log(2), 0.1, (4, 3))
-    found = races.ratio([own * noise], [noise])
+    ratio = races.ratio([own * noise], [noise])
     starts = np.median(np.log(own), axis=1)
-    assert (found.races, found.starts, found.rounds) == (1, 4, 12)
-    assert found.value == pytest.approx(math.exp(starts.mean()))
+    assert (ratio.races, ratio.starts, ratio.rounds) == (1, 4, 12)
+    assert ratio.value == pytest.approx(math.exp(starts.mean()))
     low, high = stats.t.interval(0.95, 3, loc=starts.mean(), scale=starts.std(ddof=1) * math.sqrt(2 / 4))
-    assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
+    assert (ratio.low, ratio.high) == pytest.approx((math.exp(low), math.exp(high)))
 
 
 def test_races_that_were_repeated_are_the_samples() -> None:
     own = np.random.default_rng(1).lognormal(0, 0.1, (3, 4, 3))
-    found = races.ratio(list(own), list(np.ones_like(own)))
+    ratio = races.ratio(list(own), list(np.ones_like(own)))
     each = np.median(np.log(own), axis=2).mean(axis=1)
     low, high = stats.t.interval(0.95, 2, loc=each.mean(), scale=each.std(ddof=1) * math.sqrt(2 / 3))
-    assert (found.races, found.starts, found.rounds) == (3, 12, 36)
-    assert (math.log(found.low or 0), math.log(found.high or 0)) == pytest.approx((low, high))
+    assert (ratio.races, ratio.starts, ratio.rounds) == (3, 12, 36)
+    assert (math.log(ratio.low or 0), math.log(ratio.high or 0)) == pytest.approx((low, high))
 
 
 def test_one_start_says_nothing_about_repetitions() -> None:
-    found = races.ratio([[[2.0, 2.1, 2.2]]], [[[1.0, 1.0, 1.0]]])
-    assert found.value == pytest.approx(2.1) and found.low is None is found.high
+    ratio = races.ratio([[[2.0, 2.1, 2.2]]], [[[1.0, 1.0, 1.0]]])
+    assert ratio.value == pytest.approx(2.1) and ratio.low is None is ratio.high
     finding = answer(starts=1, own=[30.0, 31, 29], base=[10.0, 10, 10])
     assert (finding.verdict, finding.reasons) == (Verdict.CANNOT_TELL, (STARTED_ONCE,))
 
@@ -177,8 +177,8 @@ def test_the_answer_is_about_the_fastest_peer_and_only_beyond_the_interval() -> 
 
 
 def test_every_contender_is_kept_with_what_is_known_of_it() -> None:
-    (found,) = races.races(race(own=[30.0, 31, 29], base=[10.0, 10, 10]))
-    by_name = {c.name: c for c in found}
+    (contenders,) = races.races(race(own=[30.0, 31, 29], base=[10.0, 10, 10]))
+    by_name = {c.name: c for c in contenders}
     assert by_name[OWN].over_base is not None and by_name[OWN].over_base.value == pytest.approx(3.0, rel=0.01)
     assert by_name[OWN].loss_difference == 0 and by_name[BASE].own_over is not None
     absent = by_name["torchvision, defaults"]

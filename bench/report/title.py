@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
-from bench.analysis.finding import ALL_MODELS, Finding, Verdict
+from bench.analysis.finding import ALL_MODELS, Finding
 from bench.analysis.findings import Findings
 from bench.analysis.frontiers import family_of_kind
 from bench.analysis.question import question_of
+from bench.report.text import verdict_of
+
+MAX_NAMED = 2  # subjects with another answer that a title names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headline:
+class StudyTitle:
     """The title of a study.
 
     Attributes:
-        text: one sentence, and for how many subjects its question has another answer.
+        text: one sentence, then `others`.
+        others: what its question is answered for other subjects; "" where there is nothing to add.
         finding: place in `Findings.findings`.
         figure: name of the figure that shows it; "" where none does.
     """
 
     text: str
     finding: int
+    others: str = ""
     figure: str = ""
 
 
-def headline(findings: Findings, *, figures: Sequence[str]) -> Headline | None:
+def title_of(findings: Findings, *, figures: Sequence[str]) -> StudyTitle | None:
     """The finding that a study is titled with; None where nothing was asked.
 
-    Main findings about families, models or settings are ranked by: whether they are answered, whether a figure shows
-    them, whether they are about ViT and ResNet, the order of figures, and the order of questions. The first titles the
-    study.
+    Main findings about families, models or settings are ranked by: whether they are answered, whether they were asked
+    for by name, whether a figure shows them, whether they are about ViT and ResNet, the order of figures, and the order
+    of questions. The first titles the study.
 
     Args:
         figures: names of those that are drawn, in the study's order.
     """
-    ranked: list[tuple[bool, bool, bool, int, int, int]] = []
+    ranked: list[tuple[bool, bool, bool, bool, int, int, int]] = []
     order = list(dict.fromkeys(f.question for f in findings.findings))
     for place, f in enumerate(findings.findings):
         question = question_of(f)
@@ -46,28 +52,46 @@ def headline(findings: Findings, *, figures: Sequence[str]) -> Headline | None:
             shown = next((n for n, name in enumerate(figures) if name in own), len(figures))
             others = any(family_of_kind(f.subject, kind) is None for kind in ("vit", "resnet"))
             is_elsewhere = shown == len(figures)
-            ranked.append((not is_answered(f), is_elsewhere, others, shown, order.index(f.question), place))
+            ranked.append(
+                (not is_answered(f), not question.leads(f), is_elsewhere, others, shown, order.index(f.question), place)
+            )
     if not ranked:
         return None
     *_, shown, _, place = min(ranked)
     chosen = findings.findings[place]
     figure = figures[shown] if shown < len(figures) else ""
-    return Headline(text=f"{sentence(chosen)}{_others(chosen, findings)}", finding=place, figure=figure)
+    said, also = sentence(chosen), _others(chosen, findings)
+    return StudyTitle(text=f"{said} {also}".strip(), finding=place, figure=figure, others=also)
 
 
 def _others(chosen: Finding, findings: Findings) -> str:
-    """For how many subjects a question about single ones has another verdict than for the chosen one; "" for none."""
-    asked = chosen.question, chosen.measure, chosen.main
-    answers = [f.verdict for f in findings.findings if (f.question, f.measure, f.main) == asked]
-    others = len(answers) - answers.count(chosen.verdict)
-    if question_of(chosen).about_two or not others:
+    """Answers for other subjects of a question about single ones. Up to `MAX_NAMED` by name: other verdicts, and other
+    numbers where the number is the answer. Of more, other verdicts by number."""
+    asked, question = (chosen.question, chosen.measure, chosen.main), question_of(chosen)
+    alike = [f for f in findings.findings if (f.question, f.measure, f.main) == asked]
+    said = [(f, _word(f, chosen)) for f in alike if f is not chosen]
+    others = [f"{question.subject(f)}: {word}" for f, word in said if word]
+    if question.about_two or not others:
         return ""
-    return f" For {others} of {len(answers)} the answer is another."
+    if len(others) <= MAX_NAMED:
+        return f"{'; '.join(others)}."
+    if all(f.verdict == chosen.verdict for f in alike):
+        return ""
+    tally = Counter(verdict_of(f)[0] for f in alike)
+    return f"Of {len(alike)} answers: {', '.join(f'{number} {word}' for word, number in tally.most_common())}."
+
+
+def _word(f: Finding, chosen: Finding) -> str:
+    """What a finding says beside the chosen one; "" where that is the same."""
+    (word, tone), number = verdict_of(f), question_of(f).number(f)
+    if word != verdict_of(chosen)[0]:
+        return word
+    return f"{number.head} {number.unit}" if tone == "fact" else ""
 
 
 def is_answered(f: Finding) -> bool:
     """Whether a finding has an answer, one that changes along its range included."""
-    return f.verdict != Verdict.CANNOT_TELL or question_of(f).verdict(f) is not None
+    return verdict_of(f)[1] != "unsure"
 
 
 def sentence(f: Finding) -> str:
@@ -77,8 +101,7 @@ def sentence(f: Finding) -> str:
     if is_answered(f):
         if question.sentence is not None:
             return f"{question.sentence(f)}{question.measure(f)}."
-        verdict = question.verdict(f) or ((question.yes if f.verdict == Verdict.YES else question.no),)
-        parts = (f"{about}: {verdict[0].format(f.leader or 'one')}", question.number(f).text)
+        parts = (f"{about}: {verdict_of(f)[0]}", question.number(f).text)
         return f"{question.text.format(target=question.target(f))} {', '.join(part for part in parts if part)}."
     number = f" ({question.number(f).text})" if question.number(f).text else ""
     return f"{question.text.format(target=question.target(f))} Open for {about}{number}. {takes(f)}"

@@ -62,12 +62,15 @@ def covered(name: str, family: tuple[int, int, int], *, studies: int, draws: int
     held: dict[str, list[bool]] = {}
     for number in range(studies):
         data = study(truth.law, family, rng)
-        found = bootstrap.resample(fit.fit(data, forms.FORMS[name], max_starts=60), draws=draws, seed=number)
-        ends = found.parameters()
+        resampled = bootstrap.resample(fit.fit(data, forms.FORMS[name], max_starts=60), draws=draws, seed=number)
+        ends = resampled.parameters()
         checks = {key: (*ends[key], value) for key, value in truth.parameters.items()}
         for factor in (1, 3):
             at = np.array([factor * data.x.max()])
-            checks[f"y at {factor} x max"] = (*found.interval(found.predictions(at)[:, 0]), float(truth.law(at)[0]))
+            checks[f"y at {factor} x max"] = (
+                *resampled.interval(resampled.predictions(at)[:, 0]),
+                float(truth.law(at)[0]),
+            )
         for key, (low, high, value) in checks.items():
             held.setdefault(key, []).append(low <= value <= high)
     return {key: float(np.mean(values)) for key, values in held.items()}
@@ -101,13 +104,13 @@ def crossings(family: tuple[int, int, int], *, studies: int) -> tuple[float, flo
     """Share of "yes" where lines cross at 60, and share of their intervals that hold it."""
     rng = np.random.default_rng(8)
     laws = (lambda x: 0.5 * (x / 60) ** -0.3), (lambda x: 0.5 * (x / 60) ** -0.15)
-    found = [cross(*laws, family, rng) for _ in range(studies)]
-    told = [c for c in found if c.low is not None and c.high is not None]
+    crossed = [cross(*laws, family, rng) for _ in range(studies)]
+    told = [c for c in crossed if c.low is not None and c.high is not None]
     return len(told) / studies, float(np.mean([c.low <= 60 <= c.high for c in told if c.low and c.high]))
 
 
 def silent(family: tuple[int, int, int], *, studies: int, gap: float = 1.01) -> float:
     """Share of "cannot tell" where one family is ahead by `gap` throughout (1: equal families)."""
     rng = np.random.default_rng(9)
-    found = [cross(lambda x: gap * 0.6 * x**-0.3, lambda x: 0.6 * x**-0.3, family, rng) for _ in range(studies)]
-    return sum(c.verdict == "cannot tell" for c in found) / studies
+    crossed = [cross(lambda x: gap * 0.6 * x**-0.3, lambda x: 0.6 * x**-0.3, family, rng) for _ in range(studies)]
+    return sum(c.verdict == "cannot tell" for c in crossed) / studies

@@ -1,0 +1,1 @@
+from bench.api import *  # noqa: F403

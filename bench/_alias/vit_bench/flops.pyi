@@ -1,0 +1,1 @@
+from bench.flops import *  # noqa: F403

@@ -1,0 +1,182 @@
+"""Adapted models: accuracy against the number of labelled images, one curve per data set, model and way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from bench.analysis.evidence import Evidence, Point
+from bench.analysis.study_data import measure_of
+from bench.core.registry import PRETRAINED
+from bench.stats.intervals import Estimate, Samples, difference, estimate
+from bench.stats.paired import pair
+
+TASK = "adapt@"  # begins the tasks of `bench.tasks.adapt`; the way follows
+TUNED = "finetune"  # a task and a way
+WAYS = {
+    "ridge": "ridge regression",
+    "knn": "nearest neighbours",
+    "logistic": "logistic regression",
+    TUNED: "fine-tuning everything",
+}
+
+USAGE = """\
+# vit-bench report --suite adapt --export model.pt
+import sys, timm, torch, PIL.Image, PIL.ImageOps
+
+saved = torch.load("model.pt", weights_only=True)
+model = timm.create_model(saved["architecture"], num_classes=len(saved["classes"]), **saved["arguments"]).eval()
+model.load_state_dict(saved["state_dict"])
+for path in sys.argv[1:]:
+    (image := PIL.Image.open(path)).draft(None, (2 * saved["side"],) * 2)
+    image = PIL.ImageOps.fit(PIL.ImageOps.exif_transpose(image).convert("RGB"), (saved["side"],) * 2)
+    x = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(*image.size, 3).permute(2, 0, 1) / 255
+    x = torch.nn.functional.interpolate(x[None], saved["input_size"][1:], mode="bilinear", antialias=True)
+    print(path, saved["classes"][model((x - saved["mean"]) / saved["std"]).argmax()], sep="\\t")
+"""
+"""How the best model is used without this project, by timm alone: a test runs it as it stands."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adapted:
+    """A model adapted in one way.
+
+    Attributes:
+        data: the set whose images are labelled.
+        model: its name.
+        point: what was evaluated.
+        way: key of WAYS.
+        images: labelled images, ascending; a mean over draws. Of fine-tuning one number: all.
+        samples: at each number.
+        validation: accuracy within all labelled images, by cross-validation; None where that could not be done, and of
+            fine-tuning: the largest of several rates on few images would beat it by chance.
+        seconds: of the network's pass over all labelled images and the fit to them, or of fine-tuning with the choice
+            of its rate; None where they were not measured.
+        classes: how many there are.
+        errors: at all labelled images: class, class that it was taken for, how many test images.
+        classes_seen: (class, labelled images, how many of them are right in cross-validation, test images).
+        set_aside: labelled images that are copies of test images.
+        contrary: pairs of copies with different labels.
+        groups, test_groups: of labelled and of test images; 0 where each image stands alone.
+        pairs, surest: some of them, and the surest errors, as small pictures (`bench.tasks._photos`).
+    """
+
+    data: str
+    model: str
+    point: Point
+    way: str
+    images: tuple[float, ...]
+    samples: tuple[Samples, ...]
+    validation: float | None
+    seconds: float | None
+    classes: int
+    errors: tuple[tuple[str, str, int], ...]
+    classes_seen: tuple[tuple[str, int, int | None, int], ...]
+    set_aside: int
+    contrary: int
+    pairs: tuple[tuple[Mapping[str, str], ...], ...]
+    surest: tuple[Mapping[str, str], ...]
+    level: float
+    groups: int = 0
+    test_groups: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}, {WAYS[self.way]}"
+
+    @cached_property
+    def estimates(self) -> tuple[Estimate, ...]:
+        return tuple(estimate(samples, level=self.level) for samples in self.samples)
+
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """Models and ways are chosen by the largest: accuracy in validation, or else on the test images."""
+        known = self.validation is not None
+        return known, self.validation if known else self.samples[-1].mean  # type: ignore[return-value]
+
+
+def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
+    """Every model in every way, the best first within each data set."""
+    tasks = evidence.scores["task"].astype(str)
+    adapting_N = tasks.str.startswith(TASK)
+    tuning_N = (tasks == TUNED) & evidence.scores["data"].isin(evidence.scores["data"][adapting_N])
+    scores = evidence.scores[adapting_N | tuning_N]
+    whole = {
+        (record.directory, measure_of(score.task, score.data)): score.detail
+        for record in evidence.records.records
+        for score in (record.horizons[-1].scores if record.horizons else ())
+        if "validation" in score.detail or score.task == TUNED
+    }
+    short = {name: short_data(name) for name in scores["data"].astype(str).unique()}
+    known = [*short.values()]
+    made = []
+    for point in evidence.points.values():
+        mine = scores[scores["directory"].isin(evidence.cells[point.variant])]
+        for measure, rows in mine.groupby("measure", observed=True):
+            numbers = rows.groupby("shots", observed=True)["num_support"].mean()
+            found = {n: s for n in numbers.index if (s := evidence.samples(point, str(measure), shots=int(n)))}
+            found = {n: replace(s, seeds=()) for n, s in found.items()}  # the network is given
+            detail = whole.get((rows["directory"].iloc[0], str(measure)), {})
+            way = str(rows["task"].iloc[0]).removeprefix(TASK)
+            if way == TUNED and (tuned := evidence.samples(point, str(measure))):
+                numbers, found = {0: detail["num_train"]}, {0: tuned}
+            if found:
+                made.append(
+                    Adapted(
+                        data=short[data] if known.count(short[data := str(rows["data"].iloc[0])]) == 1 else data,
+                        model=short_name(point.model),
+                        way=way,
+                        point=point,
+                        images=tuple(float(numbers[n]) for n in found),
+                        samples=tuple(found.values()),
+                        validation=detail.get("validation"),
+                        seconds=detail.get("seconds"),
+                        classes=int(rows["num_classes"].iloc[0]),
+                        errors=tuple((a, b, n) for a, b, n in detail.get("errors", ())),
+                        classes_seen=tuple(map(tuple, detail.get("classes", ()))),
+                        set_aside=detail.get("set_aside", 0),
+                        contrary=detail.get("contrary", 0),
+                        pairs=tuple(map(tuple, detail.get("contrary_pictures", ()))),
+                        surest=tuple(detail.get("surest_errors", ())),
+                        level=evidence.level,
+                        groups=detail.get("groups", 0),
+                        test_groups=detail.get("test_groups", 0),
+                    )
+                )
+    return tuple(sorted(made, key=lambda a: (a.data, *(-float(x) for x in a.merit), a.name)))
+
+
+def probes(every: Iterable[Adapted]) -> list[Adapted]:
+    """Those whose network is frozen."""
+    return [one for one in every if one.way != TUNED]
+
+
+def best_of_models(found: Iterable[Adapted]) -> tuple[Adapted, ...]:
+    """Each model in its best way, in the order given."""
+    first: dict[tuple[str, str], Adapted] = {}
+    for one in found:
+        first.setdefault((one.data, one.model), one)
+    return tuple(first.values())
+
+
+def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
+    """First minus second with all labelled images, and whether test image by test image; None where nothing matches."""
+    ours, theirs = first.samples[-1], second.samples[-1]
+    if (both := difference(ours, theirs)) is None:
+        return None
+    images = pair(ours, theirs)
+    both = both if images is None else replace(both, image_error=images.error)
+    return estimate(both, level=first.level), images is not None
+
+
+def short_data(name: str) -> str:
+    """A data set's name without how it is stored: "folder:flowers:224px:rgb" is "flowers"."""
+    return re.sub(r":\d+px|:rgb|:grey|:groups-\w+", "", name).removeprefix("folder:")
+
+
+def short_name(model: str) -> str:
+    """A model's name without where it comes from: "timm:local-dir:nets/small+pretrained" is "small"."""
+    plain = model.removesuffix(PRETRAINED)
+    return plain.rpartition(":")[2].rpartition("/")[2] if plain.startswith(("timm:", "torchvision:")) else plain

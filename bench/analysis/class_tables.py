@@ -1,0 +1,66 @@
+"""An adapted model's errors by class: which classes need labelled images most, and which are taken for which."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from bench.analysis.adaptation import Adapted
+from bench.analysis.table import Column, Table
+from bench.core.formatting import count, percent
+
+MAX_CLASSES = 30  # rows of a table
+MAX_CONFUSED = 20  # classes of a square table
+
+
+def tables(best: Adapted) -> list[Table]:
+    """Both tables of a data set's best choice; without classes in its records, none."""
+    return [_by_class(best), *([_confusion(best)] if len(best.classes_seen) <= MAX_CONFUSED else [])]
+
+
+def _by_class(best: Adapted) -> Table:
+    """One row per class, that with the largest share of errors first."""
+    rows: list[dict[str, Any]] = []
+    for name, labelled, right, tested in best.classes_seen:
+        others = Counter({b: n for a, b, n in best.errors if a == name})
+        other, times = others.most_common(1)[0] if others else ("", None)
+        row = {"class": name, "labelled": labelled, "tested": tested, "other": other, "times": times}
+        row |= {"validated": right / labelled} if right is not None and labelled else {}
+        rows.append(row | ({"accuracy": 1 - others.total() / tested} if tested else {}))
+    rows.sort(key=lambda row: (row.get("validated", 1.0), row.get("accuracy", 1.0)))
+    return Table(
+        name=f"classes-{best.data.replace(':', '-')}",
+        title=f"Which classes need images most: {best.name} on {best.data}",
+        columns=(
+            Column(key="class", heading="Class", numeric=False),
+            Column(key="labelled", heading="Labelled", text=count),
+            Column(key="validated", heading="Right in cross-validation [%]", text=percent),
+            Column(key="tested", heading="Test images", text=count),
+            Column(key="accuracy", heading="Right of them [%]", text=percent),
+            Column(key="other", heading="Most often taken for", numeric=False),
+            Column(key="times", heading="Times", text=count),
+        ),
+        rows=tuple(rows[:MAX_CLASSES]),
+        note="With all labelled images. The classes that cross-validation within them misjudges most come first.",
+    )
+
+
+def _confusion(best: Adapted) -> Table:
+    """Rows are labels, columns what they were taken for, both in the order of the classes."""
+    taken = {(a, b): n for a, b, n in best.errors}
+    names = [name for name, *_ in best.classes_seen]
+    rows = []
+    for name, *_, tested in best.classes_seen:
+        right = tested - sum(n for (a, _), n in taken.items() if a == name)
+        numbers = {f"to {other}": right if other == name else taken.get((name, other), 0) for other in names}
+        rows.append({"class": name} | numbers)
+    return Table(
+        name=f"confusion-{best.data.replace(':', '-')}",
+        title=f"Test images of each class by what they were taken for: {best.name} on {best.data}",
+        columns=(
+            Column(key="class", heading="Class", numeric=False),
+            *(Column(key=f"to {name}", heading=name, text=count) for name in names),
+        ),
+        rows=tuple(rows),
+        note="Right ones are on the diagonal.",
+    )

@@ -1,0 +1,164 @@
+"""Images that belong together, such as those of one patient, camera or site: all are learned from, or all tested on.
+
+A file says which: columns `file` (below the set's folder) and `group`. An image that it does not name is a group of its
+own. `groups.csv` in the folder counts by itself; another file is named with `--groups`. Which groups are held out
+follows from hashes of their names and from numbers of images, so from neither pixels nor the order of rows. A set's
+name ends in a hash of its groups ("folder:photos:groups-0a1b2c3d4e"): other groups are another set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bench.core.errors import UserError
+from bench.core.formatting import plural
+from bench.data.readable import GROUPS, printable
+from bench.data.source import FolderContents, image_files
+from bench.data.subset import HELD_OUT, mix
+
+FILE, COLUMNS = "groups.csv", ["file", "group"]
+WORD = re.compile(r"groups-[0-9a-f]{10}")
+MAX_NAMED = 3  # files or groups in an error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """A file of groups. of: path of an image below the set's folder -> its group. word: the groups' part of a name."""
+
+    path: Path
+    of: Mapping[str, str]
+    word: str
+
+
+def read(path: Path) -> Groups:
+    """The groups in a file.
+
+    Raises:
+        UserError: it cannot be read, lacks a column, or puts an image into two groups.
+    """
+    try:
+        table = pd.read_csv(path, usecols=COLUMNS, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        fix = f"Write CSV with a header, the columns {' and '.join(COLUMNS)}, and files as they lie below the folder."
+        raise UserError(f"The groups {printable(path)} cannot be read: {error}.", fix) from error
+    table = table.apply(lambda column: column.str.strip())
+    table["file"] = table["file"].map(posixpath.normpath)
+    table = table[table["group"] != ""].drop_duplicates().sort_values(COLUMNS)
+    if twice := table.loc[table["file"].duplicated(), "file"].tolist():
+        what = f"{printable(path)} puts {plural(len(twice), 'image')} into several groups: {_some(twice)}."
+        raise UserError(what, "An image is in one group: join groups that share images.")
+    of = dict(zip(table["file"], table["group"], strict=True))
+    return Groups(path=path, of=of, word=f"groups-{hashlib.sha256(repr(of).encode()).hexdigest()[:10]}")
+
+
+def of_folder(folder: Path, word: str) -> Groups | None:
+    """The groups of a set: those that its name asks for, else those of the file in its folder; None without.
+
+    Raises:
+        UserError: as `read`; no file has the groups that the name asks for.
+    """
+    if not word:
+        return read(folder / FILE) if (folder / FILE).is_file() else None
+    paths = [path for path in (folder / FILE, Path(os.environ.get(GROUPS, "."))) if path.is_file()]
+    chosen = next((groups for groups in map(read, paths) if groups.word == word), None)
+    if chosen is None:
+        what = (
+            f"{folder} has other groups than {word}: {' and '.join(map(printable, paths)) or 'the file'} has changed."
+        )
+        fix = f"Put the file back, or name it with --groups. Without :{word} in its name the set has today's groups."
+        raise UserError(what, fix)
+    return chosen
+
+
+def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderContents:
+    """A folder's images with their groups; where the folder has no split, some groups are its test images.
+
+    Raises:
+        UserError: the images are no files; the groups name others, or cross the folder's own split; see `hold_out`.
+    """
+    source = contents.sources.get("all")
+    parts = [np.full(len(each), part) for part, each in contents.sources.items()]
+    part_N, labels_N = (np.concatenate(x) for x in (parts, [each.labels_N for each in contents.sources.values()]))
+    files = [file for each in contents.sources.values() for file in each.files]
+    names = [Path(os.path.relpath(file, folder)).as_posix() for file in files]
+    if len(files) != len(part_N):
+        what = f"{groups.path}: groups are of image files, and {folder} holds {contents.format}."
+        raise UserError(what, "Keep a folder of image files per class.")
+    if unknown := [name for name in groups.of if not (folder / name).is_file()]:
+        what = f"{groups.path} names {plural(len(unknown), 'file')} that {folder} does not have: {_some(unknown)}."
+        raise UserError(what, f"Write each as it lies below {folder}, such as {names[0]}, or leave it out.")
+    own = [name for name in names if name not in groups.of]
+    of_N = np.array([f"group {groups.of[name]}" if name in groups.of else f"image {name}" for name in names])
+    groups_N = np.array([_hash(text) for text in of_N.tolist()], dtype=np.uint64)
+    where = f"{folder}, by {groups.path}"
+    if source is not None:
+        test_N = hold_out(labels_N, groups_N, classes=contents.class_names, where=where)
+        part_N = np.where(test_N, "test", "train")
+    tested_N = part_N == "test"
+    if crossing := sorted({*of_N[tested_N].tolist()} & {*of_N[~tested_N].tolist()}):
+        what = f"{where}: {plural(len(crossing), 'group')} in both splits of the folder: {_some(crossing)}."
+        raise UserError(what, "Move each to one side; or give the images without train/ and test/, to be divided.")
+    sources = {}
+    for part in ("train", "test"):
+        rows_M = np.flatnonzero(part_N == part)
+        made = image_files([files[i] for i in rows_M.tolist()], labels_N[rows_M])
+        sources[part] = replace(made, groups_N=groups_N[rows_M])
+    tested = (
+        f"{len(np.unique(groups_N[tested_N])):,} of {plural(len(np.unique(groups_N)), 'group')} held out for testing"
+    )
+    tested += f" ({tested_N.sum():,} of {plural(len(files), 'image')})"
+    tested += f", {plural(len(own), 'image')} without a group among them" if own else ""
+    return replace(contents, sources=sources, format=f"{contents.format}; {tested}", groups=groups.word)
+
+
+def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[str], where: str) -> np.ndarray:
+    """Which images are for testing, bool (N,): whole groups, in the order of a hash, each where it brings the shares of
+    the classes nearer to HELD_OUT; then, for a class without any, the group that takes them least far.
+
+    Raises:
+        UserError: no groups leave every class on both sides, such as one whose images are all in one group.
+    """
+    keys_G, group_N = np.unique(groups_N, return_inverse=True)
+    total_K = np.bincount(labels_N, minlength=len(classes))
+    wanted_K, held_K, test_G = np.maximum(1, np.round(HELD_OUT * total_K)), 0 * total_K, np.zeros(len(keys_G), bool)
+    members = np.split(labels_N[np.argsort(group_N, kind="stable")], np.cumsum(np.bincount(group_N))[:-1])
+
+    def gain(group: int) -> float:
+        after_K = held_K + np.bincount(members[group], minlength=len(classes))
+        if (after_K >= total_K).any():
+            return -math.inf  # nothing would be left to learn a class from
+        return float(((np.abs(held_K - wanted_K) - np.abs(after_K - wanted_K)) / wanted_K).sum())
+
+    in_order = np.argsort(mix(keys_G, "held-out"), kind="stable").tolist()
+    for label in (None, *range(len(classes))):
+        able = in_order if label is None else [g for g in in_order if not held_K[label] and label in members[g]]
+        for group in able if label is None else sorted(able, key=gain, reverse=True)[:1]:
+            if (nearer := gain(group)) > 0 or (label is not None and nearer > -math.inf):
+                test_G[group] = True
+                held_K += np.bincount(members[group], minlength=len(classes))
+    if not held_K.all():
+        label = int(np.argmin(held_K))
+        of = plural(len(np.unique(group_N[labels_N == label])), "group")
+        what = f"{where}: the {total_K[label]} images of class {classes[label]} are of {of}; no division of the groups"
+        raise UserError(
+            f"{what} was found that leaves every class images to learn and to test.", "Add images of others."
+        )
+    return test_G[group_N]
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "little")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(printable, names[:MAX_NAMED])) + (", …" if len(names) > MAX_NAMED else "")

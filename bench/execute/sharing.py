@@ -1,0 +1,69 @@
+"""NVIDIA's Multi-Process Service (MPS): kernels of several processes run on a GPU side by side, and not in turns.
+
+Its daemon serves one study, by pipes in a folder of its own, and ends with the run; what a kill has left of it is ended
+by the next run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.core.device import MPS_CONTROL, VISIBLE
+from bench.core.errors import UserError
+
+PATIENCE = 60.0  # seconds that the daemon gets to answer
+
+
+@contextlib.contextmanager
+def served(store: Path) -> Iterator[dict[str, str]]:
+    """Inside, the daemon serves processes that have these environment variables.
+
+    Raises:
+        UserError: it cannot be started, or its folder is another user's.
+    """
+    import fcntl  # not of Windows, where there is no daemon either
+
+    name = hashlib.sha256(str(store.absolute()).encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir(), f"vit-bench-mps-{os.getuid()}-{name}")  # a socket's path has 108 bytes
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise UserError(f"{folder} belongs to somebody else.", "Set TMPDIR to a folder of your own.")
+    variables = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+    with open(folder / "owner", "a") as owner:
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another run of the study; its daemon ends after the last process that it serves
+            yield variables
+            return
+        _control(variables, say="quit")
+        if said := _control(variables, "-d"):
+            raise UserError(
+                f"{MPS_CONTROL} cannot be started: {said}", "Ask whoever runs this machine, or give --share N."
+            )
+        try:
+            yield variables
+        finally:
+            _control(variables, say="quit")
+
+
+def _control(variables: dict[str, str], *arguments: str, say: str = "") -> str | None:
+    """Speak to the daemon; why it failed. It numbers all devices, of which each worker sees its own."""
+    own = {name: value for name, value in os.environ.items() if name not in VISIBLE}
+    try:
+        done = subprocess.run(
+            [MPS_CONTROL, *arguments],
+            input=say,
+            env=own | variables | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (done.stderr or done.stdout).strip() or f"exit code {done.returncode}" if done.returncode else None

@@ -1,0 +1,174 @@
+"""Which model is best for these images, adapted how?
+
+Ways keep the network as it is; `fine_tuning_gain.py` asks what changing it buys. Models and ways are chosen by
+cross-validation within the labelled images (`bench.tasks.adapt`), so that the test images say how good the choice is.
+It is compared, test image by test image, with the best way of the next model; of a single model, with its next way.
+
+Findings:
+    subject: data set, the best model in its best way, the one that it is compared with.
+    YES: the first is better on the test images, beyond the interval.
+    evidence: every model in its best way, the best first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.analysis import class_tables, wording
+from bench.analysis.adaptation import USAGE, WAYS, Adapted, adapted, best_of_models, compared, probes
+from bench.analysis.comparisons import counts, undecided, verdict
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.finding import Finding, Item, Unit, Verdict
+from bench.analysis.question import Question
+from bench.analysis.table import Column, Table
+from bench.core.formatting import count, percent, plural
+
+NAME = "best adaptation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestWay(Item):
+    """A model in its best way, with all labelled images. accuracy: on the test images, with its interval. set_aside,
+    contrary, groups, test_groups: see `Adapted`."""
+
+    model: str
+    way: str
+    images: float
+    accuracy: float
+    low: float
+    high: float
+    validation: float | None
+    set_aside: int = 0
+    contrary: int = 0
+    groups: int = 0
+    test_groups: int = 0
+
+
+def best_adaptations(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per data set; none where there is nothing to compare."""
+    every = probes(adapted(evidence))
+    for data in dict.fromkeys(one.data for one in every):
+        mine = [one for one in every if one.data == data]
+        models = best_of_models(mine)
+        first, *others = models if len(models) > 1 else mine
+        if not others or (both := compared(first, others[0])) is None:
+            continue
+        e, paired = both
+        accuracy = first.samples[-1].mean - e.value / 2
+        yield Finding(
+            question=NAME,
+            subject=(data, first.name, others[0].name),
+            measure=HEADLINE,
+            verdict=verdict(e, accuracy),
+            reasons=undecided(e, accuracy),
+            quantity="accuracy difference",
+            unit=Unit.SHARE,
+            estimate=e.value,
+            low=e.low,
+            high=e.high,
+            level=e.level,
+            n=counts(e, paired=int(paired)),
+            excluded=e.excluded,
+            leader=first.name,
+            evidence=tuple(map(_item, models)),
+        )
+
+
+def _item(one: Adapted) -> BestWay:
+    e = one.estimates[-1]
+    return BestWay(
+        model=one.model,
+        way=one.way,
+        images=one.images[-1],
+        accuracy=e.value,
+        low=e.low,
+        high=e.high,
+        validation=one.validation,
+        set_aside=one.set_aside,
+        contrary=one.contrary,
+        groups=one.groups,
+        test_groups=one.test_groups,
+    )
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def say(f: Finding) -> list[str]:
+    best = wording.every(f, BestWay)
+    scored = [
+        f"{one.model} by {WAYS[one.way]} {percent(one.accuracy)} % [{percent(one.low)}, {percent(one.high)}]"
+        for one in best
+    ]
+    chosen = "cross-validation within the labelled images" if best[0].validation is not None else "the test images"
+    said = [f"With {count(best[0].images)} labelled images: {'; '.join(scored)}.", f"Ways were chosen by {chosen}."]
+    if tested := best[0].test_groups:
+        which = "these groups, not their images," if tested > 1 else "the images of this one group"
+        held = f"{count(best[0].groups + tested)} groups of images, {count(tested)} of them held out for testing"
+        said.append(f"{held}: intervals take {which} as independent.")
+    if aside := best[0].set_aside:
+        said.append(f"Set aside: {plural(aside, 'labelled image')}, of which the test images hold copies.")
+    if pairs := best[0].contrary:
+        said.append(f"Different labels of copies: {plural(pairs, 'pair')}. Such labels limit the accuracy.")
+    return said
+
+
+def sentence(f: Finding) -> str:
+    best, (_, first, second) = wording.every(f, BestWay)[0], f.subject
+    accuracy = f"{percent(best.accuracy)} % [{percent(best.low)}, {percent(best.high)}]"
+    ahead = wording.amount(f) + (" ahead of" if f.verdict == Verdict.YES else " behind")
+    return f"{first} is right on {accuracy} of {f.subject[0]}, {ahead} {second}"
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def tables(evidence: Evidence) -> list[Table]:
+    every = adapted(evidence)
+    first = {one.data: one for one in reversed(probes(every))}
+    seen = (one for one in sorted(first.values(), key=lambda one: one.data) if one.classes_seen)
+    return [_ways(every), *(table for one in seen for table in class_tables.tables(one))] if every else []
+
+
+def _ways(every: tuple[Adapted, ...]) -> Table:
+    """One row per model, way and number of labelled images."""
+    rows = [
+        {"data": one.data, "model": one.model, "way": WAYS[one.way], "images": images, "accuracy": e}
+        | ({"validation": one.validation} if images == one.images[-1] else {})
+        for one in every
+        for images, e in zip(one.images, one.estimates, strict=True)
+    ]
+    return Table(
+        name="adapted",
+        title="Adapted models by number of labelled images",
+        columns=(
+            Column(key="data", heading="Images", numeric=False),
+            Column(key="model", heading="Model", numeric=False),
+            Column(key="way", heading="Way", numeric=False),
+            Column(key="images", heading="Labelled", text=count),
+            Column(key="accuracy", heading="Test accuracy [%]"),
+            Column(key="validation", heading="Cross-validation [%]", text=percent),
+        ),
+        rows=tuple(rows),
+        note="The best first, by cross-validation within all labelled images, and fine-tuning behind them.",
+    )
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Best model and way?",
+    text="Which model is best for these images, adapted how?",
+    yes="{}",
+    no="not better than the next",
+    tones=("fact", "fact"),
+    ask=best_adaptations,
+    say=say,
+    items=(BestWay,),
+    order=5,
+    subject=lambda f: f.subject[0],
+    sentence=sentence,
+    tables=tables,
+    figures=("adaptation", "photos-to-check"),
+    usage=USAGE,
+)

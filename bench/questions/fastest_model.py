@@ -1,0 +1,115 @@
+"""Which model is the fastest at inference?
+
+Each model at its best batch size, in rounds that lie apart in time. The interval is that of the ratio of mean
+speeds over rounds; how far two rounds of a model differ is taken from all models and sizes of the study together.
+
+Findings:
+    subject: pixels, the device.
+    estimate: times the speed of the second fastest.
+    leader: the fastest model.
+    evidence: every model there, the fastest first.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.analysis import wording
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Counts, Finding, Item, Reason, Unit, Verdict
+from bench.analysis.question import FACTS, Question
+from bench.core.formatting import plural, significant
+from bench.stats.intervals import t_quantile
+
+NAME = "fastest model"
+ONE_ROUND = "one round"  # a reason: no model was measured in two rounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceSpeed(Item):
+    """Geometric mean over rounds of a model's images per second; rounds: how many."""
+
+    model: str
+    images_per_second: float
+    rounds: int
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per input size, the largest first, and device; none where one model was measured."""
+    places: dict[tuple[int, str], dict[str, list[float]]] = {}
+    for record in evidence.records.records:
+        if record.speed is not None and record.speed.inference is not None:
+            at = record.cell.image_size, record.speed.conditions.device
+            if speed := record.speed.inference.images_per_second.median:
+                places.setdefault(at, {}).setdefault(record.cell.model, []).append(math.log(speed))
+    repeated = [logs for models in places.values() for logs in models.values() if len(logs) > 1]
+    freedom = sum(len(logs) - 1 for logs in repeated)
+    variance = sum((len(logs) - 1) * statistics.variance(logs) for logs in repeated) / freedom if freedom else None
+    for (pixels, device), models in sorted(places.items(), reverse=True):
+        ranked = sorted(models.items(), key=lambda model: -statistics.fmean(model[1]))
+        if len(ranked) > 1:
+            half = None
+            if variance is not None:
+                error = math.sqrt(variance * sum(1 / len(logs) for _, logs in ranked[:2]))
+                half = t_quantile(freedom, evidence.level) * error
+            yield _finding((f"{pixels} px", device), ranked, half, evidence.level)
+
+
+def _finding(
+    subject: tuple[str, str], ranked: Sequence[tuple[str, list[float]]], half: float | None, level: float
+) -> Finding:
+    """`ranked`: models with the logarithms of their speeds. half: of the interval of a difference of two means."""
+    first, second = (statistics.fmean(logs) for _, logs in ranked[:2])
+    is_decided = half is not None and first - second > half
+    return Finding(
+        question=NAME,
+        subject=subject,
+        verdict=Verdict.YES if is_decided else Verdict.CANNOT_TELL,
+        measure="",
+        reasons=() if is_decided else (ONE_ROUND if half is None else Reason.WITHIN_INTERVAL,),
+        leader=ranked[0][0],
+        quantity="speed ratio",
+        unit=Unit.TIMES,
+        estimate=math.exp(first - second),
+        low=None if half is None else math.exp(first - second - half),
+        high=None if half is None else math.exp(first - second + half),
+        level=level,
+        n=Counts(models=len(ranked), runs=sum(len(logs) for _, logs in ranked)),
+        evidence=tuple(
+            InferenceSpeed(model=model, images_per_second=math.exp(statistics.fmean(logs)), rounds=len(logs))
+            for model, logs in ranked
+        ),
+    )
+
+
+def say(f: Finding) -> list[str]:
+    speeds = wording.every(f, InferenceSpeed)
+    said = "; ".join(f"{s.model} {significant(s.images_per_second)}" for s in speeds)
+    return [f"Images/s of the whole device: {said} (means over {plural(speeds[0].rounds, 'round')})."]
+
+
+def sentence(f: Finding) -> str:
+    second = wording.every(f, InferenceSpeed)[1].model
+    times = f"{significant(wording.or_nan(f.estimate))} times {wording.bracket(f.low, f.high, significant)}"
+    return f"At {f.subject[0]} {f.leader} is the fastest at inference, {times} as fast as {second}"
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Fastest at inference?",
+    text="Which model is the fastest at inference?",
+    yes="{}",
+    no="none is",
+    tones=FACTS,
+    ask=ask,
+    say=say,
+    reasons={ONE_ROUND: "No model was measured in two rounds."},
+    items=(InferenceSpeed,),
+    order=20,
+    subject=lambda f: f.subject[0],
+    sentence=sentence,
+    shown_in=("throughput",),
+)

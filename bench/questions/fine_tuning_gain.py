@@ -1,0 +1,106 @@
+"""What does fine-tuning everything buy over the best probe of the same model, and for how long?
+
+Both use the same labelled images; the probe is the one that is best by cross-validation within them. They are compared
+test image by test image.
+
+Findings:
+    subject: data set, model.
+    YES: fine-tuning is better on the test images, beyond the interval.
+    evidence: `TunedAndProbed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.analysis import wording
+from bench.analysis.adaptation import TUNED, WAYS, Adapted, adapted, compared, probes
+from bench.analysis.comparisons import counts, undecided, verdict
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.finding import Finding, Item, Unit
+from bench.analysis.question import Question
+from bench.core.formatting import count, duration, percent
+
+NAME = "fine tuning gain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedAndProbed(Item):
+    """Accuracy and seconds of both, the seconds where they were measured. way: of the probe."""
+
+    way: str
+    images: float
+    tuned: float
+    probed: float
+    tuned_seconds: float | None
+    probed_seconds: float | None
+
+
+def fine_tuning_gain(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per data set and model that was adapted in both ways."""
+    every = adapted(evidence)
+    best = {(one.data, one.model): one for one in reversed(probes(every))}
+    pairs = ((one, best.get((one.data, one.model))) for one in every if one.way == TUNED)
+    yield from (made for tuned, probe in pairs if probe and (made := _compared(tuned, probe)))
+
+
+def _compared(tuned: Adapted, probe: Adapted) -> Finding | None:
+    if (both := compared(tuned, probe)) is None:
+        return None
+    e, paired = both
+    values = tuned.samples[-1].mean, probe.samples[-1].mean
+    return Finding(
+        question=NAME,
+        subject=(tuned.data, tuned.model),
+        measure=HEADLINE,
+        verdict=verdict(e, sum(values) / 2),
+        reasons=undecided(e, sum(values) / 2),
+        quantity="accuracy difference",
+        unit=Unit.SHARE,
+        estimate=e.value,
+        low=e.low,
+        high=e.high,
+        level=e.level,
+        n=counts(e, paired=int(paired)),
+        excluded=e.excluded,
+        evidence=(
+            TunedAndProbed(
+                way=probe.way,
+                images=tuned.images[-1],
+                tuned=values[0],
+                probed=values[1],
+                tuned_seconds=tuned.seconds,
+                probed_seconds=probe.seconds,
+            ),
+        ),
+    )
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def say(f: Finding) -> list[str]:
+    both = wording.first(f, TunedAndProbed)
+    assert both is not None
+    return [
+        f"With {count(both.images)} labelled images: {WAYS[TUNED]} {percent(both.tuned)} %, "
+        f"{WAYS[both.way]} {percent(both.probed)} %.",
+        f"Time on the device of the study: {duration(both.tuned_seconds)} with the choice of its learning rate, "
+        f"against {duration(both.probed_seconds)} for the features and the fit.",
+    ]
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Better fine-tuned?",
+    text="Is fine-tuning everything better than the best probe of the same model?",
+    yes="better",
+    no="worse",
+    ask=fine_tuning_gain,
+    say=say,
+    items=(TunedAndProbed,),
+    order=5.5,
+    subject=lambda f: f"{f.subject[1]}, {f.subject[0]}",
+    shown_in=("adaptation",),
+)

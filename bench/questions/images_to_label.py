@@ -1,0 +1,176 @@
+"""How many more images must be labelled for an accuracy?
+
+Asked of the best model in the best way that keeps the network as it is, for the accuracies that were named
+(`--target`), or else for the next round one above what it has with all labelled images. The answer is that of
+`bench.stats.needed`.
+
+Findings:
+    subject: data set, model and way.
+    YES: the target is reached now, or with REACH times the images, and the interval's pessimistic end too.
+    NO: REACH times the images are not enough, beyond the interval.
+    estimate: images in all.
+    evidence: `Labelling`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from bench.analysis import wording
+from bench.analysis.adaptation import Adapted, adapted, probes
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.finding import Axis, Counts, Finding, Item, Reason, Unit, Verdict
+from bench.analysis.question import FACTS, Question
+from bench.analysis.wording import Number, bracket, shown
+from bench.core.formatting import count, percent
+from bench.stats.bootstrap import LAW_LEVEL
+from bench.stats.extrapolation import MIN_PLACES, REACH
+from bench.stats.needed import Observed, needed
+
+NAME = "images to label"
+TARGETS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995)
+
+# Reasons.
+OUT_OF_REACH = "out of reach"  # more likely than not, REACH times the images are not enough
+OPEN_ABOVE = "open above"  # more likely than not they are, and the pessimistic end of the interval says no
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling(Item):
+    """The target, and what there is now.
+
+    accuracy: with all `images`, of `classes`, on the test images. chance: that REACH times the images are enough; None
+    where that is unknown. asked: the target was named by the user.
+    """
+
+    target: float
+    accuracy: float
+    images: float
+    classes: int
+    asked: bool
+    chance: float | None = None
+
+    def more(self, images: float) -> float:
+        """Images per class beside those that there are."""
+        return math.ceil((images - self.images) / self.classes - 1e-9)
+
+
+def images_to_label(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per data set and target; none where every image of the test set is right."""
+    best: dict[str, Adapted] = {}
+    for one in probes(adapted(evidence)):
+        best.setdefault(one.data, one)
+    for one in best.values():
+        now = one.samples[-1].mean
+        for target in evidence.targets or [accuracy for accuracy in TARGETS if accuracy > now][:1]:
+            yield _asked(one, target, named=bool(evidence.targets))
+
+
+def _asked(one: Adapted, target: float, *, named: bool) -> Finding:
+    now = one.samples[-1].mean
+    item = Labelling(target=target, accuracy=now, images=one.images[-1], classes=one.classes, asked=named)
+    made = partial(
+        Finding,
+        question=NAME,
+        subject=(one.data, one.name),
+        measure=HEADLINE,
+        quantity="images",
+        unit=Unit.IMAGES,
+        level=LAW_LEVEL,
+        axis=Axis.IMAGES,
+        n=Counts(points=len(one.images), draws=max(len(s.draws) for s in one.samples)),
+    )
+    if now >= target:
+        return made(verdict=Verdict.YES, evidence=(item,))
+    found = needed(observed(one), 1 - target)
+    if found is None:
+        return made(verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_POINTS,), evidence=(item,))
+    made = partial(made, evidence=(replace(item, chance=found.chance),))
+    if math.isinf(found.low):
+        return made(verdict=Verdict.NO)
+    if math.isinf(found.high):
+        out = math.isinf(found.images)
+        made = partial(made, verdict=Verdict.CANNOT_TELL, reasons=(OUT_OF_REACH if out else OPEN_ABOVE,))
+        return made(estimate=None if out else found.images, low=found.low)
+    reach = found.images / item.images
+    return made(verdict=Verdict.YES, estimate=found.images, low=found.low, high=found.high, reach=reach)
+
+
+def observed(one: Adapted) -> Observed:
+    """The errors of every draw at every number of labelled images."""
+    errors = tuple(tuple((1 - s.values_SD.mean(axis=0)).tolist()) for s in one.samples)
+    last = one.samples[-1]
+    num_test = last.num_test
+    if not math.isinf(last.image_df):  # as many independent images as have the error of the groups
+        num_test = min(num_test, max(1, round(last.inside * (1 - last.inside) / last.image_error**2)))
+    return Observed(images=one.images, errors=errors, num_test=num_test)
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def number(f: Finding) -> Number:
+    """Images per class beside those that there are."""
+    asked = wording.first(f, Labelling)
+    if asked is None or f.low is None:
+        return Number()
+    interval = bracket(asked.more(f.low), None if f.high is None else asked.more(f.high), count)
+    if f.estimate is None:
+        return Number(text=interval, short=interval)
+    more = asked.more(f.estimate)
+    return shown(more, count(more), "more per class", interval)
+
+
+def say(f: Finding) -> list[str]:
+    asked = wording.first(f, Labelling)
+    assert asked is not None
+    texts = [f"With all {count(asked.images)} labelled images it has {percent(asked.accuracy)} %."]
+    if f.estimate is not None and f.high is not None and f.low is not None:
+        texts.append(f"That is {count(f.estimate)} [{count(f.low)}, {count(f.high)}] images in all.")
+    elif asked.chance is not None:
+        least = f"It takes {count(f.low)} images or more. " if f.low is not None else ""
+        texts.append(f"{least}The chance that {REACH:g} times the images are enough is {percent(asked.chance)} %.")
+    return texts
+
+
+def target(f: Finding) -> str:
+    asked = wording.first(f, Labelling)
+    return f"{100 * asked.target:.3g} %" if asked else "the target"
+
+
+def sentence(f: Finding) -> str:
+    asked, (data, name) = wording.first(f, Labelling), f.subject
+    assert asked is not None
+    if f.verdict == Verdict.NO:
+        return f"{name} does not reach {target(f)} of {data} with {REACH:g} times the {count(asked.images)} images"
+    if f.estimate is None:
+        return f"{name} reaches {target(f)} of {data} with the {count(asked.images)} labelled images there are"
+    return f"{name} needs {number(f).text} of {data} for {target(f)}"
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Images to label for {target}?",
+    text="How many more images have to be labelled for {target} accuracy?",
+    yes="reached",
+    no="not reached",
+    number=number,
+    leads=lambda f: bool((asked := wording.first(f, Labelling)) and asked.asked),
+    tones=FACTS,
+    ask=images_to_label,
+    say=say,
+    reasons={
+        Reason.TOO_FEW_POINTS: f"It takes {MIN_PLACES} numbers of images or more, that is 10 images of a class.",
+        OUT_OF_REACH: f"{REACH:g} times the images are not enough, more likely than not.",
+        OPEN_ABOVE: f"The interval is open above: {REACH:g} times the images may not be enough.",
+    },
+    items=(Labelling,),
+    order=6,
+    subject=lambda f: f.subject[0],
+    target=target,
+    sentence=sentence,
+    shown_in=("adaptation",),
+)

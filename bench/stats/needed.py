@@ -1,0 +1,98 @@
+"""How many more images an accuracy takes, from errors at smaller numbers of them.
+
+The law is error(n) = error(m) · (f + (1 - f) (n / m)^-c): m images are there, c is the exponent, and f the share of the
+error that no number of images takes away. Few points hardly tell c and f, and curves bend in other ways too. So the
+answer is a distribution: every (c, f) counts as much as it is usual of such curves (the prior) and as well as it fits.
+A point far below m counts little, because the law may not hold so far back; beyond m the exponent may change as well.
+The constants were set on one half of the curves of `tools/labelling_curves.py`; the other half says how often intervals
+hold the truth (results/reference/coverage/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from bench.stats.bootstrap import LAW_LEVEL
+from bench.stats.extrapolation import MIN_PLACES, REACH
+
+EXPONENT, EXPONENT_SPREAD = 0.35, 0.5  # median of the prior, and standard deviation of its logarithm
+FLOOR = (0.5, 2.0)  # of the beta distribution that is the prior of f
+BACK = 0.2  # standard deviation of log error that the law misses per unit of log distance before m
+AHEAD = 0.25  # standard deviation of the logarithm of the exponent beyond m
+PRIOR_DRAWS = 2.0  # degrees of freedom of the prior of the variance between draws
+EXPONENTS, FLOORS, LEVELS, CHANGES = 40, 40, 15, 9  # nodes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """Errors of one model, adapted in one way.
+
+    Attributes:
+        images: labelled, ascending; more than one number.
+        errors: of every draw of so many images, a tuple for each number; all of one draw at the last number.
+        num_test: test images behind each.
+    """
+
+    images: tuple[float, ...]
+    errors: tuple[tuple[float, ...], ...]
+    num_test: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """Images for an error: median and interval, of images that there are and more. Infinite: beyond REACH times those.
+    `chance`: that REACH times the images are enough."""
+
+    images: float
+    low: float
+    high: float
+    chance: float
+
+
+def needed(seen: Observed, wanted: float, *, level: float = LAW_LEVEL) -> Needed | None:
+    """Images that the error `wanted` takes; None with fewer than `MIN_PLACES` numbers of images."""
+    if len(seen.images) < MIN_PLACES:
+        return None
+    least = 0.5 / seen.num_test
+    logs = [np.log(np.maximum(each, least)) for each in seen.errors]
+    y_P, draws_P = np.array([each.mean() for each in logs]), np.array([len(each) for each in logs])
+    x_P, error = np.log(np.array(seen.images) / seen.images[-1]), float(np.exp(y_P[-1]))
+    judged = (1 - error) / error / seen.num_test  # variance of log error, by the test images that all points share
+    squares, freedom = sum(float(((each - each.mean()) ** 2).sum()) for each in logs), int((draws_P - 1).sum())
+    between = (squares + PRIOR_DRAWS * judged) / (freedom + PRIOR_DRAWS)
+    share_P = np.exp(x_P)  # draws of a part of the same images overlap
+    variance_P = between * (share_P + (1 - share_P) / draws_P) + (BACK * x_P) ** 2
+
+    c_C = EXPONENT * np.exp(EXPONENT_SPREAD * special.ndtri(_middles(EXPONENTS)))
+    f_F = special.betaincinv(*FLOOR, _middles(FLOORS))
+    shape_CFP = np.log(f_F[:, None] + (1 - f_F[:, None]) * np.exp(-c_C[:, None, None] * x_P))
+    off_CFP = y_P - shape_CFP
+    precision = (1 / variance_P).sum()
+    level_CF = (off_CFP / variance_P).sum(-1) / precision
+    misfit_CF = ((off_CFP - level_CF[..., None]) ** 2 / variance_P).sum(-1)
+    weight_CF = np.exp(-(misfit_CF - misfit_CF.min()) / 2)
+
+    level_L = special.ndtri(_middles(LEVELS)) * np.sqrt(1 / precision + judged)
+    change_A = np.exp(AHEAD * special.ndtri(_middles(CHANGES)))
+    left_CFL = np.exp(np.log(wanted) - level_CF[..., None] - level_L)  # share of the error at m that may be left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part_CFL = (left_CFL - f_F[:, None]) / (1 - f_F[:, None])
+        log_CFL = np.where(part_CFL > 0, -np.log(np.maximum(part_CFL, 1e-300)), np.inf) / c_C[:, None, None]
+    log_M = (np.maximum(log_CFL, 0)[..., None] / change_A).ravel()
+    weight_M = np.broadcast_to(weight_CF[..., None, None], (*log_CFL.shape, CHANGES)).ravel()
+    order = np.argsort(log_M)
+    passed_M = np.cumsum(weight_M[order]) / weight_M.sum()
+    at = np.searchsorted(passed_M, [0.5, 0.5 - level / 2, 0.5 + level / 2])
+    ends = seen.images[-1] * np.exp(log_M[order][np.minimum(at, len(order) - 1)])
+    middle, low, high = np.where(ends > REACH * seen.images[-1], np.inf, ends).tolist()
+    return Needed(
+        images=middle, low=low, high=high, chance=float(weight_M[log_M <= np.log(REACH)].sum() / weight_M.sum())
+    )
+
+
+def _middles(number: int) -> np.ndarray:
+    """Quantiles that stand for equal parts of a distribution."""
+    return (np.arange(number) + 0.5) / number

@@ -1,0 +1,74 @@
+"""The grid of the scale `gpu`: the questions of the scale `cpu`, asked of colour photographs, or of a million drawings
+where there are none. `bench.plan.passes.hours` fits the budgets to the hours there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.data.load import data_set, look, named_at, resizes
+from bench.suites._grid import GPU_DOWNSTREAM, Grid, budgets, fewshot
+from bench.suites.suite import SuiteOptions, patched
+
+DRAWN = "visual-atoms:1000x1000"  # a million images, where there are no photographs
+
+
+def gpu_size(options: SuiteOptions) -> int:
+    """Pixels per side: what the hours allow to be trained for long enough."""
+    if options.image_size is not None:
+        return options.image_size
+    return next((side for below, side in ((4, 64), (24, 128)) if options.hours < below), 224)
+
+
+def gpu_models(options: SuiteOptions) -> tuple[str, ...]:
+    """Three families from small to large: 8 px patches and a small stem up to 96 px."""
+    small = gpu_size(options) <= 96
+    patch, stem = (8, "-s2") if small else (16, "")
+    names = (
+        f"ViT-Ti/{patch}",
+        f"ViT-S/{patch}",
+        f"ViT-B/{patch}",
+        f"R8+ViT-Ti/{patch}",
+        f"R8+ViT-S/{patch}",
+        f"R26x1{stem}",
+        f"R50x1{stem}",
+        f"R101x1{stem}",
+    )
+    return tuple(patched(name, gpu_size(options)) for name in names)
+
+
+def gpu_upstream(options: SuiteOptions) -> str:
+    """The set that was named, else the largest of photographs that is here, else drawings; at the study's size."""
+    if options.data:
+        return options.data[0]
+    from bench.data import photographs
+
+    name = photographs.largest(options.data_root) or DRAWN
+    seen = look(name, root=options.data_root)
+    side = gpu_size(options)
+    return named_at(name, side, 3) if resizes(name) and seen != (side, 3) else name
+
+
+def gpu_recipe(upstream: str) -> dict[str, Any]:
+    """Differences from the suites' recipe: crops of whatever images, and mirrored ones of photographs alone. Letters
+    and digits mirrored are others or none, and what a user's own folder shows is not known."""
+    flip = data_set(upstream).kind == "photographs"
+    return {"scale": "gpu", "batch": 512, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
+
+
+def grid(options: SuiteOptions) -> Grid:
+    """Three families on the largest set of photographs that is here."""
+    upstream, models = gpu_upstream(options), gpu_models(options)
+    vit, hybrid, resnet = models[1], models[4], models[6]
+    budget = dict(zip(models, (4, 4, 2, 4, 2, 4, 2, 1), strict=True))  # millions of images, relative to each other
+    return Grid(
+        compute_data=upstream,
+        compute={model: budgets(millions * 1_000_000, 4) for model, millions in budget.items()},
+        size_data=upstream,
+        size_models={vit: 2_000_000, hybrid: 2_000_000, resnet: 2_000_000},
+        sizes=(10_000, 30_000, 100_000, 300_000),
+        tasks=fewshot(*GPU_DOWNSTREAM, shots=(1, 5, 10, 25), draws=5, test_limit=2_000),
+        seeds=2,
+        image_size=gpu_size(options),
+        channels=3,
+        recipe=gpu_recipe,
+    )

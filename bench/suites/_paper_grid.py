@@ -1,0 +1,61 @@
+"""The paper's own grid (Tables 3 and 6, Figure 4), to be costed here and run where the data are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from baselines import published
+from bench.data.public_names import UPSTREAM_IMAGES
+from bench.suites import _paper
+from bench.suites._grid import Grid
+from bench.suites.suite import SuiteOptions
+
+JFT = UPSTREAM_IMAGES["jft-300m"]  # images of one epoch
+
+
+def _table_6() -> dict[str, tuple[int, ...]]:
+    """Model -> its budgets: 7 epochs of JFT-300M, 14, or both."""
+    horizons: dict[str, tuple[int, ...]] = {}
+    for line in published.table("table6"):
+        model = published.model_name(line["name"])
+        horizons[model] = (*horizons.get(model, ()), int(line["epochs"]) * JFT)
+    return horizons
+
+
+PAPER = Grid(
+    compute_data="jft-300m",
+    compute=_table_6(),
+    size_data="jft-300m",
+    size_models=dict.fromkeys(("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2"), 7 * JFT),
+    sizes=(9_000_000, 30_000_000, 90_000_000, JFT),
+    tasks=(),
+    seeds=1,
+    image_size=224,
+    channels=3,
+    trained=_paper.as_published,
+)
+
+
+def grids(options: SuiteOptions) -> list[tuple[Grid, SuiteOptions]]:
+    """The paper's grid, or one for each set that was named."""
+    if not options.data:
+        return [(PAPER, options)]
+    return [(_grid_on(name, options), replace(options, data=(name,))) for name in options.data]
+
+
+def _grid_on(name: str, options: SuiteOptions) -> Grid:
+    """The paper's grid on another set than JFT-300M: every model for as many epochs as Table 3 gives the set, and
+    subsets that are the same shares of it as those of Figure 4."""
+    if _paper.upstream_of(name) == PAPER.compute_data:
+        return PAPER
+    images = options.num_images.get(name, _paper.IMAGES["ImageNet"])
+    seen = _paper.epochs(name) * images
+    parts = (float(f"{images * part / JFT:.1e}") for part in PAPER.sizes if part and images * part >= JFT > part)
+    return replace(
+        PAPER,
+        compute_data=name,
+        compute=dict.fromkeys(PAPER.compute, (seen,)),
+        size_data=name,
+        size_models=dict.fromkeys(PAPER.size_models, seen),
+        sizes=(*map(int, parts), None),
+    )

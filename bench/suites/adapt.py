@@ -1,0 +1,58 @@
+"""A folder of labelled photos and a choice of pre-trained models: which one, adapted how, and how many more photos?
+
+Nothing is pre-trained. Each model reads every image once, at its own size; labelled images are added by and by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bench.core import registry
+from bench.core.spec import Cell, Recipe
+from bench.data.load import stored_at
+from bench.suites.suite import Suite, SuiteOptions, pick, task
+
+MODELS = {  # tiny to base; supervised, self-supervised, by captions, all free to fetch; pixels per side
+    "timm:vit_tiny_patch16_224.augreg_in21k+pretrained": 224,
+    "timm:vit_small_patch14_dinov2.lvd142m+pretrained": 224,
+    "timm:convnext_tiny.fb_in22k+pretrained": 224,
+    "timm:vit_base_patch16_clip_224.openai+pretrained": 224,
+}
+DATA = "fashion-mnist"
+SIDE = 64  # pixels per side of images for models that are made for no size
+LIMITS = {"cpu": {"train_limit": 5_000, "test_limit": 2_000}, "gpu": {}, "paper": {}}
+TUNING: Mapping[str, Mapping[str, Any]] = {  # {}: the settings of Table 4, by number of images
+    "cpu": {"steps": 100, "batch": 32, "rates": (0.01, 0.03, 0.1)},
+    "gpu": {},
+    "paper": {},
+}
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """One cell per model and data set, evaluated as it is. All read the same stored images, each at its own size."""
+    limits, tuning = (pick("limits", options.scale, table) for table in (LIMITS, TUNING))
+    sides = {model: options.image_size or _side(model) for model in options.models or MODELS}
+    made = []
+    for name in options.data or (DATA,):
+        stored = stored_at(name, max(sides.values()), 3, root=options.data_root)
+        tasks = task("adapt", stored, **limits), task("finetune", stored, copies_aside=True, **limits, **tuning)
+        for model, side in sides.items():
+            cell = Cell(model=model, data=stored, image_size=side, channels=3, recipe=Recipe(shift=0), tasks=tasks)
+            made.append(replace(cell, axes=("adapt",)))
+    return made
+
+
+def _side(model: str) -> int:
+    return MODELS.get(model) or registry.own_image_size(model) or SIDE
+
+
+SUITE = Suite(
+    name="adapt",
+    question="which pre-trained model is best for these photos, adapted how, and how many more photos does it take?",
+    figures=("adaptation", "photos-to-check"),
+    questions=("best-adaptation", "images-to-label", "fine-tuning-gain"),
+    downstream=(),
+    cells=cells,
+)

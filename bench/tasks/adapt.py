@@ -1,0 +1,297 @@
+"""Adapting a frozen model to labelled images: how accurate it is with how many of them, in several ways.
+
+Labelled images are drawn per class, nested over their numbers, and the same for every model and way; the last number is
+all of the largest class. The ways share one pass through the network:
+
+- "ridge": ridge regression in closed form, its strength by leave-one-out (`_ridge.py`), of groups by folds;
+- "knn": nearest neighbours by cosine similarity (`knn.py`);
+- "logistic": logistic regression, its strength by cross-validation (`_logistic.py`). It is what fine-tuning the head
+  alone converges to.
+
+Ways and models are chosen without the test images: at the largest number, `detail["validation"]` is the accuracy within
+the labelled images, by cross-validation, and `detail["errors"]` says which classes were taken for which. Images of one
+group (`bench.data.groups`) are in one fold, and test images of one are not taken as independent. Training
+images that are copies of test images are set aside; `_photos.py` says what else the detail holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.core.errors import UserError, unknown
+from bench.core.record import Score
+from bench.data.image_set import ImageSet
+from bench.data.subset import first_per_class
+from bench.tasks import _logistic, _photos, fewshot, knn
+from bench.tasks._features import timed
+from bench.tasks._folds import Parts, folds
+from bench.tasks._ridge import choose_by_folds, choose_ridge, decompose
+from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, judged
+
+SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+FOLDS = 3
+SORTED = 25e-9  # seconds that ranking one neighbour takes; for plans
+LIBRARIES = 1.0  # seconds until scikit-learn and SciPy are loaded
+
+Predict = Callable[..., np.ndarray]
+"""(train_ND, labels_N, test_MD, num_classes, groups_N) -> predicted_M; groups_N: of the training images, or None."""
+Grouped = np.ndarray | None
+
+
+def ridge(
+    train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
+) -> np.ndarray:
+    """Predicted classes (M,) by ridge regression."""
+    return ridge_scores(train_ND, labels_N, test_MD, num_classes, groups_N).argmax(1)
+
+
+def ridge_scores(
+    train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
+) -> np.ndarray:
+    """What ridge regression gives each class, (M, K)."""
+    w_DK, b_K = ridge_head(train_ND, labels_N, num_classes, groups_N)
+    return np.asarray(test_MD, dtype=np.float64) @ w_DK + b_K
+
+
+def ridge_head(
+    train_ND: np.ndarray, labels_N: np.ndarray, num_classes: int, groups_N: Grouped = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(w_DK, b_K) of ridge regression, for features as the model gives them."""
+    support, strength = decompose(train_ND, labels_N, num_classes=num_classes), fewshot.PUBLISHED_RIDGE
+    if groups_N is not None:
+        if (parts := folds(labels_N, groups_N, FOLDS)) is not None:
+            strength = choose_by_folds(train_ND, labels_N, parts, fewshot.RIDGES, num_classes=num_classes)
+    elif int(np.bincount(labels_N).max()) > 1:  # leaving out a class's only image leaves nothing to learn it from
+        strength = choose_ridge(support, fewshot.RIDGES)
+    return support.predictor(strength)
+
+
+def neighbours(
+    train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
+) -> np.ndarray:
+    """Predicted classes (M,) by 20 nearest neighbours."""
+    return knn.predict(train_ND, labels_N, test_MD, num_classes=num_classes, neighbours=20, temperature=0.07)
+
+
+def logistic(
+    train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
+) -> np.ndarray:
+    """Predicted classes (M,) by logistic regression; with fewer images of a class than folds, of scikit-learn's own
+    strength."""
+    rotated, w_RK, classes_K, _ = _logistic.fit(train_ND, labels_N, _parts(labels_N, groups_N, num_classes))
+    return classes_K[_logistic.classify(rotated(test_MD), w_RK)]
+
+
+def _parts(labels_N: np.ndarray, groups_N: Grouped, num_classes: int) -> Parts | None:
+    """Folds that choose a strength of logistic regression; None unless every class is in all."""
+    return folds(labels_N, groups_N, FOLDS) if np.bincount(labels_N, minlength=num_classes).all() else None
+
+
+def logistic_head(
+    train_ND: np.ndarray, labels_N: np.ndarray, num_classes: int, groups_N: Grouped = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(w_DK, b_K) of logistic regression, for features as the model gives them."""
+    rotated, w_RK, classes_K, _ = _logistic.fit(train_ND, labels_N, _parts(labels_N, groups_N, num_classes))
+    w_DK, b_K = np.zeros((train_ND.shape[1], num_classes)), np.full(num_classes, -np.inf)  # a class without images
+    w_DK[:, classes_K] = rotated.basis_DR @ w_RK[:-1] / rotated.std_D[:, None]
+    b_K[classes_K] = w_RK[-1] - rotated.mean_D @ w_DK[:, classes_K]
+    return w_DK, b_K
+
+
+WAYS: dict[str, Predict] = {"ridge": ridge, "knn": neighbours, "logistic": logistic}
+HEADS: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {"ridge": ridge_head, "logistic": logistic_head}
+
+
+def begin(
+    context: TaskContext,
+    *,
+    data: str,
+    ways: Sequence[str] = tuple(WAYS),
+    sizes: Sequence[int] = SIZES,
+    draws: int = 3,
+    train_limit: int | None = None,
+    test_limit: int | None = None,
+) -> Callable[[], list[Score]]:
+    """Read the features of all images; returns what fits and scores.
+
+    Args:
+        data: set whose training split is labelled by and by, and whose test split is scored.
+        ways: of WAYS.
+        sizes: images per class, ascending; larger ones than the largest class are all of it.
+        draws: of every number but the last, at which all draws are the same images.
+        train_limit, test_limit: nested, class-balanced parts of the splits; None takes all.
+
+    Raises:
+        UserError: options out of range, or data that is not on this machine.
+    """
+    fewshot.check_shots(sizes, draws)
+    for way in ways:
+        if way not in WAYS:
+            raise unknown("way of adapting", way, WAYS)
+    read_images = read(context, data=data, train_limit=train_limit, test_limit=test_limit)
+    train, train_ND, test, test_MD, copies, passed = read_images
+    largest = int(np.bincount(train.labels_N).max())
+    numbers = sorted({min(size, largest) for size in (*sizes, largest)})
+    head: dict[str, Any] = {"data": data, "num_test": len(test), "num_classes": test.num_classes}
+    own = context.upstream is not None and context.upstream.name == train.name  # a checkpoint has not seen these images
+    copies_M, content_hash = None if own else context.copies(test), test.content_hash
+    picks = [drawn(train, data, draw) for draw in range(draws)]
+
+    def scored(way: str, number: int, draw: int) -> Score:
+        indices_N, ranks_N = picks[draw]
+        chosen_N = indices_N[ranks_N < number]
+        x_ND, labels_N = train_ND[chosen_N], train.labels_N[chosen_N]
+        groups_N = None if train.groups_N is None else train.groups_N[chosen_N]
+        named = head | {"task": f"adapt@{way}", "shots": number, "draw": draw}
+        if not (np.isfinite(x_ND).all() and np.isfinite(test_MD).all()):
+            return accuracy_score(None, **named, detail={"reason": "features are not finite"})
+        started = time.perf_counter()
+        predicted_M = WAYS[way](x_ND, labels_N, test_MD, train.num_classes, groups_N)
+        fitted = time.perf_counter() - started
+        detail: dict[str, Any] = {"num_support": len(chosen_N)}
+        if number == largest:
+            detail["same_images"], detail["seconds"] = True, passed + fitted  # the same whatever the draw
+            validated_N = cross_validated(WAYS[way], x_ND, labels_N, num_classes=train.num_classes, groups_N=groups_N)
+            detail["validation"] = None if validated_N is None else float(validated_N.mean())
+            detail["errors"] = errors(predicted_M, test.labels_N, train.class_names)
+            detail["classes"] = _photos.by_class(train.class_names, labels_N, test.labels_N, validated_N)
+            if groups_N is not None:
+                detail["groups"] = len(np.unique(groups_N))
+            detail["set_aside"], detail["contrary"] = int(copies.aside_N.sum()), copies.num_contrary
+            detail["contrary_pictures"] = list(copies.contrary)
+            sure_MK = ridge_scores(x_ND, labels_N, test_MD, train.num_classes, groups_N)
+            detail["surest_errors"] = _photos.surest_errors(test, predicted_M, sure_MK)
+        right_M = predicted_M == test.labels_N
+        # Which group each test image is of takes room: it is kept, for pairs, at the largest number alone.
+        kept = content_hash if test.groups_N is None or number == largest else None
+        judge: dict[str, Any] = {"copies_M": copies_M, "content_hash": kept, "groups_M": test.groups_N}
+        return judged(right_M, **judge, **named, detail=detail)
+
+    asked = [(way, n, draw) for way in ways for n in numbers for draw in range(draws if n < largest else 1)]
+    return lambda: [scored(*one) for one in asked]
+
+
+evaluate = at_once(begin)
+
+
+def read(
+    context: TaskContext, *, data: str, train_limit: int | None = None, test_limit: int | None = None, **_: object
+) -> tuple[ImageSet, np.ndarray, ImageSet, np.ndarray, _photos.Copies, float]:
+    """Labelled images without copies of test images, test images, the features of each; those copies; the seconds of
+    the network's pass over the labelled images.
+
+    Raises:
+        UserError: as `begin`.
+    """
+    train = balanced_part(context.load(data, "train"), train_limit)
+    test = balanced_part(context.load(data, "test"), test_limit)
+    if len(np.unique(train.labels_N)) < 2:
+        raise UserError(f"{data} has images of one class.", "Adapting needs two classes or more.")
+    train_ND, seconds = timed(context.features, train.images_NHWC)
+    test_MD = context.features(test.images_NHWC)
+    copies = _photos.copies(train, test)
+    return train.take(np.flatnonzero(~copies.aside_N)), train_ND[~copies.aside_N], test, test_MD, copies, seconds
+
+
+def drawn(train: ImageSet, data: str, draw: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labelled images in the order of a draw, and the rank of each in its class."""
+    return first_per_class(train.labels_N, len(train), f"fewshot/{data}/draw-{draw}", keys_N=train.content_keys_N)
+
+
+def cross_validated(
+    way: Predict, x_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int, groups_N: Grouped = None
+) -> np.ndarray | None:
+    """Which labelled images are right in cross-validation, bool (N,); None where a class has too few, or too few
+    groups."""
+    if (parts := folds(labels_N, groups_N, FOLDS)) is None:
+        return None
+    right_N = np.zeros(len(labels_N), dtype=bool)
+    for fitted_N, left_N in parts:
+        grouped_N = None if groups_N is None else groups_N[fitted_N]
+        predicted_N = way(x_ND[fitted_N], labels_N[fitted_N], x_ND[left_N], num_classes, grouped_N)
+        right_N[left_N] = predicted_N == labels_N[left_N]
+    return right_N
+
+
+def errors(predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str]) -> list[list[Any]]:
+    """[class, class that it was taken for, how many test images], the most frequent first."""
+    wrong_M = predicted_M != labels_M
+    pairs, counts = np.unique(np.stack([labels_M[wrong_M], predicted_M[wrong_M]], axis=1), axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return [[names[pairs[i][0]], names[pairs[i][1]], int(counts[i])] for i in order]
+
+
+def forward_images(
+    *, num_train: int, num_test: int, train_limit: int | None = None, test_limit: int | None = None, **_: object
+) -> int:
+    """Images that pass through the network: the planner's question."""
+    return min(num_train, train_limit or num_train) + min(num_test, test_limit or num_test)
+
+
+def solving_seconds(
+    *,
+    num_train: int,
+    num_test: int,
+    num_classes: int,
+    features: int,
+    image_side: int = 0,
+    ways: Sequence[str] = tuple(WAYS),
+    sizes: Sequence[int] = SIZES,
+    draws: int = 3,
+    train_limit: int | None = None,
+    test_limit: int | None = None,
+    **_: object,
+) -> float:
+    """One core's seconds for the search for copies, fits and scores: the planner's other question."""
+    tests, pool = min(num_test, test_limit or num_test), min(num_train, train_limit or num_train)
+    largest = -(-pool // num_classes)
+    fits = [(size * num_classes, tests, draws) for size in sizes if size < largest]
+    fits += [(pool, tests, 1), (pool * (FOLDS - 1) // FOLDS, pool // FOLDS, FOLDS)]
+    fitting = (times * fit_seconds(images, rest, num_classes, features, ways=ways) for images, rest, times in fits)
+    return LIBRARIES + _photos.seconds(pool, tests, image_side) + sum(fitting)
+
+
+def fit_seconds(images: int, tests: int, classes: int, features: int, *, ways: Sequence[str]) -> float:
+    """What one core takes to fit so many labelled images in each way, and to predict the others; for plans."""
+    each, seconds = -(-images // classes), 0.0
+    if "ridge" in ways:
+        shape = {"num_train": images, "num_test": tests, "num_classes": classes, "features": features}
+        seconds += fewshot.solving_seconds(**shape, shots=(each,), draws=1, ridge="loo", support_pool=None)
+    if "knn" in ways:
+        seconds += images * tests * (2 * features / fewshot.SOLVED_PER_SECOND + SORTED)
+    if "logistic" in ways:
+        seconds += _logistic.seconds(images, features, classes, folds=FOLDS if each >= FOLDS else 0)
+    return seconds
+
+
+def slowness(quickest: Callable[[Callable[[], object]], float]) -> float:
+    """How many times as long as `fit_seconds` says fits take here, on made-up features: those whose work is always the
+    same.
+
+    Args:
+        quickest: a function -> the seconds of its quickest call.
+    """
+    rng, number, classes, width = np.random.default_rng(0), 600, 10, 256
+    labels_N, x_ND = np.arange(number) % classes, rng.normal(size=(number, width)).astype(np.float32)
+    ways = ("ridge", "knn")
+
+    def fit() -> None:
+        for way in ways:
+            WAYS[way](x_ND, labels_N, x_ND, classes)
+
+    fit()  # libraries are loaded
+    return quickest(fit) / fit_seconds(number, number, classes, width, ways=ways)
+
+
+TASK = Task(
+    evaluate=evaluate,
+    begin=begin,
+    revision=2,  # 2: training images that are copies of test images are set aside
+    forward_images=forward_images,
+    solving_seconds=solving_seconds,
+    slowness=slowness,
+)

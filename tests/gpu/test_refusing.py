@@ -1,0 +1,360 @@
+"""Devices that refuse, as real ones do: Apple's, one that serves a single process, one from before bfloat16."""
+
+import os
+from dataclasses import replace
+from multiprocessing import get_context
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.torch_version import TorchVersion
+from torch.utils.data import DataLoader, Dataset
+
+from bench.core import device, registry
+from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.core.subprocesses import child_environment, free_memory_of
+from bench.cost import energy, peaks
+from bench.data import cache, image_set
+from bench.data.image_set import ImageSet, MappedImages
+from bench.execute import worker
+from bench.execute.jobs import train
+from bench.plan.resources import Needs, beside_gpu
+from bench.tasks import _features
+from bench.train import batches, compiled, precision, reading, recorded
+from bench.train.ranks import ONE_RANK
+from bench.train.recorded import Recorded
+from bench.train.step import Step, make_loss
+from tests.conftest import PROJECT
+from tests.gpu.posing import Apple, Exclusive, Forked, Old, posing
+from tests.gpu.test_posing import context
+
+
+@pytest.fixture
+def gpu():
+    with posing():
+        yield
+
+
+TUNING = (("image_size", 28), ("rates", (0.01,)), ("steps", 2), ("test_limit", 20), ("train_limit", 20))
+
+
+def test_an_apple_gpu_trains_evaluates_and_fine_tunes_at_another_size(tmp_path, monkeypatch):
+    """To the losses and scores of the processor."""
+    peak = peaks.PeakRate(flops_per_second=1e12, source="none", measured=False)
+    monkeypatch.setattr(peaks, "peak", lambda *_, **__: peak)
+    cell = Cell(
+        model="ViT-pico/14",
+        data="digits",
+        num_images=32,
+        image_size=14,
+        horizons=(32,),
+        recipe=Recipe(batch=16, warmup_images=0, average=0.9, dtype="float32"),
+        tasks=(TaskSpec(task="finetune", data="digits", options=TUNING),),
+    )
+    wanted = train.run(cell, context(tmp_path / "cpu", cell, device="cpu")).horizons
+    with posing(Apple):
+        assert device.find_device("mps").device == "mps"
+        with pytest.raises(TypeError, match="float64"):
+            torch.zeros(1, device="mps").double()
+        found = train.run(cell, context(tmp_path / "mps", cell, device="mps")).horizons
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.final_train_loss == pytest.approx(theirs.final_train_loss, rel=1e-5)
+        assert [s.value for s in mine.scores] == pytest.approx([s.value for s in theirs.scores], abs=0.06)
+
+
+def test_the_memory_of_a_gpu_that_serves_one_process_is_asked_for_elsewhere():
+    with posing(Exclusive):
+        with pytest.raises(torch.AcceleratorError):
+            device.free_memory("cuda")
+        assert free_memory_of("cuda") == 80 << 30
+
+
+class Touching(Dataset):
+    """Of one item, made on the device."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, _):
+        return torch.zeros(1, device="cuda").numpy()
+
+
+def test_readers_that_are_forked_leave_the_device_alone(monkeypatch):
+    """As they must where the process that starts them has used it; and who does not is refused."""
+    context = get_context("fork")
+    pixels, recipe = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1), np.uint8), Recipe(batch=16)
+    options = {"recipe": recipe, "seed": 0, "tier": "mapped"}
+    wanted = batches.Batches(a_set(pixels), device="cpu", workers=0, scaled=False, **options)
+    wanted = [wanted(step) for step in range(2)]
+    monkeypatch.setattr(reading, "start_context", lambda: context)
+    with posing(Forked):
+        torch.zeros(1, device="cuda")
+        made = batches.Batches(a_set(pixels), device="cuda", workers=2, **options)
+        try:
+            given = [made(step) for step in range(2)]
+        finally:
+            made.reader.close()
+        for one, other in zip(given, wanted, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+        with pytest.raises(RuntimeError, match="in forked subprocess"):
+            next(iter(DataLoader(Touching(), num_workers=1, multiprocessing_context=context)))
+
+
+@pytest.mark.parametrize("cores, world, threads", [(96, "16", 12), (96, "64", 12), (4, "16", 1)])
+def test_a_worker_has_its_share_of_its_own_machine(cores, world, threads, gpu, tmp_path, monkeypatch):
+    """Of which eight ranks are part, however many machines there are; and keeps what is compiled in the user's cache
+    where that can be locked, as torch does."""
+    (tmp_path / "cells.json").write_text("[]")
+    seen, worked = [], SimpleNamespace(run=lambda: 0)
+    monkeypatch.setattr(worker, "Worker", lambda *_, options, **__: (seen.append(options.threads), worked)[1])
+    monkeypatch.setattr(worker, "join", lambda *_: ONE_RANK)
+    monkeypatch.setattr(worker.environment, "cores", lambda: cores)
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
+    for name, value in (("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", "8")):
+        monkeypatch.setenv(name, value)
+    words = ["--store", str(tmp_path / "study"), "--cells", str(tmp_path / "cells.json"), "--suite", "smoke"]
+    for locks in (False, True):  # as a network's folder may have none: torch's FileLock fails there
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+        monkeypatch.setattr(worker.files, "has_locks", lambda folder, locks=locks: locks and folder == cache.kernels())
+        assert worker.main([*words, "--device", "cuda"]) == 0
+        assert ("TORCHINDUCTOR_CACHE_DIR" in os.environ) == locks
+    assert seen == [threads, threads]
+
+
+@pytest.mark.parametrize("kind, dtype", [(Old, "float32"), (None, "bfloat16")])
+def test_bfloat16_only_where_it_is_not_imitated(kind, dtype):
+    with posing(*filter(None, [kind])):
+        assert precision.resolve("auto", "cuda") == dtype and precision.resolve("bfloat16", "cuda") == "bfloat16"
+
+
+REAL = ("ViT-S/16", "AxialViT-B/16", "R50+ViT-B/16", "R50x1", "timm:convnext_atto", "torchvision:resnet18")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", REAL)
+def test_forward_and_loss_of_real_sizes_are_all_on_the_device(name, dtype):
+    """Tensors without memory know where they are, and refuse to be mixed with others."""
+    with torch.device("meta"):
+        model = registry.build_model(name, image_size=224, channels=3, num_classes=1000).train()
+    step = Step(model=model, recipe=Recipe(batch=256, dtype=dtype), device="cpu")
+    with FakeTensorMode():
+        for module in step.working.network.modules():
+            for held in (module._parameters, module._buffers):
+                for key, value in ((key, value) for key, value in held.items() if value is not None):
+                    there = torch.empty(value.shape, dtype=value.dtype, device="cuda:0")
+                    held[key] = nn.Parameter(there) if held is module._parameters else there
+        x_BCHW = torch.empty((256, 3, 224, 224), dtype=torch.uint8, device="cuda:0")
+        logits_BK = step.working(x_BCHW)
+        loss = make_loss(step.recipe)(logits_BK, torch.zeros(256, dtype=torch.long, device="cuda:0"))
+        assert loss.device == torch.device("cuda:0") and loss.dtype == torch.float32
+        with pytest.raises(RuntimeError, match="device"):  # so it would say
+            step.working(torch.empty((256, 3, 224, 224)))
+
+
+# -- recordings and the compiler ---------------------------------------------------------------------------------------
+
+
+def test_a_recording_in_the_middle_of_training_changes_nothing_but_gradients(gpu):
+    """Statistics over batches, and what dropout draws next."""
+
+    def passes(recorded):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5))
+        run = Recorded(network, buffers=network.buffers, device="cuda") if recorded else network
+        outputs = [run(torch.ones(8, 4)).clone() for _ in range(3)]
+        return [*outputs, *network.buffers()]
+
+    assert all(torch.equal(a, b) for a, b in zip(passes(True), passes(False), strict=True))
+
+
+def test_a_recording_that_failed_leaves_a_device_that_is_given_up(gpu, monkeypatch):
+    """Where torch cannot end it cleanly."""
+
+    def refused(graph, **_):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "graph", refused)
+    for version, damaged in (("2.12.0", set()), ("2.11.0", {"cuda"})):
+        monkeypatch.setattr(recorded, "DAMAGED", device.DAMAGED)
+        monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+        run = Recorded(nn.ReLU(), device="cuda")
+        assert run(torch.ones(1)) == 1 and "not permitted" in run.refusal
+        assert damaged == device.DAMAGED and device.is_lost("cuda") == bool(damaged)
+    device.DAMAGED.clear()
+
+
+def test_more_shapes_than_torch_keeps_by_default_are_compiled():
+    """The limits go back by torch's own `patch`: they are no entries of the module that a monkeypatch could restore."""
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=2):
+        network = compiled.compiled(nn.Linear(2, 2), mode="default", backend=counter)
+        for images in range(2, 7):
+            network(torch.ones(images, 2))
+    assert counter.frame_count == 5
+
+
+def test_what_torch_no_longer_compiles_is_said_in_the_record(monkeypatch):
+    """Torch itself only warns, once, where a function has had more shapes than it keeps."""
+    from torch._dynamo.testing import CompileCounter
+    from torch._dynamo.utils import counters
+
+    class Layer(nn.Linear):
+        def forward(self, x):
+            return super().forward(x)
+
+    torch._dynamo.reset()
+    counters.clear()
+    monkeypatch.setattr(compiled, "MAX_SHAPES", 2)
+    run_as = compiled.Compiled(Layer(2, 2), device="cpu", dtype=torch.float32, mode="default", ranks=1)
+    with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=256):
+        network = compiled.compiled(run_as.model, mode="default", backend=(counter := CompileCounter()))
+        for images in range(2, 7):
+            assert network(torch.ones(images, 2)).shape == (images, 2)
+            assert (run_as.how == "default") == (images < 4)
+    assert counter.frame_count == 2 and run_as.how.startswith("default (1 function as written: ")
+    counters.clear()
+
+
+def test_lack_of_memory_is_no_obstacle_for_the_next_cell(monkeypatch):
+    compiled.obstacle.cache_clear()
+    monkeypatch.setattr(torch, "compile", mock.Mock(side_effect=[torch.OutOfMemoryError("out of memory"), abs]))
+    with pytest.raises(torch.OutOfMemoryError):
+        compiled.obstacle("cpu")
+    assert compiled.obstacle("cpu") is None
+
+
+# -- what a machine shares ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads, readers", [(1, 1), (8, 7), (64, 16)])
+def test_readers_have_the_threads_of_their_worker(threads, readers, monkeypatch):
+    """Of which it has its share: of 16 ranks on 2 machines of 96 cores each has 12, and 8 workers of 64 have 8."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setenv("WORLD_SIZE", "64")
+    assert reading._workers() == readers
+
+
+def test_ranks_share_the_memory_that_readers_write_to(monkeypatch):
+    """64 MB of it, as containers have: no two ranks count on the same."""
+    monkeypatch.setattr(reading.os, "statvfs", lambda _: SimpleNamespace(f_bavail=64 << 8, f_frsize=1 << 12))
+    monkeypatch.setattr(reading, "DataLoader", lambda *_, **__: ())
+    room = {}
+    for ranks in ("1", "8"):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+        reader = reading.Reader(
+            np.zeros((64, 64, 64, 3), np.uint8), request=lambda _: (np.arange(1024), None), device="cpu", workers=1
+        )
+        reader._start(0)
+        room[ranks] = reader._places.nbytes
+    assert room["8"] * 8 <= 64 << 20 < 4 * room["1"]
+
+
+def test_joules_are_shared_by_the_workers_of_a_gpu(tmp_path, monkeypatch):
+    read = iter([100.0, 700.0])
+    monkeypatch.setattr(energy, "gpus", lambda *_: [lambda: next(read)])
+    monkeypatch.setattr(energy, "zones", lambda _: [])
+    energy.Meter(tmp_path / energy.ENERGY, device="cuda", share=3).stop()
+    assert energy.files.read_sealed(tmp_path / energy.ENERGY) == {"accelerator_joules": 200.0}
+    assert child_environment(1, devices=("1",))["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # as NVML numbers them
+
+
+NEEDS = Needs(tier="resident", device=15 << 30, host=0, shared={}, kept=2 << 30, weights=1 << 30)
+
+
+@pytest.mark.parametrize(
+    "needs, cores, gigabytes",
+    [
+        (NEEDS, 4, 11),
+        (replace(NEEDS, tier="streamed", host=512 << 20), 16, 11.75),
+        (None, 4, 8),
+    ],
+)
+def test_a_job_asks_for_what_a_process_beside_a_gpu_does(needs, cores, gigabytes):
+    assert beside_gpu(needs) == (cores, gigabytes * 2**30)
+
+
+# -- pixels ------------------------------------------------------------------------------------------------------------
+
+
+def a_set(pixels_NHWC):
+    labels_N = np.arange(len(pixels_NHWC)) % 2
+    return ImageSet(
+        name="x", split="train", kind="rendered", images_NHWC=pixels_NHWC, labels_N=labels_N, class_names=("a", "b")
+    )
+
+
+def test_resident_images_are_never_whole_in_the_processors_memory(gpu, monkeypatch):
+    """They are read and sent in parts."""
+    sent, pixels = [], np.random.default_rng(0).integers(0, 256, (41, 8, 8, 1), np.uint8)
+    monkeypatch.setattr(batches, "UPLOAD_BYTES", 300)
+    monkeypatch.setattr(batches, "to_device", lambda x, at: (sent.append(len(x)), device.to_device(x, at))[1])
+    made = batches.Batches(a_set(pixels), recipe=Recipe(batch=4), seed=0, device="cuda")
+    assert made.tier == "resident" and sent == [*10 * [4], 1, 41]  # the last are labels
+    assert np.array_equal(made.images_NHWC.numpy(), pixels)
+
+
+def test_features_wait_for_the_device_once_for_many_batches(monkeypatch):
+    monkeypatch.setattr(_features, "AT_ONCE", 24)
+    said, real = [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (said.append("waits"), real(self))[1])
+    network = nn.Flatten()
+    network.features = lambda x: (said.append("begins"), x.flatten(1))[1]
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 2, 2, 1), np.uint8)
+    found = _features.extractor(network, image_size=2, channels=1, batch=10)(pixels)
+    assert said == 3 * ["begins", "begins", "waits", "waits"]
+    assert np.array_equal(found, _features.extractor(network, image_size=2, channels=1)(pixels))
+
+
+def test_mapped_images_are_hashed_once(tmp_path, monkeypatch):
+    """By every cell that reads them; anew where the file or the rows are others."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 2, 2, 1), np.uint8)
+    np.save(tmp_path / "x.npy", pixels)
+    hashed, blocks = [], ImageSet.blocks
+    monkeypatch.setattr(image_set, "_hashes", {})
+    monkeypatch.setattr(ImageSet, "blocks", lambda self: (hashed.append(len(self)), blocks(self))[1])
+
+    def hash_of(*rows):
+        mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+        return a_set(MappedImages(mapped, np.array(rows)) if rows else mapped).content_hash
+
+    first = [hash_of(), hash_of(3, 1), hash_of(1, 3)]
+    assert [hash_of(), hash_of(3, 1), hash_of(1, 3)] == first and hashed == [40, 2, 2]
+    assert first[0] == a_set(pixels).content_hash and first[1] == a_set(pixels[[3, 1]]).content_hash
+    np.save(tmp_path / "x.npy", 255 - pixels)
+    assert hash_of() == a_set(255 - pixels).content_hash != first[0]
+
+
+# -- where NVIDIA's own is needed --------------------------------------------------------------------------------------
+
+OWN = {
+    "core/device": "CUDA_VISIBLE_DEVICES",
+    "core/environment": "NVML",
+    "cost/energy": "the same",
+    "cost/profiler": "CUPTI",
+    "train/compiled": "attention kernels, graphs, Triton",
+    "train/step": "the same, on demand",
+    "train/modes": "what is compiled unasked",
+    "train/batches": "pixels that a compiled kernel scales",
+    "train/precision": "bfloat16 unasked",
+    "train/inference": "the same",
+    "execute/jobs/speed": "the compiled network's speed",
+    "execute/first_hour": "checks of graphs, memory and NCCL",
+    "execute/machine_checks": "the same",
+    "probe": "torch.cuda.set_device",
+}
+
+
+def test_only_what_is_nvidias_own_asks_whether_a_device_is():
+    """All else asks torch for the functions of the device, whatever its kind."""
+    folder = PROJECT / "bench"
+    asking = [path for path in folder.glob("**/*.py") if 'startswith("cuda' in path.read_text()]
+    assert {path.relative_to(folder).with_suffix("").as_posix() for path in asking} == OWN.keys()

@@ -1,0 +1,129 @@
+"""Every finding says itself as one sentence with its interval; a study is titled by rule with one of them."""
+
+import io
+import re
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from bench.analysis import published, questions, saved_findings
+from bench.analysis.finding import ALL_MODELS, Counts, Difference, Finding, Reason, Unit, Verdict
+from bench.analysis.findings import Findings
+from bench.analysis.targets import AccuracyTarget
+from bench.report import build
+from bench.report.style import PAGE
+from bench.report.title import is_answered, sentence, title_of
+from tests.analysis._study import study as synthetic
+from tests.conftest import PROJECT
+
+REFERENCES = sorted(path.parent for path in PROJECT.glob("results/reference/*-cpu/findings.json"))
+
+
+def study(*findings: Finding) -> Findings:
+    return Findings(findings=findings, checks=(), cost=questions.cost(()), scope=None)
+
+
+def gain(name: str, family: str, estimate: float, half: float, *reasons: str, **more: object) -> Finding:
+    low, high = estimate - half, estimate + half
+    verdict = Verdict.YES if low > 0 else Verdict.NO if high < 0 else Verdict.CANNOT_TELL
+    finding = Finding(question=name, subject=(family,), verdict=verdict, estimate=estimate, low=low, high=high)
+    return replace(finding, unit=Unit.SHARE, n=Counts(seeds=2), reasons=reasons, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("folder", REFERENCES, ids=lambda folder: folder.name)
+def test_every_finding_of_the_references_says_itself(folder, race) -> None:
+    for finding in saved_findings.read(folder):
+        said = sentence(finding)
+        assert said.strip() == said and said.endswith(".") and not re.search(r"\b(None|nan)\b|  |\.\.", said), said
+        assert all(name in said for name in _named(finding)), said
+
+
+def _named(finding: Finding) -> tuple[str, ...]:
+    """Names that a sentence about a finding has: its subject, where that is a family, a model or a pair of them."""
+    as_words = ("as published", "branch as accurate", "resolution gain", "faster than peers", "next run")
+    return () if finding.question in as_words or finding.subject == (ALL_MODELS,) else finding.subject[:1]
+
+
+def test_answers_come_first_then_those_that_a_figure_shows_then_the_order_of_figures() -> None:
+    open_one = gain("more compute helps", "ViT", 0.02, 0.05, Reason.WITHIN_INTERVAL)
+    compute, images = gain("more compute helps", "ResNet", 0.05, 0.01), gain("more images help", "ResNet", 0.04, 0.01)
+    aside = gain("more images help", "Hybrid", 0.3, 0.01, main=False)
+    made = title_of(study(open_one, compute, images, aside), figures=["frontier"])
+    assert made is not None and (made.finding, made.figure) == (1, "")
+    assert made.text == "Longer training gives ResNet 5.0 points [4.0, 6.0]. ViT: cannot tell."
+    made = title_of(study(open_one, compute, images, aside), figures=["compute", "data-size"])
+    assert made is not None and (made.finding, made.figure) == (1, "compute")
+    made = title_of(study(open_one, compute, images, aside), figures=["data-size", "compute"])
+    assert made is not None and (made.finding, made.figure) == (2, "data-size")
+    assert made.text == "More images give ResNet 4.0 points [3.0, 5.0]."
+
+
+def test_where_the_number_is_the_answer_a_title_names_those_of_others() -> None:
+    item = AccuracyTarget(accuracy=0.75, asked=(100.0, 1000.0))
+    needed = [
+        Finding(
+            question="images for a target",
+            subject=(family,),
+            verdict=Verdict.YES,
+            unit=Unit.IMAGES,
+            estimate=images,
+            low=images - 20,
+            high=images + 20,
+            evidence=(item,),
+        )
+        for family, images in (("ViT", 400.0), ("Hybrid", 210.0), ("ResNet", 180.0))
+    ]
+    made = title_of(study(*needed), figures=["data-size"])
+    assert made is not None and made.others == "Hybrid: 210 images; ResNet: 180 images."
+    assert made.text == f"ViT needs 400 images [380, 420] for an accuracy of 75 %. {made.others}"
+    unmet = replace(needed[1], verdict=Verdict.CANNOT_TELL)
+    made = title_of(study(needed[0], unmet), figures=["data-size"])
+    assert made is not None and made.others == "Hybrid: cannot tell."
+
+
+@pytest.mark.parametrize("name", ["beats untrained", "more compute helps"])
+def test_a_title_that_no_figure_shows_has_a_figure_of_its_own(name: str) -> None:
+    """A row per model and one of the mean, with the title's number; none where there are no differences."""
+    evidence = synthetic()
+    found = questions.find(evidence, [name])
+    title = title_of(found, figures=[])
+    assert title is not None and not title.figure
+    made = build._answer(found, title, evidence, PAGE)
+    assert made is not None and (made.name, made.title) == (build.ANSWER, title.text)
+    rows, finding = pd.read_csv(io.StringIO(made.csv)), found.findings[title.finding]
+    first = rows.iloc[0]
+    assert (first.difference, first.low, first.high) == pytest.approx((finding.estimate, finding.low, finding.high))
+    models = {d.model for f in found.findings if f.main for d in f.evidence if isinstance(d, Difference) and d.model}
+    assert set(rows["model"].dropna()) <= models and rows["model"].notna().sum() >= 2
+    assert build._answer(study(replace(finding, evidence=())), replace(title, finding=0), evidence, PAGE) is None
+
+
+def test_a_loss_is_a_loss() -> None:
+    assert sentence(gain("more images help", "ViT", -0.02, 0.01)) == "More images cost ViT 2.0 points [1.0, 3.0]."
+
+
+def test_an_open_question_says_what_it_would_take() -> None:
+    open_one = gain("more compute helps", "ViT", 0.02, 0.05, Reason.WITHIN_INTERVAL)
+    made = title_of(study(open_one), figures=["compute"])
+    assert made is not None and "Open for ViT" in made.text and "2.5 times narrower" in made.text
+    once = gain("more compute helps", "ViT", 0.02, 0.05, Reason.UNREPLICATED)
+    assert "--seeds 2" in sentence(once)
+
+
+def test_nothing_asked_is_no_headline() -> None:
+    assert title_of(study(), figures=[]) is None
+    everybody = replace(gain("more compute helps", "ViT", 0.2, 0.05), subject=(ALL_MODELS,))
+    assert title_of(study(everybody), figures=[]) is None
+
+
+def test_the_papers_own_table_is_titled_with_its_families() -> None:
+    made = title_of(questions.find(published.evidence()), figures=["compute"])
+    assert made is not None and made.figure and made.text.startswith("ViT leads ResNet by ")
+
+
+def test_a_difference_that_changes_is_an_answer(race) -> None:
+    for folder in REFERENCES:
+        for finding in saved_findings.read(folder):
+            if finding.question == "best family at equal compute" and finding.estimate is None and finding.trend:
+                assert is_answered(finding) == (" leads " in sentence(finding))
