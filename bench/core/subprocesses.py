@@ -5,6 +5,7 @@ The variables must be set before torch starts, hence not in the worker itself.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -28,6 +29,19 @@ def end_with(parent: int) -> None:
         while os.getppid() == parent:
             time.sleep(POLL_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def end_with_starter() -> None:
+    """Have this process, which `multiprocessing` started, end once the one that asked for it has. Under a fork server
+    `getppid` is that server, which lives as long as its last child does."""
+    starter = multiprocessing.parent_process()
+    assert starter is not None, "multiprocessing started it"
+
+    def watch() -> None:
+        starter.join()
+        os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from bench.core.errors import UserError
+from bench.core.subprocesses import end_with_starter
 from bench.data.image_set import AHEAD_BYTES, EncodedImages, Images
 from bench.train.ranks import here
 
@@ -144,7 +145,7 @@ class Reader:
                 batch_size=None,
                 num_workers=self.workers,
                 prefetch_factor=factor,
-                worker_init_fn=_ignore_signals,
+                worker_init_fn=_belong_to_training,
                 multiprocessing_context=start_context() if self.workers else None,
                 generator=torch.Generator(),
             )
@@ -213,7 +214,9 @@ def start_context() -> BaseContext:
     return context
 
 
-def _ignore_signals(_: int) -> None:
-    """A signal to the whole group is for the process that trains, which saves first; readers end when it does."""
+def _belong_to_training(_: int) -> None:
+    """A signal to the whole group is for the process that trains, which saves first; readers end when it does, however
+    it does."""
+    end_with_starter()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -627,6 +627,23 @@ def test_what_a_plan_and_the_user_say_is_what_slurm_is_asked_for(slurm_cluster, 
         made.close()
 
 
+@pytest.mark.slow
+def test_jobs_are_called_off_though_the_run_that_submitted_them_has_ended_and_tidied_up(slurm_cluster, tmp_path):
+    """Two runs at once: the first found everything done, the second follows its jobs."""
+    needs = Resources(memory=1 << 30, hours=1.0, options={"hold": "true"})
+    first, second = (
+        slurm.Slurm(needs, WorkerCommand(arguments=("true",), environment={}, folder=tmp_path / name))
+        for name in ("first", "second")
+    )
+    (tmp_path / "first").mkdir()
+    first.submit(1)
+    assert second.adopt(first.queue) == 1
+    (tmp_path / "first").rmdir()
+    second.stop(running=False)
+    until(lambda: [ended.code for ended in second.ended()] == [None])
+    assert not second.alive
+
+
 @pytest.mark.parametrize("limit, short", [("4", 1), ("0:04:59", 1), ("4:30", 1), ("5", 0), ("1:00:00", 0), ("1-0", 0)])
 def test_a_time_limit_in_which_nothing_could_be_done_is_refused(limit, short):
     needs = Resources(memory=1 << 30, hours=1.0, options={"time": limit})

@@ -214,20 +214,76 @@ def test_two_runs_where_no_lock_works_do_each_cell_once(tmp_path, fault, code):
     assert leftovers(store) == []
 
 
+def children(process):
+    """Of any thread."""
+    return [
+        int(child) for task in Path(f"/proc/{process}/task").glob("*/children") for child in task.read_text().split()
+    ]
+
+
 def readers(worker):
     """Processes that read images for a worker: those of a server that it has started."""
-
-    def children(process):
-        return Path(f"/proc/{process}/task/{process}/children").read_text().split()
-
-    return [int(reader) for server in children(worker) for reader in children(server)]
+    return [reader for server in children(worker) for reader in children(server)]
 
 
-def test_a_killed_reader_of_images_is_told_of_and_the_same_command_goes_on(tmp_path):
+def runs(process):
+    return Path(f"/proc/{process}").exists() and " Z" not in Path(f"/proc/{process}/stat").read_text()
+
+
+@pytest.fixture
+def streamed(tmp_path):
+    """A cell whose images are read by other processes."""
     as_tar(tmp_path / "shards", [(photographs.jpeg(at % 12), at % 4) for at in range(48)])
     small = recipe_for("ViT-pico/14", warmup_images=128)
-    cell = Cell(model="ViT-pico/14", data="folder:shards:28px:rgb:stream", horizons=(0, 6400), recipe=small)
-    store, alone = tmp_path / "test", tmp_path / "alone"
+    return Cell(model="ViT-pico/14", data="folder:shards:28px:rgb:stream", horizons=(0, 6400), recipe=small)
+
+
+def test_a_killed_worker_takes_its_readers_and_their_server_with_it(tmp_path, streamed):
+    """A fork server lives as long as one of its children does, and it is their parent."""
+    worker = begin(tmp_path / "test", [streamed], suite="test")
+    until(lambda: trained_steps(tmp_path / "test") > 1)
+    begun = [*children(worker.pid), *readers(worker.pid)]
+    assert len(begun) > len(children(worker.pid))
+    os.kill(worker.pid, signal.SIGKILL)
+    ended(worker)
+    until(lambda: not any(map(runs, begun)))
+
+
+def test_processes_that_draw_images_end_with_the_one_that_asked(tmp_path):
+    """They wait for work in a queue of which they hold both ends."""
+    place = tmp_path / "drawing.py"
+    place.write_text(DRAWING)
+    drawing = subprocess.Popen(
+        [sys.executable, str(place)], cwd=PROJECT, env=os.environ | {"PYTHONPATH": str(PROJECT)}, stdout=subprocess.PIPE
+    )
+    assert drawing.stdout is not None and drawing.stdout.readline() == b"drawn\n"
+    begun = children(drawing.pid)
+    assert len(begun) > 1
+    drawing.kill()
+    drawing.wait()
+    until(lambda: not any(map(runs, begun)))
+
+
+DRAWING = """
+import time
+
+import numpy as np
+
+from bench.data.generated import drawn
+
+def draw(numbers_N, *, classes, split, size):
+    return np.zeros((len(numbers_N), 1, 1, 1), np.uint8)
+
+if __name__ == "__main__":
+    drawn.MAX_IMAGES_OF_ONE_PROCESS, drawn.IMAGES_PER_PIECE = 1, 10
+    for _ in drawn._pieces(draw, 3, 1000, "train", 1, "test"):
+        print("drawn", flush=True)
+        time.sleep(600)
+"""
+
+
+def test_a_killed_reader_of_images_is_told_of_and_the_same_command_goes_on(tmp_path, streamed):
+    cell, store, alone = streamed, tmp_path / "test", tmp_path / "alone"
     first = begin(store, [cell], suite="test")
     until(lambda: trained_steps(store) > 10)
     os.kill(readers(first.pid)[0], signal.SIGKILL)

@@ -16,6 +16,7 @@ import numpy as np
 
 from bench.core.environment import cores
 from bench.core.errors import UserError
+from bench.core.subprocesses import end_with_starter
 from bench.data import cache
 from bench.data.data_set import Numbers
 from bench.data.image_set import ImageSet
@@ -118,7 +119,7 @@ def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: s
 
 def _ordered(work: Draw, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     """The work done by all cores, in order; a bounded number of pieces is under way."""
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(cores(), get_context("spawn"), initializer=end_with_starter) as pool:
         waiting: deque[Future[np.ndarray]] = deque(pool.submit(work, p) for p in itertools.islice(parts, 2 * cores()))
         while waiting:
             yield waiting.popleft().result()

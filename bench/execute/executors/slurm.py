@@ -138,7 +138,8 @@ class Slurm(Executor):
     def stop(self, *, running: bool = True) -> None:
         self._pause, self._next = HURRY_SECONDS, 0.0
         for queue in self._followed:
-            (self._runs / queue.split(".")[-2] / STOPPED_FILE).touch()
+            with contextlib.suppress(FileNotFoundError):  # the run that submitted it found everything done
+                (self._runs / queue.split(".")[-2] / STOPPED_FILE).touch()
             ask("scancel", f"--name={queue}", "--state=PENDING")
             if running:
                 ask("scancel", f"--name={queue}", "--state=RUNNING", "--signal=USR2", "--batch")
