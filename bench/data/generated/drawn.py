@@ -119,7 +119,7 @@ def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: s
 
 def _ordered(work: Draw, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     """The work done by all cores, in order; a bounded number of pieces is under way."""
-    with ProcessPoolExecutor(cores(), get_context("spawn"), initializer=end_with_starter) as pool:
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn"), initializer=end_with_starter) as pool:
         waiting: deque[Future[np.ndarray]] = deque(pool.submit(work, p) for p in itertools.islice(parts, 2 * cores()))
         while waiting:
             yield waiting.popleft().result()
