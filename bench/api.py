@@ -198,18 +198,23 @@ class Fit(Shown):
         ]
         return pd.DataFrame(rows)
 
-    def reach(self, y: float) -> pd.DataFrame:
-        """One row per group: the x from which on its law is at or below y, and the interval that y's gives (low, high);
-        missing where it is not reached up to `FARTHEST` times the largest run."""
-        ends = [end for fitted in self.answer["fits"].values() for end in fitted["card"]["x_range"]]
-        curves = self.predict(np.geomspace(min(ends), FARTHEST * max(ends), PLACES)).groupby("group", sort=False)
-        named = {"x": "y", "low": "low", "high": "high"}
+    def reach(self, y: float | Sequence[float]) -> pd.DataFrame:
+        """One row per group and value: the x at which one more run has y, with its interval (low, high), as `bench.fit
+        --reach` answers; what is missing is not known, and `why` says so.
+
+        Args:
+            y: as the fit reads it: of an accuracy the error.
+        """
+        goals = np.ravel(y).astype(float).tolist()
+        fits = self.ask(reach=tuple(1 - goal if self.answer["share"] else goal for goal in goals))["fits"]
         rows = [
-            {"group": group, "y": goal} | {to: _crossed(curve["x"], curve[of], goal) for to, of in named.items()}
-            for group, curve in curves
-            for goal in np.ravel(y)
+            {"group": group, **found, "y": goal}
+            for group, fitted in fits.items()
+            for goal, found in zip(goals, fitted["reached"], strict=True)
         ]
-        return pd.DataFrame(rows)
+        columns = ["x", "low", "high"]
+        table = pd.DataFrame(rows)[["group", "y", *columns, "reach", "why"]]
+        return table.astype(dict.fromkeys(columns, float))
 
     def plot(self, path: Path | str | None = None) -> Picture:
         """Runs, laws and intervals, as `bench.fit --figure` draws them.
@@ -223,22 +228,6 @@ class Fit(Shown):
 
     def __str__(self) -> str:
         return "\n".join(fit_text.lines(dict(self.answer)))
-
-
-FARTHEST, PLACES = 1000.0, 241  # how far, and at how many places, `Fit.reach` looks
-
-
-def _crossed(places: pd.Series, values: pd.Series, goal: float) -> float:
-    """The x from which on y is at or below a goal, between places as a power law; NaN where it is not in the end."""
-    log_x, y = np.log(places[values.notna()].to_numpy()), values.dropna().to_numpy()
-    above = np.flatnonzero(y > goal)
-    if not len(y) or y[-1] > goal:
-        return np.nan
-    if not len(above):
-        return float(np.exp(log_x[0]))
-    last = above[-1]
-    share = np.log(y[last] / goal) / np.log(y[last] / y[last + 1])
-    return float(np.exp(log_x[last] + share * (log_x[last + 1] - log_x[last])))
 
 
 @spelt_out(RUN)

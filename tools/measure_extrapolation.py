@@ -131,7 +131,7 @@ def _inverted(made: Forecast, x: np.ndarray, y: np.ndarray) -> tuple[float, floa
     grid = np.geomspace(*made.fits[0].range, 100)
     grid = np.append(grid, np.geomspace(grid[-1], grid[-1] * REACH, 181)[1:])
     bands = made.widen(made.log_predict(grid[None]), np.zeros((len(grid), 2)), grid[None])
-    ends = reached(grid, bands.y, bands.one_run, wanted)
+    ends = reached(grid, bands, wanted)
     with np.errstate(divide="ignore"):
         low, middle, high = np.log(np.array([ends.low, ends.x, ends.high]) / x[-1])
     return float(low), float(middle), float(high)

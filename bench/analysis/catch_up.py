@@ -181,7 +181,8 @@ def finding_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Closing(Item):
-    """Where the laws of two families meet, in the common range or beyond the data; `leader` is ahead before.
+    """Where the laws of two families meet, in the common range or beyond the data; `leader` is ahead before. The
+    interval is of the laws, not of one more run of each.
 
     Attributes:
         x: None where they do not meet within `CROSSING_REACH` times the data.

@@ -1,4 +1,8 @@
-"""Where one of two families begins to be ahead of the other, by their fitted laws, inside the common range."""
+"""Where one of two families begins to be ahead of the other, by their fitted laws, inside the common range.
+
+The question is about the laws: intervals are of the place where they cross, not of where one more run of each would be
+as good as the other.
+"""
 
 from __future__ import annotations
 

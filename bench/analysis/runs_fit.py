@@ -39,7 +39,6 @@ SEEDS = 100_000  # between the seeds of two groups
 RULED_OUT = 0.01  # weight below which the points speak against a form
 FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 NEAREST_AT, AS_NEAR = (0.25, 1.0, 2.0, 4.0), 2e-3  # times the largest x; of log y
-GRID = 241  # places that --reach looks at
 LEAST_FREEDOM = 2  # degrees, of laws whose exponents are compared: with one, 90 % intervals hold 84 %
 CURVE_POINTS, CURVE_REACH = 61, 3.0  # of a curve that is drawn; how far it goes beyond the largest run, at least
 
@@ -394,10 +393,7 @@ def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) 
     """The x at which one more run would have a y, with both ends of its interval, from the bands that predictions come
     from; None where an end is not known, and why. `share`: the table has accuracies."""
     y = (1 - wanted / (100 if wanted > 1 else 1)) if share else wanted
-    first, last = made.fits[0].range
-    x = np.geomspace(first, last * (extrapolation.REACH if made.answers else 1.0), GRID)
-    bands = made.bands(resampled, x[None])
-    ends = extrapolation.reached(x, bands.y, bands.one_run, y)
+    ends = extrapolation.reached(made.grid, made.bands(resampled, made.grid[None]), y)
     refused = _why_not(made, np.inf)
     far = (
         f"not within {extrapolation.REACH:g} times the data"
@@ -407,7 +403,7 @@ def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) 
     why = "at the smallest x already" if ends.x == 0 else far if np.isinf(ends.x) else "upper end: " + far
     known = {name: value if 0 < value < np.inf else None for name, value in dataclasses.asdict(ends).items()}
     open_ended = not known["x"] or np.isinf(ends.high)
-    return {"y": wanted, **known, "reach": (known["x"] or 0) / last, "why": why if open_ended else None}
+    return {"y": wanted, **known, "reach": (known["x"] or 0) / made.fits[0].range[1], "why": why if open_ended else None}
 
 
 def _bends(made: Forecast) -> list[str]:

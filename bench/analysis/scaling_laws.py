@@ -23,7 +23,7 @@ from bench.core.spec import Recipe
 from bench.stats import averaging, bootstrap, fit, model_selection
 from bench.stats.averaging import Averaged
 from bench.stats.crossing import FAR_OFF, frontier_bias, pareto
-from bench.stats.extrapolation import REACH, Forecast, Inverse, forecast, reached
+from bench.stats.extrapolation import Bands, Forecast, Inverse, forecast, reached
 from bench.stats.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
 from bench.stats.intervals import seed_error
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
@@ -38,7 +38,6 @@ DRAWS, STARTS = 200, 12
 SEEDS = 100_000  # between the seeds of two families
 NEARNESS = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
-GRID = 181  # x at which a law is asked
 MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
 
@@ -95,26 +94,23 @@ class Law:
         """Error at x of every refit of every form and loss, (refits, x)."""
         return self.averaged.predictions(x)
 
+    def bands(self, x: np.ndarray) -> Bands:
+        """The law at x with its intervals: over refits of all forms, which contain those of the form that is shown, and
+        beyond the data by what such laws missed; NaN below the smallest point."""
+        over_forms, own = (self.forecast.bands(refits, x[None]) for refits in (self.averaged, self.within))
+        return over_forms.with_those_of(own, top=1.0)
+
     def total(self, x: np.ndarray) -> np.ndarray:
-        """Total interval of the error at x, (n, 2): over refits of all forms, which contains that of the form that is
-        shown, and beyond the data by what such laws missed; NaN below the smallest point."""
-        bands, own = self.forecast.bands(self.averaged, x[None]), self.forecast.bands(self.within, x[None])
-        low, high = np.minimum(bands.total, own.total).T[0], np.maximum(bands.total, own.total).T[1]
-        return np.minimum(np.stack([low, high], axis=1), 1.0)
+        """Total interval of the error at x, (n, 2)."""
+        return self.bands(x).total
 
     @cached_property
-    def grid(self) -> np.ndarray:
-        """Compute (or images) from the smallest to ten times the largest."""
-        low, high = self.range
-        return np.geomspace(low, high * REACH, GRID)
-
-    @cached_property
-    def _on_grid(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.within.fit.predict(self.grid), self.total(self.grid)
+    def _on_grid(self) -> Bands:
+        return self.bands(self.forecast.grid)
 
     def reached(self, error: float) -> Inverse:
-        """x at which the law and both ends of its total interval reach an error, on the grid."""
-        return reached(self.grid, *self._on_grid, error)
+        """x at which one more run of the family has an error."""
+        return reached(self.forecast.grid, self._on_grid, error)
 
 
 def laws(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Law]:

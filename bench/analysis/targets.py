@@ -1,5 +1,6 @@
-"""How much compute, or how many images, a family needs for an accuracy. A law is asked beyond the data only where it
-has a record there, and the answer says how far."""
+"""At how much compute, or how many images, another run of a family reaches an accuracy: the answer of `bench.fit
+--reach`, with the interval of one more run. A law is asked beyond the data only where it has a record there, and the
+answer says how far."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def reached_by_all(laws: dict[str, Law]) -> float | None:
 
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
-    """Compute, or images, that `law` needs for `accuracy` (0..1)."""
+    """Compute, or images, at which another run of the law's family reaches `accuracy` (0..1)."""
     ends, target, most = law.reached(1 - accuracy), _target(law, accuracy), law.range[1]
     finding = partial(law_finding(question, law), **X_QUANTITY[law.axis])
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
@@ -72,7 +73,7 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     if ends.x == np.inf:
         return cannot(reasons=(OUT_OF_REACH,), evidence=(target,))
     high = ends.high if ends.high < np.inf else None
-    reach, high_reach = (max(1.0, end / most) for end in (ends.x, high or law.grid[-1]))
+    reach, high_reach = (max(1.0, end / most) for end in (ends.x, high or law.forecast.grid[-1]))
     if high_reach > 1 and law.forecast.origins:
         target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
     return finding(
@@ -102,7 +103,7 @@ def _deviation_at(law: Law, x: float) -> list[Item]:
 def _target(law: Law, accuracy: float) -> AccuracyTarget:
     """The accuracy, and where group means reach it."""
     means = law.group_means
-    target = AccuracyTarget(accuracy=accuracy, asked=(law.range[0], float(law.grid[-1])))
+    target = AccuracyTarget(accuracy=accuracy, asked=(law.range[0], float(law.forecast.grid[-1])))
     good = np.flatnonzero(means.error <= 1 - accuracy)
     if not len(good):
         return target
@@ -143,7 +144,7 @@ def say(f: Finding) -> list[str]:
 
 
 def sentence(f: Finding) -> str:
-    return f"{wording.subject(f)} needs {wording.number(f).text} for an accuracy of {target(f)}"
+    return f"Another run of {wording.subject(f)} reaches {target(f)} at {wording.number(f).text}"
 
 
 def target(f: Finding) -> str:

@@ -1,7 +1,8 @@
-"""How much compute is needed for a target accuracy?
+"""At how much compute does another run reach a target accuracy?
 
 Findings:
     subject: a family.
+    estimate: where its law reaches the target. The interval is that of one more run.
     low, high: None where that end lies outside the range in which the law is evaluated.
     evidence: `AccuracyTarget`.
 """
@@ -20,7 +21,7 @@ NAME = "compute for a target"
 QUESTION = Question(
     name=NAME,
     label="Compute for {target}?",
-    text="How much compute is needed for {target} accuracy?",
+    text="At how much compute does another run reach {target} accuracy?",
     yes="reached",
     no="not reached",
     tones=FACTS,

@@ -2,6 +2,7 @@
 
 The shared law of two families, one shape shifted by a factor of compute, answers how much more one of them needs:
 inverting two laws apart magnifies what is uncertain where they are flat; one shape spends the points on the factor.
+The question is about the laws, so that the interval is theirs, not one more run's.
 
 Findings:
     subject: two families.

@@ -1,4 +1,4 @@
-"""How many distinct images are needed for a target accuracy?
+"""With how many distinct images does another run reach a target accuracy?
 
 As "compute for a target", over distinct images.
 """
@@ -17,7 +17,7 @@ NAME = "images for a target"
 QUESTION = Question(
     name=NAME,
     label="Images for {target}?",
-    text="How many distinct images are needed for {target} accuracy?",
+    text="With how many distinct images does another run reach {target} accuracy?",
     yes="reached",
     no="not reached",
     tones=FACTS,

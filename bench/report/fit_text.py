@@ -127,13 +127,13 @@ def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:
 
 
 def _reached(r: Mapping[str, Any]) -> str:
-    """The x that a y takes."""
+    """Where another run has a y."""
     low, high = ("?" if r[end] is None else compact(r[end]) for end in ("low", "high"))
     if r["x"] is None:
         least = f"; x is at least {low}" if r["low"] is not None else ""
         return f"  y = {compact(r['y'])}: {r['why']}{least}"
     beyond = f", {significant(r['reach'], 2)} times beyond the data" if r["reach"] > 1 else ""
-    return f"  y = {compact(r['y'])} takes x = {compact(r['x'])} [{low}, {high}]{beyond}" + (
+    return f"  another run has y = {compact(r['y'])} at x = {compact(r['x'])} [{low}, {high}]{beyond}" + (
         f" ({r['why']})" if r["why"] else ""
     )
 

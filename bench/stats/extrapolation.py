@@ -52,6 +52,7 @@ ORIGINS_HALF_LIFE = 1.0  # octaves
 IMPROVEMENT = 0.9  # rate of the next error / mean rate of the record, whose origins saw fewer points
 STARTS = 60
 REACH = 10.0  # times the data, up to which laws are asked what a value takes
+GRID = 241  # places at which they are asked
 MAX_BINS = 200  # of log x, that a longer table is averaged over
 
 
@@ -154,6 +155,15 @@ class Bands:
     one_run: np.ndarray
     reach: np.ndarray
 
+    def with_those_of(self, other: Bands, *, top: float) -> Bands:
+        """The least intervals that contain these and the others', up to `top`; y is that of these."""
+        sides = {name: (getattr(self, name), getattr(other, name)) for name in ("within", "total", "one_run")}
+        held = {
+            name: np.minimum(np.stack([np.minimum(a, b)[:, 0], np.maximum(a, b)[:, 1]], axis=1), top)
+            for name, (a, b) in sides.items()
+        }
+        return replace(self, **held)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast:
@@ -178,6 +188,12 @@ class Forecast:
     def answers(self) -> bool:
         """Whether there is an interval beyond the points."""
         return self.refused is None and self.outlook.places >= MIN_PLACES
+
+    @cached_property
+    def grid(self) -> np.ndarray:
+        """x of the only input where it is asked what a value takes: the data, and `REACH` times them where it answers."""
+        first, last = self.fits[0].range
+        return np.geomspace(first, last * (REACH if self.answers else 1.0), GRID)
 
     def of(self, forms: Sequence[Form]) -> Forecast:
         """The forecast by some of the forms."""
@@ -305,18 +321,22 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Inverse:
-    """x at which a law falls to a value, and at which the ends of its interval do: 0 where that is so at the smallest x
-    that was looked at, infinite where it is not so at any."""
+    """x at which one more run has a value: where the law falls to it, and where the ends of the interval of one run do.
+    0 where that is so at the smallest x that was looked at, infinite where it is not so at any."""
 
     x: float
     low: float
     high: float
 
 
-def reached(x_N: np.ndarray, y_N: np.ndarray, interval_N2: np.ndarray, wanted: float) -> Inverse:
-    """Invert a law's line and its interval, as far as there is one. x ascends."""
-    known = np.isfinite(interval_N2).all(axis=1)
-    curves = np.log(np.stack([y_N, *interval_N2.T])[:, known])
+def reached(x_N: np.ndarray, bands: Bands, wanted: float) -> Inverse:
+    """The x of a value, by inverting the law's line and the interval of one run at x, as far as there is one. x ascends.
+
+    The interval of the law would hold too seldom: the value is one that a run is to have, and a run scatters about the
+    law (results/reference/coverage/extrapolation.md).
+    """
+    known = np.isfinite(bands.one_run).all(axis=1)
+    curves = np.log(np.stack([bands.y, *bands.one_run.T])[:, known])
     x, low, high = np.exp(invert(np.log(x_N[known]), curves, np.log([wanted]))[:, 0]).tolist()
     return Inverse(x=x, low=low, high=high)
 

@@ -354,7 +354,7 @@ def test_an_answer_beyond_the_data_has_a_record_and_ends_where_nobody_knows() ->
         assert (below.verdict, below.reasons) == (CANNOT_TELL, (BELOW_RANGE,))
         nowhere = targets.needed_for("compute for a target", law, 0.9999)
         assert (nowhere.verdict, nowhere.reasons) == (CANNOT_TELL, (OUT_OF_REACH,))
-        ends = law.total(np.array([far.low, far.high or law.grid[-1]]))
+        ends = law.bands(np.array([far.low, far.high or law.forecast.grid[-1]])).one_run
         error = 1 - item(far, AccuracyTarget).accuracy
         assert ends[0, 0] == pytest.approx(error, rel=0.01)
         assert far.high is None or ends[1, 1] == pytest.approx(error, rel=0.01)
