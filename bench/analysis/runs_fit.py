@@ -403,7 +403,12 @@ def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) 
     why = "at the smallest x already" if ends.x == 0 else far if np.isinf(ends.x) else "upper end: " + far
     known = {name: value if 0 < value < np.inf else None for name, value in dataclasses.asdict(ends).items()}
     open_ended = not known["x"] or np.isinf(ends.high)
-    return {"y": wanted, **known, "reach": (known["x"] or 0) / made.fits[0].range[1], "why": why if open_ended else None}
+    return {
+        "y": wanted,
+        **known,
+        "reach": (known["x"] or 0) / made.fits[0].range[1],
+        "why": why if open_ended else None,
+    }
 
 
 def _bends(made: Forecast) -> list[str]:

@@ -2,7 +2,8 @@
 
 Asked of the best model in the best way that keeps the network as it is, for the accuracies that were named
 (`--target`), or else for the next round one above what it has with all labelled images. The answer is that of
-`bench.stats.needed`.
+`bench.stats.needed`, not of a law of runs: the interval is of the images with which the same model, on other draws and
+other test images, has the accuracy, and was measured for that (results/reference/coverage/labelling.md).
 
 Findings:
     subject: data set, model and way.

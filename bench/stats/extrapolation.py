@@ -191,7 +191,7 @@ class Forecast:
 
     @cached_property
     def grid(self) -> np.ndarray:
-        """x of the only input where it is asked what a value takes: the data, and `REACH` times them where it answers."""
+        """x of the only input, where it is asked what a value takes: the data, and `REACH` times them if it answers."""
         first, last = self.fits[0].range
         return np.geomspace(first, last * (REACH if self.answers else 1.0), GRID)
 
@@ -330,7 +330,7 @@ class Inverse:
 
 
 def reached(x_N: np.ndarray, bands: Bands, wanted: float) -> Inverse:
-    """The x of a value, by inverting the law's line and the interval of one run at x, as far as there is one. x ascends.
+    """The x of a value: the law's line and the interval of one run at x, inverted as far as there is one. x ascends.
 
     The interval of the law would hold too seldom: the value is one that a run is to have, and a run scatters about the
     law (results/reference/coverage/extrapolation.md).

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from baselines.published import table
 from bench.analysis import baselines, frontiers, published, questions, scaling_laws, targets
 from bench.analysis.comparisons import unreplicated_noise
-from bench.analysis.evidence import Evidence, _same_task
+from bench.analysis.evidence import HEADLINE, Evidence, _same_task
 from bench.analysis.finding import ALL_MODELS, Axis, Finding, LawDeviation, Reason, Unit, Verdict
 from bench.analysis.findings import ClaimKind, Findings, Stated
 from bench.analysis.law_crossings import UNEQUAL_COMPUTE
@@ -23,7 +24,12 @@ from bench.questions.more_compute_helps import PREVIOUS_BUDGET
 from bench.questions.more_images_help import PEAK_INSIDE, PeakInside
 from bench.questions.next_run import Candidate, next_run
 from bench.questions.saturated import BENDS_AGAINST_TREND, TopOfRange
+from bench.stats import averaging, bootstrap
+from bench.stats.extrapolation import forecast, reached
+from bench.stats.fit import Points
+from bench.stats.forms import POWER
 from bench.stats.intervals import SEEDS
+from bench.stats.lack_of_fit import GroupMeans
 from tests.analysis._study import ask, study
 
 FAMILIES = ("ViT", "Hybrid", "ResNet")
@@ -366,6 +372,67 @@ def test_an_answer_beyond_the_data_has_a_record_and_ends_where_nobody_knows() ->
     for first, second in (("ViT", "ResNet"), ("ViT", "Hybrid")):
         run = next_run(laws[first], laws[second])
         assert all(0 < c.shrinks < 1 and c.reach <= 4 * (1 + 1e-9) for c in run.evidence)
+
+
+def law_of_runs(x: np.ndarray, error: np.ndarray, *, noise: float) -> scaling_laws.Law:
+    """A power law through runs that are no selection, noise as given."""
+    data = Points(x=x[None], y=error, cluster=np.arange(len(x)))
+    made = forecast(data, [POWER], loss="squares", half_life=None)
+    places, of = np.unique(x, return_inverse=True)
+    means = np.bincount(of, error) / np.bincount(of)
+    return scaling_laws.Law(
+        family="ViT",
+        axis=Axis.COMPUTE,
+        measure=HEADLINE,
+        within=bootstrap.resample(made.fits[0], draws=100, restarts=0),
+        averaged=averaging.average(made.fits, shown=made.fits[0], draws=100, restarts=0, seed=1),
+        forecast=made,
+        ranked=(),
+        points=(),
+        tried=len(x),
+        bias=0.0,
+        noise=noise,
+        best=(),
+        group_means=GroupMeans(x=places, error=means, noise=noise * means, freedom=0),
+        most=float(x.max()),
+    )
+
+
+def test_the_interval_of_a_target_holds_another_run_nine_times_in_ten() -> None:
+    """Of 12 studies with 3 % of noise, 40 more runs each, within the data and up to 1.3 times beyond: the target is
+    what a run has, the answer its x. Somewhat more than 90 % are held, since noise is taken for Student's t where it is
+    normal; by the law's own interval, which was given before, fewer than 70 % would be."""
+    rng, noise = np.random.default_rng(7), 0.03
+    x = np.repeat(np.geomspace(1e9, 1e11, 7), 2)
+    held, by_law = [], []
+    for _ in range(12):
+        law = law_of_runs(x, 0.9 * (x / 1e9) ** -0.25 * np.exp(rng.normal(0, noise, len(x))), noise=noise)
+        bands = law.bands(law.forecast.grid)
+        for at in np.exp(rng.uniform(np.log(1.3e9), np.log(1.3e11), 40)):
+            error = 0.9 * (at / 1e9) ** -0.25 * np.exp(rng.normal(0, noise))
+            found = targets.needed_for("compute for a target", law, float(1 - error))
+            if found.estimate is not None:
+                held.append((found.low or 0) <= at <= (found.high or np.inf))
+                narrow = reached(law.forecast.grid, replace(bands, one_run=bands.total), float(error))
+                by_law.append(narrow.low <= at <= narrow.high)
+    assert len(held) > 400
+    assert binom.cdf(sum(held), len(held), 0.9) > 1e-3 and np.mean(held) < 0.98
+    assert np.mean(by_law) < 0.7
+
+
+def test_targets_rise_with_what_is_asked_and_end_where_no_run_gets() -> None:
+    x = np.repeat(np.geomspace(1e9, 1e11, 7), 2)
+    scatter = np.exp(np.random.default_rng(2).normal(0, 0.03, len(x)))
+    law = law_of_runs(x, 0.9 * (x / 1e9) ** -0.25 * scatter, noise=0.03)
+    found = [targets.needed_for("compute for a target", law, accuracy) for accuracy in np.linspace(0.05, 0.95, 91)]
+    told = [f for f in found if f.estimate is not None]
+    assert [f.verdict for f in told] == [YES] * len(told) and len(told) > 40
+    for end, absent in (("low", 0.0), ("estimate", None), ("high", np.inf)):
+        values = [absent if getattr(f, end) is None else getattr(f, end) for f in told]
+        assert values == sorted(values)
+    assert all((f.low or 0) < f.estimate < (f.high or np.inf) for f in told)
+    assert [f.reasons for f in (found[0], found[-1])] == [(BELOW_RANGE,), (OUT_OF_REACH,)]
+    assert all(f.low is None and f.high is None for f in (found[0], found[-1]))
 
 
 def test_flat_families_have_stopped_and_promise_nothing() -> None:

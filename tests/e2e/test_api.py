@@ -353,8 +353,13 @@ def test_a_law_is_asked_again(tmp_path):
     )
     assert law.predict([1e4, 1e5])["y"].tolist() == pytest.approx([4 * 1e4**-0.25, 4 * 1e5**-0.25], rel=1e-3)
     assert law.reach(4 * 3e6**-0.25)["x"].item() == pytest.approx(3e6, rel=1e-2)
-    assert law.reach(1.0)["x"].item() == pytest.approx(1e3, rel=1e-6)  # below it from the smallest run on
-    assert np.isnan(law.reach(1e-9)["x"].item())
-    assert law.reach([1.0, 0.5])["x"].tolist() == [law.reach(y)["x"].item() for y in (1.0, 0.5)]
+    below, never = law.reach([1.0, 1e-9]).iloc
+    assert np.isnan(below["x"]) and below["why"] == "at the smallest x already"
+    assert np.isnan(never["x"]) and "not within 10 times" in never["why"]
+    assert law.reach([0.6, 0.5])["x"].tolist() == [law.reach(y)["x"].item() for y in (0.6, 0.5)]
+    (same,) = law.ask(reach=(0.2,))["fits"]["ViT"]["reached"]
+    assert law.reach(0.2).iloc[0][["x", "low"]].tolist() == [same["x"], same["low"]]
+    as_accuracy = bench.api.fit(runs.assign(accuracy=1 - runs["y"]), x="x", y="accuracy", form="power", draws=20)
+    assert as_accuracy.reach(0.2)["x"].item() == pytest.approx(same["x"], rel=1e-4)  # of an accuracy the error
     assert law.plot(tmp_path / "law.png").path.read_bytes() == law.plot()._repr_png_()
     assert law.table is law.parameters and str(law) in html.unescape(law._repr_html_())

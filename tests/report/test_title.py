@@ -76,7 +76,7 @@ def test_where_the_number_is_the_answer_a_title_names_those_of_others() -> None:
     ]
     made = title_of(study(*needed), figures=["data-size"])
     assert made is not None and made.others == "Hybrid: 210 images; ResNet: 180 images."
-    assert made.text == f"ViT needs 400 images [380, 420] for an accuracy of 75 %. {made.others}"
+    assert made.text == f"Another run of ViT reaches 75 % at 400 images [380, 420]. {made.others}"
     unmet = replace(needed[1], verdict=Verdict.CANNOT_TELL)
     made = title_of(study(needed[0], unmet), figures=["data-size"])
     assert made is not None and made.others == "Hybrid: cannot tell."

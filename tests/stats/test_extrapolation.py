@@ -10,7 +10,7 @@ from scipy import stats
 
 from bench import fit as verb
 from bench.stats import bootstrap, extrapolation
-from bench.stats.extrapolation import BENDING, FREEDOM, MIN_PLACES, far_off_runs, forecast, reached
+from bench.stats.extrapolation import BENDING, FREEDOM, MIN_PLACES, Bands, far_off_runs, forecast, reached
 from bench.stats.fit import Points, fit
 from bench.stats.forms import CHINCHILLA, FORMS, POWER, POWER_FLOOR
 from tests.stats.test_coverage import plausible
@@ -100,12 +100,14 @@ def test_a_bend_at_the_end_is_told_and_the_interval_leans_there() -> None:
 
 def test_an_inverse_goes_back_to_where_the_line_and_its_ends_are() -> None:
     x = np.geomspace(1, 1e4, 200)
-    line = np.stack([0.9 * x**-0.5, 1.1 * x**-0.5], axis=1)
-    found = reached(x, x**-0.5, line, 0.05)
+    run = np.stack([0.9 * x**-0.5, 1.1 * x**-0.5], axis=1)
+    law = np.stack([x**-0.5] * 2, axis=1)  # is not what is inverted
+    bands = Bands(y=x**-0.5, within=law, total=law, one_run=run, reach=np.ones(200))
+    found = reached(x, bands, 0.05)
     assert (found.low, found.x, found.high) == pytest.approx((324, 400, 484), rel=1e-3)
-    assert reached(x, x**-0.5, line, 2.0).high == 0 and reached(x, x**-0.5, line, 1e-3).low == np.inf
-    line[x > 450] = np.nan  # nothing is known there
-    assert reached(x, x**-0.5, line, 0.05).high == np.inf
+    assert reached(x, bands, 2.0).high == 0 and reached(x, bands, 1e-3).low == np.inf
+    run[x > 450] = np.nan  # nothing is known there
+    assert reached(x, bands, 0.05).high == np.inf
 
 
 def test_curves_are_judged_by_source(tmp_path: Path, capsys) -> None:
