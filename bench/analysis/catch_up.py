@@ -247,7 +247,7 @@ def _closing(first: Law, second: Law) -> Closing:
 def _gap(first: Law, second: Law, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Predicted accuracy of first - second, how far its interval reaches below and above, and where that is known."""
     errors = [np.exp(law.forecast.log_predict(x[None])) for law in (first, second)]
-    ends = [law.total(x) for law in (first, second)]
+    ends = [law.bands(x).total for law in (first, second)]
     gap = errors[1] - errors[0]
     below = np.hypot(ends[0][:, 1] - errors[0], errors[1] - ends[1][:, 0])
     above = np.hypot(errors[0] - ends[0][:, 0], ends[1][:, 1] - errors[1])

@@ -23,7 +23,7 @@ from bench.core.spec import Recipe
 from bench.stats import averaging, bootstrap, fit, model_selection
 from bench.stats.averaging import Averaged
 from bench.stats.crossing import FAR_OFF, frontier_bias, pareto
-from bench.stats.extrapolation import Bands, Forecast, Inverse, forecast, reached
+from bench.stats.extrapolation import Bands, Forecast, forecast
 from bench.stats.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
 from bench.stats.intervals import seed_error
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
@@ -100,17 +100,10 @@ class Law:
         over_forms, own = (self.forecast.bands(refits, x[None]) for refits in (self.averaged, self.within))
         return over_forms.with_those_of(own, top=1.0)
 
-    def total(self, x: np.ndarray) -> np.ndarray:
-        """Total interval of the error at x, (n, 2)."""
-        return self.bands(x).total
-
     @cached_property
-    def _on_grid(self) -> Bands:
+    def on_grid(self) -> Bands:
+        """The law where it is asked what an error takes: at `forecast.grid`."""
         return self.bands(self.forecast.grid)
-
-    def reached(self, error: float) -> Inverse:
-        """x at which one more run of the family has an error."""
-        return reached(self.forecast.grid, self._on_grid, error)
 
 
 def laws(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Law]:

@@ -18,7 +18,7 @@ from bench.analysis.law_findings import X_QUANTITY, deviation, law_finding, laws
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
-from bench.stats.extrapolation import REACH, PastError
+from bench.stats.extrapolation import REACH, PastError, reached
 from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
 
 # Reasons.
@@ -62,7 +62,8 @@ def reached_by_all(laws: dict[str, Law]) -> float | None:
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     """Compute, or images, at which another run of the law's family reaches `accuracy` (0..1)."""
-    ends, target, most = law.reached(1 - accuracy), _target(law, accuracy), law.range[1]
+    ends = reached(law.forecast.grid, law.on_grid, 1 - accuracy)
+    target, most = _target(law, accuracy), law.range[1]
     finding = partial(law_finding(question, law), **X_QUANTITY[law.axis])
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     if ends.x == 0:

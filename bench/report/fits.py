@@ -136,7 +136,7 @@ def _curve(law: Law) -> dict[str, list[Any]]:
         "y": law.within.fit.predict(x).tolist(),
         "beyond": (x > high * (1 + 1e-9)).tolist(),
         "within": np.where(x[:, None] > high * (1 + 1e-9), np.nan, within).tolist(),
-        "total": law.total(x).tolist(),
+        "total": law.bands(x).total.tolist(),
     }
 
 

@@ -157,12 +157,14 @@ class Bands:
 
     def with_those_of(self, other: Bands, *, top: float) -> Bands:
         """The least intervals that contain these and the others', up to `top`; y is that of these."""
-        sides = {name: (getattr(self, name), getattr(other, name)) for name in ("within", "total", "one_run")}
-        held = {
-            name: np.minimum(np.stack([np.minimum(a, b)[:, 0], np.maximum(a, b)[:, 1]], axis=1), top)
-            for name, (a, b) in sides.items()
-        }
-        return replace(self, **held)
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in ("within", "total", "one_run"))
+        return replace(
+            self,
+            **{
+                name: np.minimum(np.stack([np.minimum(a, b)[:, 0], np.maximum(a, b)[:, 1]], axis=1), top)
+                for name, a, b in pairs
+            },
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

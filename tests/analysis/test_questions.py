@@ -407,13 +407,12 @@ def test_the_interval_of_a_target_holds_another_run_nine_times_in_ten() -> None:
     held, by_law = [], []
     for _ in range(12):
         law = law_of_runs(x, 0.9 * (x / 1e9) ** -0.25 * np.exp(rng.normal(0, noise, len(x))), noise=noise)
-        bands = law.bands(law.forecast.grid)
         for at in np.exp(rng.uniform(np.log(1.3e9), np.log(1.3e11), 40)):
             error = 0.9 * (at / 1e9) ** -0.25 * np.exp(rng.normal(0, noise))
             found = targets.needed_for("compute for a target", law, float(1 - error))
             if found.estimate is not None:
                 held.append((found.low or 0) <= at <= (found.high or np.inf))
-                narrow = reached(law.forecast.grid, replace(bands, one_run=bands.total), float(error))
+                narrow = reached(law.forecast.grid, replace(law.on_grid, one_run=law.on_grid.total), float(error))
                 by_law.append(narrow.low <= at <= narrow.high)
     assert len(held) > 400
     assert binom.cdf(sum(held), len(held), 0.9) > 1e-3 and np.mean(held) < 0.98
