@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -175,8 +174,8 @@ def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
 def _shown(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
     """Short names; those that two would share stay as they are."""
     shown = {name: short(name) for name in names}
-    shared = Counter(shown.values())
-    return {name: brief if shared[brief] == 1 else name for name, brief in shown.items()}
+    known = [*shown.values()]
+    return {name: brief if known.count(brief) == 1 else name for name, brief in shown.items()}
 
 
 def short_data(name: str) -> str:

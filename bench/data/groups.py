@@ -95,8 +95,12 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
         what = f"{groups.path}: groups are of image files, and {folder} holds {contents.format}."
         raise UserError(what, "Keep a folder of image files per class.")
     listed = set(names)
-    # a file that is no image of the set, or was passed over, may be named, but not by another way to it
-    if unknown := [name for name in groups.of if name not in listed and not _is_below(folder, name)]:
+    # a file that is no image of the set may be named, but no image by another way to it
+    if unknown := [
+        name
+        for name in groups.of
+        if name not in listed and (name.startswith(("/", "..")) or not (folder / name).is_file())
+    ]:
         what = f"{groups.path} names {plural(len(unknown), 'file')} that {folder} does not have: {_some(unknown)}."
         raise UserError(what, f"Write each as it lies below {folder}, such as {names[0]}, or leave it out.")
     own = [name for name in names if name not in groups.of]
@@ -156,10 +160,6 @@ def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[st
             f"{what} was found that leaves every class images to learn and to test.", "Add images of others."
         )
     return test_G[group_N]
-
-
-def _is_below(folder: Path, name: str) -> bool:
-    return not name.startswith(("/", "..")) and (folder / name).is_file()
 
 
 def _hash(text: str) -> int:
