@@ -45,7 +45,8 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
     said = read_study(study / STUDY_FILE) if (study / STUDY_FILE).is_file() else {}
     if "groups" in said:
         os.environ[GROUPS] = str(said["groups"])
-    content, right_M = _made(record, chosen.way, root=data_root or said.get("data_root"))
+    images = round(chosen.images[-1]), chosen.samples[-1].num_test
+    content, right_M = _made(record, chosen.way, root=data_root or said.get("data_root"), images=images)
     recorded = chosen.samples[-1].correct_SD
     same = 1.0 if recorded is None else float((recorded.flat[0].right_M == right_M).mean())
     if same < ALIKE:
@@ -60,8 +61,12 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
     return f"{path}: {chosen.name}{instead}; right on {int(right_M.sum()):,} of {len(right_M):,} test images."
 
 
-def _made(record: Any, way: str, *, root: Path | None) -> tuple[dict[str, Any], np.ndarray]:
-    """What the file holds, and which test images its classifier gets right."""
+def _made(record: Any, way: str, *, root: Path | None, images: tuple[int, int]) -> tuple[dict[str, Any], np.ndarray]:
+    """What the file holds, and which test images its classifier gets right.
+
+    Args:
+        images: how many the study had to learn from, and to test.
+    """
     import timm
     import torch
 
@@ -95,6 +100,12 @@ def _made(record: Any, way: str, *, root: Path | None) -> tuple[dict[str, Any], 
 
     context = TaskContext(features=features, load=read)
     train, train_ND, test, test_MD, *_ = adapt.read(context, data=task.data, **task.kwargs)
+    if (now := (len(train), len(test))) != images:
+        raise UserError(
+            f"{task.data} has {now[0]:,} images to learn from and {now[1]:,} to test, and the study had {images[0]:,} "
+            f"and {images[1]:,}.",
+            "Run the study again: its numbers are of other images.",
+        )
     in_order_N = adapt.drawn(train, task.data, 0)[0]  # as the study had them: folds follow it
     train, train_ND = train.take(in_order_N), train_ND[in_order_N]
     w_DK, b_K = adapt.HEADS[way](train_ND, train.labels_N, len(classes), train.groups_N)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -109,8 +109,8 @@ def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
         for score in (record.horizons[-1].scores if record.horizons else ())
         if "validation" in score.detail or score.task == TUNED
     }
-    short = {name: short_data(name) for name in scores["data"].astype(str).unique()}
-    known = [*short.values()]
+    sets = _shown(scores["data"].astype(str), short_data)
+    models = _shown((point.model for point in evidence.points.values()), short_name)
     made = []
     for point in evidence.points.values():
         mine = scores[scores["directory"].isin(evidence.cells[point.variant])]
@@ -125,8 +125,8 @@ def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
             if found:
                 made.append(
                     Adapted(
-                        data=short[data] if known.count(short[data := str(rows["data"].iloc[0])]) == 1 else data,
-                        model=short_name(point.model),
+                        data=sets[str(rows["data"].iloc[0])],
+                        model=models[point.model],
                         way=way,
                         point=point,
                         images=tuple(float(numbers[n]) for n in found),
@@ -169,6 +169,13 @@ def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
     images = pair(ours, theirs)
     both = both if images is None else replace(both, image_error=images.error)
     return estimate(both, level=first.level), images is not None
+
+
+def _shown(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
+    """Short names; those that two would share stay as they are."""
+    shown = {name: short(name) for name in names}
+    known = [*shown.values()]
+    return {name: brief if known.count(brief) == 1 else name for name, brief in shown.items()}
 
 
 def short_data(name: str) -> str:

@@ -94,7 +94,13 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
     if len(files) != len(part_N):
         what = f"{groups.path}: groups are of image files, and {folder} holds {contents.format}."
         raise UserError(what, "Keep a folder of image files per class.")
-    if unknown := [name for name in groups.of if not (folder / name).is_file()]:
+    listed = set(names)
+    # a file that is no image of the set may be named, but no image by another way to it
+    if unknown := [
+        name
+        for name in groups.of
+        if name not in listed and (name.startswith(("/", "..")) or not (folder / name).is_file())
+    ]:
         what = f"{groups.path} names {plural(len(unknown), 'file')} that {folder} does not have: {_some(unknown)}."
         raise UserError(what, f"Write each as it lies below {folder}, such as {names[0]}, or leave it out.")
     own = [name for name in names if name not in groups.of]

@@ -139,7 +139,10 @@ def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int,
     for earlier in sorted({path.parent for path in folder.glob(f"*/{SUBMITTED_FILE.format('*')}")}):
         needed = False
         for path in sorted(earlier.glob(SUBMITTED_FILE.format("*"))):
-            entry = json.loads(path.read_text())
+            try:
+                entry = json.loads(path.read_text())
+            except FileNotFoundError:  # the run that wrote it has ended meanwhile, and tidied up
+                continue
             queue = str(entry.get("queue", "-"))  # an earlier version's jobs are not known by such a name
             left = {
                 name

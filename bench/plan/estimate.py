@@ -223,6 +223,7 @@ def _measure(
 
     with contextlib.ExitStack() as opened:
         errors = [opened.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in shares]
+        pool = opened.enter_context(ThreadPoolExecutor(len(shares)))  # it waits for its readers: killed first
         running = [
             subprocess.Popen(
                 command,
@@ -240,8 +241,7 @@ def _measure(
                 with contextlib.suppress(BrokenPipeError):  # one that could not start is reported below
                     process.stdin.write(json.dumps(share))
                     process.stdin.close()
-            with ThreadPoolExecutor(len(running)) as pool:
-                list(pool.map(read, running))
+            list(pool.map(read, running))
         except BaseException:  # Ctrl-C, or a signal to this process alone: nobody waits for their answers
             for process in running:
                 process.kill()

@@ -60,7 +60,8 @@ def needed(seen: Observed, wanted: float, *, level: float = LAW_LEVEL) -> Needed
     logs = [np.log(np.maximum(each, least)) for each in seen.errors]
     y_P, draws_P = np.array([each.mean() for each in logs]), np.array([len(each) for each in logs])
     x_P, error = np.log(np.array(seen.images) / seen.images[-1]), float(np.exp(y_P[-1]))
-    judged = (1 - error) / error / seen.num_test  # variance of log error, by the test images that all points share
+    # variance of log error, by the test images that all points share: not even a test without a hit is sure
+    judged = max(1 - error, least) / error / seen.num_test
     squares, freedom = sum(float(((each - each.mean()) ** 2).sum()) for each in logs), int((draws_P - 1).sum())
     between = (squares + PRIOR_DRAWS * judged) / (freedom + PRIOR_DRAWS)
     share_P = np.exp(x_P)  # draws of a part of the same images overlap

@@ -117,6 +117,7 @@ def test_a_folder_is_divided_alike_at_every_size_stored_or_streamed_and_by_a_fil
     [
         (ROWS, "file,patient", "'group'"),
         ([(f"b/x{n}.png", "g") for n in range(5)], "file,group", r"names 5 files .*: b/x0.png, b/x1.png, b/x2.png, …"),
+        ([(f"../photos/{f}", g) for f, g in ROWS], "file,group", r"names 132 files .*: \.\./photos/a/0.png, "),
         ([("a/1.png", "g"), ("./a/1.png", "h")], "file,group", "puts 1 image into several groups: a/1.png"),
         ([(f"a/{n}.png", "g") for n in range(46)], "file,group", "46 images of class a are of 1 group"),
     ],
@@ -124,6 +125,12 @@ def test_a_folder_is_divided_alike_at_every_size_stored_or_streamed_and_by_a_fil
 def test_a_mistake_is_one_error(root: Path, rows: list[tuple[str, str]], header: str, said: str) -> None:
     write(root / "photos" / "groups.csv", rows, header)
     with pytest.raises(UserError, match=said):
+        load("folder:photos:20px", "train", root=root)
+
+
+def test_paths_from_elsewhere_are_no_images_without_a_group(root: Path) -> None:
+    write(root / "photos" / "groups.csv", [(f"{root}/photos/{file}", group) for file, group in ROWS])
+    with pytest.raises(UserError, match="names 132 files"):
         load("folder:photos:20px", "train", root=root)
 
 

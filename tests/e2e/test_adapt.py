@@ -224,6 +224,12 @@ def test_groups_are_held_out_whole_and_the_best_model_is_used_without_the_projec
     agree = [(said[str(file)] == file.parent.name) == bits.right_M[number] for file, number in held.items()]
     assert np.mean(agree) >= 0.99
 
+    added = files[0].with_name("added.jpg")
+    Image.open(files[0]).rotate(90).save(added)
+    assert report.main([*results, "--export", str(path)]) == EXIT_USAGE
+    assert "the study had" in capsys.readouterr().err
+    added.unlink()
+
     (folder / "cameras.csv").write_text("file,group\n")
     assert report.main([*results, "--export", str(path)]) == EXIT_USAGE  # the images are not divided so any more
     assert "has changed" in capsys.readouterr().err

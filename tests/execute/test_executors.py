@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bench.core import files
 from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.events import CellStarted, Notice
 from bench.core.spec import Cell
@@ -198,6 +201,25 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path)
         naps.run(cells, store, executor="ray", run_cells=remote.runs_on(Slow))
     assert during in called and not {"submit", "stop", "close"} & set(called)
     assert [path.name for path in (store / remote.RUNS_FOLDER).iterdir()] == ["earlier"]
+
+
+def test_the_folder_of_another_run_may_go_while_its_jobs_are_asked_for(tmp_path):
+    """A run that has ended tidies up; an answer of the cluster takes seconds."""
+
+    class Asked:
+        queue = ""
+
+        def adopt(self, queue):
+            shutil.rmtree(tmp_path / "jobs" / "other")
+            return 1
+
+    (tmp_path / "jobs" / "other").mkdir(parents=True)
+    for number in (0, 1):
+        files.write_json(tmp_path / "jobs" / "other" / f"submitted-{number}.json", {"cells": ["a"], "queue": "q"})
+    study = Study(tmp_path / "study")
+    study.create()
+    kind = SimpleNamespace(names={"a"}, executor=Asked())
+    assert remote.adopt([kind], study, tmp_path / "jobs") == (1, [tmp_path / "jobs" / "other"])
 
 
 @pytest.mark.slow

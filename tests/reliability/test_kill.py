@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,31 @@ def test_what_measures_speeds_does_not_outlive_who_asked():
     assert parent.stderr.readline() == "measuring\n"
     parent.kill()
     assert parent.communicate(timeout=10)[1] == ""  # the end of all that hold it
+
+
+MEASURES = """
+import subprocess, sys
+from bench.plan import estimate
+start = subprocess.Popen
+slow = [sys.executable, "-c", "import time; time.sleep(600)"]
+subprocess.Popen = lambda _, **given: start(slow, **given)
+estimate._measure({"one": {}, "other": {}}, device="cpu", threads=1, processes=2, report=None)
+"""
+
+
+def test_a_signal_to_who_measures_alone_is_not_kept_waiting_for_the_answers():
+    parent = subprocess.Popen([sys.executable, "-c", MEASURES], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    until(lambda: len(children(parent.pid)) == 2)
+    begun = children(parent.pid)
+    time.sleep(1)  # it waits for their answers
+    parent.send_signal(signal.SIGINT)
+    try:
+        assert parent.communicate(timeout=20)[1].endswith("KeyboardInterrupt\n")
+        assert not any(map(runs, begun))
+    finally:
+        parent.kill()
+        for number in filter(runs, begun):
+            os.kill(number, signal.SIGKILL)
 
 
 THREE = [replace(CELL, seed=seed, horizons=(0, 640)) for seed in range(3)]

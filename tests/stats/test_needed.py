@@ -38,6 +38,13 @@ def test_few_test_images_widen_it() -> None:
     assert wide is not None and narrow is not None and wide.low < narrow.low and wide.high > narrow.high
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_test_set_without_a_hit_gives_an_interval() -> None:
+    """Few test images may all be missed at every number."""
+    found = needed(Observed(images=(2, 4, 10, 20), errors=((1.0, 1.0),) * 3 + ((1.0,),), num_test=3), 0.5)
+    assert found is not None and 20 <= found.low <= found.images and 0 < found.chance < 1
+
+
 def test_three_numbers_of_images_are_refused() -> None:
     assert needed(seen(0.5, most=50), 0.2) is None
 
