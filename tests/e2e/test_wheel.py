@@ -24,7 +24,7 @@ COMMANDS = (
     "report --suite paper",
     "compare R8x0.25-s2 ViT-pico/14 --suite smoke --at images",
     "fit runs.csv --x compute --y error --figure",
-    "check net.py:Net",
+    "check net.py:Net --image-size 64 --channels 3",
     "run --suite smoke --models net.py:Net,pixels --data folder:mine --data-root photos --results own",
     "flops ViT-pico/14",
     "published --reach 85%",
