@@ -17,6 +17,13 @@ from bench.core.errors import EXIT_OK, UserError, command, unknown
 FOLDER = Path(__file__).parent
 INTERNAL = ("worker",)  # started by others
 NAMED = {"suite": "suite", "data": "data set", "tasks": "task"}  # options that are completed with names of a kind
+EXAMPLES = """\
+examples:
+  vit-bench run --suite smoke                                           the whole pipeline, small, with its report
+  vit-bench fit runs.csv --x compute --y error --figure laws.png        a law of runs of your own
+  vit-bench run --suite adapt --data folder:NAME --data-root photos     the best model for photos/NAME/CLASS/*.jpg
+  vit-bench run --suite scaling --models my_model.py:Net,ViT-pico/14    a network of your own, beside another
+  vit-bench VERB --help                                                 options, and more examples"""
 MERGED = {"export": "report --to", "inspect": "report --cell"}  # commands of the last release, and what they are now
 
 
@@ -34,8 +41,8 @@ def listing() -> str:
     for name, path in verbs().items():
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         first = about.partition("\n\n")[0]
-        lines.append(f"  {name:8} {' '.join(first.split()).partition('. ')[0].rstrip('.')}")
-    return "\n".join([*lines, "", "examples:", "  vit-bench run --suite smoke", "  vit-bench run --help"])
+        lines.append(f"  {name:9} {' '.join(first.split()).partition('. ')[0].rstrip('.')}")
+    return "\n".join([*lines, "", EXAMPLES])
 
 
 def imported(name: str, path: Path) -> ModuleType:

@@ -27,7 +27,7 @@ from bench.analysis.finding import Finding
 from bench.compare import Compared
 from bench.compare import compare as compare_sides
 from bench.core import registry
-from bench.core.console import make_console
+from bench.core.console import LOG_WIDTH, make_console
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import by_reason, plural
 from bench.core.record import Record
@@ -41,7 +41,7 @@ from bench.plan.keywords import Keywords, spelt_out
 from bench.plan.options import RUN, StudyOptions
 from bench.plan.plan import Plan, make_plan
 from bench.report import fit_figure, fit_text
-from bench.report.build import ReportPaths, build, say
+from bench.report.build import QUOTED, ReportPaths, build, say
 from bench.run import work_off
 from bench.store import index
 from bench.store.study import Study as Store
@@ -230,6 +230,15 @@ class Fit(Shown):
         return "\n".join(fit_text.lines(dict(self.answer)))
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ShownPlan(Shown, Plan):
+    """A plan that shows itself as `vit-bench plan` prints it."""
+
+    def __str__(self) -> str:
+        view.show(self, console := Console(file=io.StringIO(), width=LOG_WIDTH, force_jupyter=False))
+        return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
+
+
 @spelt_out(RUN)
 def plan(study: Study = None, **options: Unpack[Keywords]) -> Plan:
     """Which cells of a study are done, what is left, and what that costs here. Nothing is trained.
@@ -237,7 +246,7 @@ def plan(study: Study = None, **options: Unpack[Keywords]) -> Plan:
     Raises:
         UserError: unknown names or options, missing data, ….
     """
-    return make_plan(StudyOptions.called(study, options), to_run=False)
+    return ShownPlan(**vars(make_plan(StudyOptions.called(study, options), to_run=False)))
 
 
 @spelt_out(RUN)
@@ -272,30 +281,42 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
     """Rebuild a study's tables, figures and pages from its records.
 
     Args:
-        folder: `results/<suite>`.
+        folder: `results/<suite>`, or the suite's name alone; "paper" and "published" are those of others' numbers.
         reference: "paper" or "published" adds such results to the figures.
 
     Raises:
         UserError: no results there.
     """
-    path = _study(folder)
-    return Results(folder=path, paths=build(path, suite=index.suite_of(path), reference=reference))
+    path = _named(folder) if folder in QUOTED else _study(folder)
+    suite = str(folder) if folder in QUOTED else index.suite_of(path)
+    return Results(folder=path, paths=build(path, suite=suite, reference=reference))
 
 
 def load(folder: Path | str) -> Results:
     """A study's records and tables, and the findings and figures of its last report, without writing anything.
 
+    Args:
+        folder: as of `report`.
+
     Raises:
         UserError: no results there.
     """
-    path = Path(folder)  # a report of published numbers has findings and no records
+    path = _named(folder)  # a report of published numbers has findings and no records
     return Results(folder=path if (path / saved_findings.NAME).is_file() else _study(path))
 
 
-def _study(folder: Path | str) -> Path:
+def _named(folder: Path | str) -> Path:
+    """A folder that is there, else that of a name below results/."""
     path = Path(folder)
+    return path if path.is_dir() or path.parent != Path() else Path("results") / path
+
+
+def _study(folder: Path | str) -> Path:
+    path = _named(folder)
     if not (path / "cells").is_dir():
-        raise UserError(f"There are no results in {path}.", "Name a study's folder, such as results/scaling.")
+        raise UserError(
+            f"There are no results in {path}.", "Name a study's folder, such as results/scaling, or a suite."
+        )
     return path
 
 

@@ -38,6 +38,7 @@ is the median of four forms that bend; beyond the data its interval comes from w
 (--backtest), and from what such laws missed on other curves. Runs far off all others are left out of it, and named
 """
 FIGURES = (".png", ".svg", ".pdf")
+BESIDE = Path(FIGURES[0])  # stands for a name made from that of the CSV
 
 
 def arguments_parser() -> argparse.ArgumentParser:
@@ -95,7 +96,14 @@ def arguments_parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--predict", help="comma-separated values of x; N:D pairs for chinchilla, N:D:U for repeated")
     p.add_argument("--reach", help="comma-separated values of y: the x that each takes, with its interval")
-    p.add_argument("--figure", type=Path, metavar="FILE", help="draw runs, laws and intervals: .png, .svg or .pdf")
+    p.add_argument(
+        "--figure",
+        nargs="?",
+        const=BESIDE,
+        type=Path,
+        metavar="FILE",
+        help="draw runs, laws and intervals: .png, .svg or .pdf (without FILE: the CSV's name, .png, in this folder)",
+    )
     p.add_argument(
         "--style", type=style_named, default=PAGE, help="its sizes: page, paper, paper:5.5, paper:6.75 or slide"
     )
@@ -124,12 +132,15 @@ def forms_table() -> str:
 @command
 def main(argv: list[str] | None = None) -> int:
     arguments = arguments_parser().parse_args(argv)
+    if arguments.figure == BESIDE:
+        arguments.figure = Path(arguments.csv.stem + FIGURES[0])
     if arguments.bootstrap < 20:
         raise UserError(f"--bootstrap {arguments.bootstrap} is too few for an interval.", "At least 20.")
     for option, path in {"--backtest": arguments.backtest, "--figure": arguments.figure}.items():
         if path and Path(path).suffix not in FIGURES:
             raise UserError(f"{option} {str(path)!r} is no figure.", f"Name a file: {', '.join(FIGURES)}.")
     from bench.analysis import runs_fit, runs_table
+    from bench.core.console import busy
     from bench.report import fit_text
 
     if not (arguments.x and arguments.y):
@@ -139,13 +150,16 @@ def main(argv: list[str] | None = None) -> int:
         )
     asked = request(arguments)
     table, held = runs_table.split(runs_table.read(arguments.csv), arguments.where, x=asked.x)
-    result = runs_fit.answer(table, asked, held=held)
-    for path, record in ((arguments.figure, False), (arguments.backtest, True)):
-        if path:
-            from bench.report import fit_figure
+    drawn = []
+    with busy("Fitting …"):
+        result = runs_fit.answer(table, asked, held=held)
+        for path, record in ((arguments.figure, False), (arguments.backtest, True)):
+            if path:
+                from bench.report import fit_figure
 
-            fit_figure.save(result, Path(path), style=arguments.style, record=record)
-    print(json.dumps(result) if arguments.json else printable("\n".join(fit_text.lines(result))))
+                fit_figure.save(result, Path(path), style=arguments.style, record=record)
+                drawn.append(f"Figure: {path}")
+    print(json.dumps(result) if arguments.json else printable("\n".join([*fit_text.lines(result), *drawn])))
     return EXIT_OK
 
 

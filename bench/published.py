@@ -1,4 +1,4 @@
-"""Ask what published networks cost and reach: 1,500 results of timm's checkpoints with training FLOPs, and others."""
+"""Ask what published networks cost and reach: 1,556 results of timm's checkpoints with training FLOPs, and others."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bench.core import registry
 from bench.core.cli import parser
-from bench.core.console import make_console, write
+from bench.core.console import busy, make_console, write
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
 from bench.core.formatting import by_reason, planned_and_took, plural
@@ -71,10 +71,11 @@ def main(argv: list[str] | None = None) -> int:
     for line in by_reason(failures):  # before the report, which may fail too
         write(console, f"failed: {line}", style="red")
     if options.detach and plan.todo:
-        write(console, "bench.status --watch follows them; the same command without --detach writes the report.")
+        write(console, "vit-bench status --watch follows them; the same command without --detach writes the report.")
         return EXIT_FAILED if failures else EXIT_OK
     with sigterm_interrupts():
-        paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
+        with busy("Asking the questions, drawing the figures …"):
+            paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
         report.say(paths, console, verbose=arguments.verbose)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +19,11 @@ def make_console(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal, or LOG_WIDTH wide where there is none."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=LOG_WIDTH)
+
+
+def busy(text: str) -> Status:
+    """A context in which a terminal shows what takes its time; a log, and standard output, get nothing of it."""
+    return Console(stderr=True).status(text)
 
 
 def write(console: Console, text: str, *, style: str = "") -> None:

@@ -149,10 +149,12 @@ class LiveProgress:
 
     def _summary(self) -> str:
         done = (self._done - self._failed_of(self.fraction)) / max(1e-9, self._total)
-        elapsed, left = duration(time.monotonic() - self.started), duration(self.seconds_left())
+        elapsed, seconds = duration(time.monotonic() - self.started), self.seconds_left()
+        late = not seconds and len(self.finished) + len(self.failed) < len(self.expected)
+        left = "longer than planned" if late else f"about {duration(round(seconds))} left"
         cells = f"{len(self.finished)} of {len(self.expected)} cells"
         cells += f", {len(self.failed)} failed" if self.failed else ""
-        return f"[{elapsed}] {done:.0%} done, {cells}, about {left} left"
+        return f"[{elapsed}] {done:.0%} done, {cells}, {left}"
 
     def _render(self) -> Group:
         table = make_table("worker", "model", "upstream", "seed", "progress", "phase", "loss")

@@ -1,6 +1,6 @@
 """Show what a study would run and cost on this machine, without running it.
 
-Without --budget, --save and --write-cells, the same as bench.run --plan.
+Without --budget, --save and --write-cells, the same as vit-bench run --plan.
 """
 
 from __future__ import annotations
@@ -68,8 +68,12 @@ def main(argv: list[str] | None = None) -> int:
         help="show how each cell is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
         "nothing",
     )
-    p.add_argument("--save", metavar="FILE.toml", type=Path, help="write the chosen grid as a study file of bench.run")
-    p.add_argument("--write-cells", metavar="FILE.json", type=Path, help="write what is left: --cells of bench.worker")
+    p.add_argument(
+        "--save", metavar="FILE.toml", type=Path, help="write the chosen grid as a study file of vit-bench run"
+    )
+    p.add_argument(
+        "--write-cells", metavar="FILE.json", type=Path, help="write what is left: --cells of python -m bench.worker"
+    )
     arguments = p.parse_args(argv)
     options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
     if arguments.recipes:

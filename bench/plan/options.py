@@ -86,7 +86,7 @@ STUDY = (
         default=(),
         metavar="MODEL=H1,H2 xN",
         help="of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
-        "that is not named; repeatable. bench.plan --budget writes them",
+        "that is not named; repeatable. vit-bench plan --budget writes them",
     ),
     *overrides.OPTIONS,
     Option(
@@ -144,7 +144,7 @@ STUDY = (
         kind=Kind.FLAG,
         default=False,
         here=True,
-        help="submit SLURM jobs and leave; bench.status --watch follows them, the same command without it reports",
+        help="submit SLURM jobs and leave; vit-bench status --watch follows them, the same command without it reports",
     ),
     Option(name="nodes", read=positive, default=1, here=True, help="machines that the ranks of a cell are spread over"),
     Option(name="max_cells", read=positive, here=True, metavar="N", help="do at most N cells in this run"),
@@ -200,7 +200,7 @@ RUN = (
         name="target",
         kind=Kind.LIST,
         read=accuracies,
-        metavar="95%%",
+        metavar="95%",
         help="comma-separated accuracies: how many images, or how much compute, do they take? (default: round ones)",
     ),
     Option(
@@ -436,4 +436,5 @@ def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
 
 def listing() -> str:
     """Suites, fields and recipes, for --help."""
-    return f"\nsuites: {', '.join(registry.names('suite'))}" + overrides.listing()
+    suites = (f"\n  {name:15} {registry.load('suite', name).question}" for name in registry.names("suite"))
+    return f"\nsuites, and what each asks:{''.join(suites)}" + overrides.listing()

@@ -290,7 +290,7 @@ def _accelerator_lines(plan: Plan, total: float) -> list[str]:
         low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor
         lines.append(
             f"On accelerators: about {amount(priced.device_hours)} {priced.unit} ({amount(low)} to "
-            f"{amount(high)}, from a roofline; per cell: bench.plan --hardware {priced.hardware})."
+            f"{amount(high)}, from a roofline; per cell: vit-bench plan --hardware {priced.hardware})."
         )
     return [*lines, f"As the paper's TPUv3-core-days: {amount(proxy.value)} (proxy, at its own {proxy.assumed:.0%})."]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.core import registry
 from bench.core.cli import accuracies, folder, parser
+from bench.core.console import busy
 from bench.core.errors import EXIT_OK, command, unknown
 from bench.core.formatting import plural, printable
 from bench.plan.options import results_of
@@ -68,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--results", type=folder, help="where results are (default: results)")
     p.add_argument("--reference", choices=QUOTED, help="add results of the paper, or of published networks, to figures")
     p.add_argument(
-        "--target", type=accuracies, metavar="95%%", help="accuracies: what do they take? (default: those of the run)"
+        "--target", type=accuracies, metavar="95%", help="accuracies: what do they take? (default: those of the run)"
     )
     p.add_argument(
         "--style",
@@ -122,7 +123,8 @@ def _report(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
                 some = ", ".join(left_out[:3]) + (", …" if len(left_out) > 3 else "")
                 print(f"{len(left_out)} record(s) outside the current grid were not copied: {some}", file=sys.stderr)
     made, style = arguments.into or directory, arguments.style
-    paths = build(made, suite=suite, reference=arguments.reference, targets=arguments.target, style=style)
+    with busy("Reading records, asking questions, drawing figures …"):
+        paths = build(made, suite=suite, reference=arguments.reference, targets=arguments.target, style=style)
     if arguments.json:
         print(json.dumps(to_json(paths)))
     else:

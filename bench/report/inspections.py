@@ -66,6 +66,6 @@ def read(study: Path) -> list[RenderedFigure]:
                 )
         except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
             raise UserError(
-                f"{path} cannot be read: {error}.", "Run bench.report --cell again, or delete it."
+                f"{path} cannot be read: {error}.", "Run vit-bench report --cell again, or delete it."
             ) from error
     return figures

@@ -40,6 +40,7 @@ from tests.plan.finished import finish
 from tests.plan.making import cells_of
 
 KEPT = PROJECT / "results/reference/scaling-cpu"
+X = np.geomspace(1e3, 1e6, 9)
 
 
 def test_importing_the_package_loads_nothing(project):
@@ -55,6 +56,7 @@ def test_a_plan_is_that_of_the_command(tmp_path, verb):
     made = bench.api.plan(tmp_path / "study.toml", **options)
     said = verb("plan", "study.toml", "--models", "ViT-pico/14", "--json")
     assert made.json() == json.loads(said.stdout) and made.count("done") == len(made.cells) > 0
+    assert repr(made).splitlines() == verb("plan", "study.toml", "--models", "ViT-pico/14").stdout.splitlines()
     with pytest.raises(UserError, match="Did you mean 'models'"):
         bench.api.plan(modles=["ViT-pico/14"])
 
@@ -129,14 +131,16 @@ def test_findings_that_cannot_be_read_are_no_traceback(tmp_path, text, said):
         _ = bench.api.load(tmp_path / "mine").findings
 
 
-def test_a_report_is_read_back_as_findings(tmp_path):
+def test_a_report_is_read_back_as_findings(tmp_path, monkeypatch):
     for cell in (KEPT / "cells").glob("*_glyphs_s0-*"):  # "presets" has no figures to draw
-        shutil.copytree(cell, tmp_path / "presets" / "cells" / cell.name)
-    results = bench.api.report(tmp_path / "presets")
+        shutil.copytree(cell, tmp_path / "results" / "presets" / "cells" / cell.name)
+    monkeypatch.chdir(tmp_path)
+    results = bench.api.report("presets")
     kept = json.loads(results.paths.findings_json.read_text())["findings"]
     assert list(results.findings["question"]) == [finding["question"] for finding in kept]
     assert len(results.answers) == len(results.findings) > 0
-    assert [f.question for f in bench.api.load(tmp_path / "presets").answers] == [f.question for f in results.answers]
+    for named in ("presets", tmp_path / "results/presets"):
+        assert [f.question for f in bench.api.load(named).answers] == [f.question for f in results.answers]
     with pytest.raises(UserError, match="no figure 'cat'"):
         results.figure("cat")
 
@@ -254,13 +258,33 @@ def test_options_are_spelt_out_for_editors_and_notebooks():
         assert (get_type_hints(Keywords)[option.name] is bool) == (option.kind is Kind.FLAG)
 
 
+def described(page: str) -> dict[str, set[str]]:
+    """Frame -> its columns: the names in the sentence that begins with it, and in the first column of its table."""
+    found = {}
+    starts = r"^(?=`(?:Results|Compared|Fit|bench\.api)\.)"
+    for part in re.split(starts, page.partition("\n## Columns\n")[2], flags=re.MULTILINE)[1:]:
+        _, frame, rest = part.split("`", 2)
+        cells = (line.split("|")[1] if line.startswith("|") else line for line in rest.splitlines())
+        found[frame] = {name for cell in cells for name in re.findall(r"`([a-z0-9_.*]+)`", cell)}
+    return found
+
+
 def test_every_column_is_described():
-    page = (PROJECT / "docs/api.md").read_text()
+    """A frame has the columns that the page names for it, and no other."""
     results = bench.api.load(KEPT)
-    columns = {name for table in (results.horizons, results.scores, results.curves, results.findings) for name in table}
-    columns |= {*bench.api.status(KEPT.parent), *bench.api.published("paper")} - {*CellStatus.__annotations__, *COLUMNS}
-    shown = {re.sub(r"^(recipe\.|n_).*", r"\1*", name) for name in columns - {"study"}}
-    assert not [name for name in shown if f"`{name}`" not in page]
+    law = bench.api.fit(pd.DataFrame({"x": X, "y": X**-0.25}), x="x", y="y", form="power", draws=20)
+    frames = {f"Results.{name}": getattr(results, name) for name in ("horizons", "scores", "curves", "findings")} | {
+        "Compared.table": bench.api.compare("ViT", "ResNet", suite=KEPT.name, results=KEPT.parent).table,
+        "Fit.parameters": law.parameters,
+        "Fit.predict": law.predict(1e7),
+        "Fit.reach": law.reach(0.1),
+        "bench.api.data": bench.api.data(),
+        "bench.api.probe": bench.api.probe("pixels", "digits", image_size=28, channels=1, shots=(1,), draws=1),
+        "bench.api.status": bench.api.status(KEPT.parent).drop(columns=[*CellStatus.__annotations__]),
+        "bench.api.published": bench.api.published("paper").drop(columns=[*COLUMNS], errors="ignore"),
+    }
+    have = {frame: {re.sub(r"^(recipe\.|n_).*", r"\1*", name) for name in table} for frame, table in frames.items()}
+    assert have == described((PROJECT / "docs/api.md").read_text())
 
 
 def test_results_show_themselves():
@@ -343,8 +367,7 @@ def test_a_network_is_probed_as_its_name_is():
 
 
 def test_a_law_is_asked_again(tmp_path):
-    x = np.geomspace(1e3, 1e6, 9)
-    runs = pd.DataFrame({"x": x, "y": 4 * x**-0.25}).assign(family="ViT")
+    runs = pd.DataFrame({"x": X, "y": 4 * X**-0.25}).assign(family="ViT")
     law = bench.api.fit(runs, x="x", y="y", form="power", group="family", draws=20, predict=[1e7])
     (asked,) = law.answer["fits"]["ViT"]["predictions"]
     predicted = law.predict(1e7).iloc[0]

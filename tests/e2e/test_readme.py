@@ -1,6 +1,7 @@
 """Commands in README and the documentation work: on a finished study where one is needed."""
 
 import importlib
+import itertools
 import re
 import shlex
 import shutil
@@ -10,8 +11,8 @@ import pytest
 
 import bench.api
 from bench import __main__ as script
-from bench.core import errors
-from bench.core.cli import parser
+from bench.core import errors, registry
+from bench.core.cli import PARSER_ALONE, ParserMade, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK
 from bench.plan.expand import expand
 from bench.plan.options import RUN, StudyOptions, add_options
@@ -98,6 +99,37 @@ def test_a_study_is_what_its_command_asks_for(command, home):
     asked = StudyOptions.parsed(p.parse_args(shlex.split(command)[1:]))
     asked = replace(asked, scale=resolve_scale(asked.scale, "cpu"))
     assert expand(suites.load(asked.suite), asked, DataSizes(published=asked.scale == "paper")).chosen
+
+
+def commands_in(text: str):
+    """(whether it begins a line or a cell of a table, verb, its words) of every command, up to a remark or a pipe."""
+    starts = r"(^ *|^\| `|`)(?:vit-bench |(?:[\w./]*python |torchrun [^`\n]*)-m bench\.)(\w+)\b([^`\n]*)"
+    for start, verb, rest in re.findall(starts, re.sub(r"\s*\\\n\s*", " ", text), re.MULTILINE):
+        if verb in script.verbs() and "…" not in rest:
+            words = shlex.split(rest.partition("  ")[0], comments=True)
+            yield start != "`", verb, [*itertools.takewhile(lambda word: word not in ("|", "||", "&&", "&"), words)]
+
+
+def parser_of(verb: str):
+    with pytest.raises(ParserMade) as made:
+        script.imported(verb, script.verbs()[verb]).main.__wrapped__(PARSER_ALONE)
+    return made.value.args[0]
+
+
+@pytest.mark.parametrize("source", ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in PAGES), "--help"])
+def test_every_command_line_parses(source, tmp_path, monkeypatch):
+    """That of no test here runs, such as one for a cluster, too. In a sentence, options may stand alone."""
+    parsers = {verb: parser_of(verb) for verb in script.verbs()}
+    helps = (script.listing(), *(p.format_help() for p in parsers.values()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(registry.PLUGINS, "")
+    (tmp_path / "my_extensions/models").mkdir(parents=True)
+    for whole, verb, words in commands_in("\n".join(helps) if source == "--help" else (PROJECT / source).read_text()):
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert options <= {*parsers[verb]._option_string_actions}, (verb, words)
+        if whole and "--help" not in words:
+            parsers[verb].parse_args(words)
+    registry.forget()
 
 
 def test_variables_and_exit_codes_are_those_of_the_code():

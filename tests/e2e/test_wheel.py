@@ -10,7 +10,9 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import bench
 from bench import __main__ as script
@@ -21,7 +23,9 @@ COMMANDS = (
     "run --suite smoke --models ViT-pico/14,R8x0.25-s2 --seeds 1",
     "report --suite paper",
     "compare R8x0.25-s2 ViT-pico/14 --suite smoke --at images",
-    "fit runs.csv --x compute --y error",
+    "fit runs.csv --x compute --y error --figure",
+    "check net.py:Net --image-size 64 --channels 3",
+    "run --suite smoke --models net.py:Net,pixels --data folder:mine --data-root photos --results own",
     "flops ViT-pico/14",
     "published --reach 85%",
     "status",
@@ -55,6 +59,18 @@ print(bench.__path__[0])
 """
 
 
+NET = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.classifier = nn.Linear(8, num_classes)
+
+    def forward(self, x):
+        return self.classifier(self.body(x))
+"""
 AWAY = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -103,10 +119,15 @@ def test_the_wheel_works_in_an_environment_of_its_own(wheel, tmp_path):
     verb, home = tmp_path / "env/bin/vit-bench", tmp_path / "home"
     (home / "bench").mkdir(parents=True)  # a folder of that name is no obstacle
     (home / "runs.csv").write_text("\n".join(["compute,error", *(f"1e{x},{0.9**x}" for x in range(12, 19))]))
+    (home / "net.py").write_text(NET)
+    for number, image in enumerate(np.random.default_rng(0).integers(256, size=(20, 64, 64, 3), dtype=np.uint8)):
+        (folder := home / "photos/mine" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number}.png")
     for command in COMMANDS:
         assert run(verb, *command.split(), cwd=home, env=AWAY), command
     run(python, "-P", "-c", CELLS + ALIAS, cwd=home, env=AWAY)
     assert (home / "results/smoke/report.html").exists()
+    assert (home / "runs.png").exists() and [*home.glob("own/smoke/figures/*.png")]
 
 
 @pytest.mark.slow

@@ -88,6 +88,13 @@ def test_failed_cells_are_counted_once_and_are_not_waited_for(clock, tmp_path):
     assert shown.seconds_left() == 0.0
 
 
+def test_a_run_that_takes_longer_than_its_plan_does_not_say_that_nothing_is_left(clock, tmp_path):
+    shown = LiveProgress(plan_of([CELL], tmp_path, seconds=1.0), Console(file=io.StringIO(), width=200))
+    clock[0] = 60.0
+    shown.refresh()
+    assert "0 of 1 cells, longer than planned" in shown.console.file.getvalue()
+
+
 def test_what_others_wrote_is_neither_markup_nor_obeyed(progress):
     progress.console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
     progress.event(0, CellFailed(cell=NAME, reason="\x1b[2J[/data/x] [enforce fail at alloc_cpu.cpp]"))

@@ -72,11 +72,14 @@ def test_exponents_are_compared_as_welchs_test_does(csv, capsys: pytest.CaptureF
     assert fit_text.title(fitted(csv(few), capsys, *more, y="y")).endswith("too few runs")
 
 
-def test_the_figure_shows_runs_those_held_out_and_the_law_that_predicts(runs: Path, tmp_path: Path, capsys) -> None:
+def test_the_figure_shows_runs_those_held_out_and_the_law_that_predicts(runs, tmp_path, capsys, monkeypatch) -> None:
     words = [str(runs), "--x", "compute", "--y", "error", "--group", "family", "--form", "power", "--bootstrap", "60"]
     words += ["--where", "compute<1e12", "--predict", "1e10,1e13", "--json"]
     assert verb.main([*words, "--figure", str(tmp_path / "laws.png"), "--style", "paper:5.5"]) == 0
     answer = json.loads(capsys.readouterr().out)
+    monkeypatch.chdir(tmp_path)
+    assert verb.main([*words[:-1], "--figure"]) == 0 and capsys.readouterr().out.endswith(f"Figure: {runs.stem}.png\n")
+    assert Path(f"{runs.stem}.png").read_bytes().startswith(b"\x89PNG")
     for kind, start in (("png", b"\x89PNG"), ("svg", b"<?xm"), ("pdf", b"%PDF")):
         fit_figure.save(answer, tmp_path / f"other.{kind}")
         assert (tmp_path / f"other.{kind}").read_bytes().startswith(start)
