@@ -12,6 +12,7 @@ from bench.core.device import sharing
 from bench.core.spec import Cell
 from bench.core.subprocesses import free_memory_of
 from bench.plan import estimate, feed, preflight, resources
+from bench.plan import sharing as sharing_of
 from bench.plan.cost_model import (
     ACCELERATOR_FLOPS,
     NOTHING_MEASURED,
@@ -79,7 +80,22 @@ class ThisMachine:
             cells=cells,
             calibration=calibration,
             elsewhere=_on_an_accelerator(left, cells, calibration),
+            proposal=self._proposal(left, cells, calibration),
         )
+
+    def _proposal(self, left: RemainingWork, cells: dict[Cell, RemainingCost], calibration: Calibration) -> str:
+        """How many cells to put on each GPU, where nobody has said."""
+        options = left.options
+        if self.device != "cuda" or options.share != "none" or options.workers or options.ranks > 1:
+            return ""
+        if left.exclusive or options.executor != "local":
+            return ""
+        loads = [
+            sharing_of.Load(seconds=cost.seconds, rates=rates, needs=cost.needs)
+            for cell, rates in estimate.rated(left.training, calibration, left.sizes)
+            if (cost := cells[cell]).seconds and cost.needs is not None
+        ]
+        return sharing_of.proposal(loads, device=self.device, memory=free_memory_of(self.device)) if loads else ""
 
     def _needs(self, left: RemainingWork, calibration: Calibration, *, workers: int) -> dict[Cell, Needs]:
         """Bytes of every cell whose rates are known."""
