@@ -12,7 +12,6 @@ from bench.core.device import sharing
 from bench.core.spec import Cell
 from bench.core.subprocesses import free_memory_of
 from bench.plan import estimate, feed, preflight, resources
-from bench.plan import sharing as sharing_of
 from bench.plan.cost_model import (
     ACCELERATOR_FLOPS,
     NOTHING_MEASURED,
@@ -90,6 +89,8 @@ class ThisMachine:
             return ""
         if left.exclusive or options.executor != "local":
             return ""
+        from bench.plan import sharing as sharing_of
+
         loads = [
             sharing_of.Load(seconds=cost.seconds, rates=rates, needs=cost.needs)
             for cell, rates in estimate.rated(left.training, calibration, left.sizes)
