@@ -218,9 +218,9 @@ def _fill(part: Path, splits: dict[str, ImageSet], source: str, *, side: int, qu
     if (several := splits["test"].multi_labels) is not None:
         files.write_bytes(part / real.FILE, json.dumps(several).encode())
     progress = Progress(f"packing {source}", sum(len(shard.names) for shard in left))
-    how: dict[str, Any] = {"mp_context": get_context("spawn"), "initializer": _begin}
+    processes, spawned = min(cores(), len(left)) or 1, get_context("spawn")
     try:
-        with ProcessPoolExecutor(min(cores(), len(left)) or 1, **how) as pool:
+        with ProcessPoolExecutor(processes, mp_context=spawned, initializer=_begin) as pool:
             for images in pool.map(partial(write, side=side, quality=quality), left):
                 progress.step(images)
     except BrokenProcessPool as error:
