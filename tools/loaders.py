@@ -52,13 +52,13 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def this_project(folder: Path, *, boxes: str = "ours") -> Iterator[Batch]:
+def this_project(folder: Path, *, boxes: str = "ours", files: str = "shards", crop: float = 0.05) -> Iterator[Batch]:
     from bench.core.spec import Recipe
     from bench.data.load import load
     from bench.train.batches import Batches
 
-    images = load(f"folder:shards:{SIZE}px:rgb:stream", "train", root=folder)
-    recipe = Recipe(batch=BATCH, crop=0.05, flip=True, shift=0)
+    images = load(f"folder:{files}:{SIZE}px:rgb:stream", "train", root=folder)
+    recipe = Recipe(batch=BATCH, crop=crop, flip=True, shift=0)
     made = Batches(images, recipe=recipe, seed=0, device="cpu", workers=WORKERS, fit=(SIZE, 3))
     if boxes == "torchvision's":
         made.draws.boxes = lambda step, height, width: _boxes_of_torchvision(  # type: ignore[method-assign]
@@ -288,6 +288,9 @@ def ffcv(folder: Path) -> Iterator[Batch]:
 LOADERS: dict[str, Callable[[Path], Iterator[Batch]]] = {
     "this project": this_project,
     "this project, torchvision's boxes": partial(this_project, boxes="torchvision's"),
+    "this project, packed": partial(this_project, files="packed"),
+    "this project, whole images": partial(this_project, crop=0.0),
+    "this project, whole images, packed": partial(this_project, files="packed", crop=0.0),
     "timm's default": timm_own,
     "timm without colour jitter": partial(timm_own, color_jitter=None),
     "timm's default, WebDataset shards": partial(timm_own, reader="wds"),
@@ -324,6 +327,10 @@ def prepare(folder: Path, kind: str) -> None:
                     label.write_text(str(int(path.parent.name)))
                     tar.add(path, f"{path.stem}.jpg")
                     tar.add(label, f"{path.stem}.cls")
+    elif kind == "packed":
+        from bench.data.pack import pack
+
+        pack("folder:shards", folder / "packed", root=folder)
     elif kind == "mds":
         from streaming import MDSWriter
 

@@ -179,6 +179,7 @@ def compare(names: list[str], folder: Path, given: argparse.Namespace) -> None:
     missing: dict[str, str] = {}
     for name in names:
         python, kind = python_of(name, given.peers), {"MosaicML streaming": "mds", "FFCV": "beton"}.get(name)
+        kind = "packed" if name.endswith("packed") else kind
         if python is None or (given.here and python != sys.executable):
             missing[name] = f"{loaders.PACKAGES[name][0]} is not installed"
             continue

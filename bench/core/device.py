@@ -166,6 +166,17 @@ def to_device(tensor: Any, device: str) -> Any:
     return (tensor.pin_memory() if device.startswith(("cuda", "xpu")) else tensor).to(device, non_blocking=True)
 
 
+def uploaded(array: Any, device: str) -> Any:
+    """A copy of an array, which may be a read-only map, on a device, without waiting: copied once, into
+    pinned memory, which is free again when the device has it."""
+    import torch
+
+    dtype = torch.from_numpy(array[:0].copy()).dtype
+    held = torch.empty(array.shape, dtype=dtype, pin_memory=device.startswith(("cuda", "xpu")))
+    held.numpy()[...] = array
+    return held.to(device, non_blocking=True)
+
+
 def synchronise(device: str) -> None:
     """Wait until the device has finished all submitted work."""
     if device.startswith("mps"):

@@ -28,6 +28,7 @@ examples:
   vit-bench data folder:mine:224px:stream --data-root data --max-unreadable 5%    index it, and leave those out
   vit-bench data kmnist --download --data-root data             get it from its authors, by torchvision
   vit-bench data hf:owner/name --download --data-root data      get it from the Hugging Face hub
+  vit-bench data pack folder:photos data/photos-256 --data-root data    smaller once, decoded in less time (pack --help)
   vit-bench data --json
   vit-bench data --copies fashion-mnist fashion-mnist           which training images are test images
   vit-bench data --copies folder:mine pets:64px --data-root data --picture pairs.png
@@ -74,6 +75,10 @@ def counted(name: str, root: Path | None) -> dict[str, Any]:
 
 @command
 def main(argv: list[str] | None = None) -> int:
+    if (words := sys.argv[1:] if argv is None else argv)[:1] == ["pack"]:
+        from bench.data import pack
+
+        return pack.main(words[1:])
     p = parser(
         "vit-bench data",
         __doc__ or "",

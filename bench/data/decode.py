@@ -132,7 +132,7 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
     with opened(data, name=name, as_published=storage.as_published) as image:
         if storage.size is not None:
             image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that is averaged away
-        turned = not storage.as_published and _orientation(image) != 1  # as the camera was held
+        turned = not storage.as_published and orientation_of(image) != 1  # as the camera was held
         return _stored(ImageOps.exif_transpose(image) if turned else image, storage)
 
 
@@ -146,7 +146,7 @@ def facts_of(data: bytes, *, name: str, as_published: bool) -> tuple[int, int, i
     """
     with opened(data, name=name, as_published=as_published) as image:
         width, height = image.size
-        orientation = 1 if as_published else _orientation(image)
+        orientation = 1 if as_published else orientation_of(image)
         if orientation >= 5:  # lies on its side
             width, height = height, width
         channels = 1 if image.mode in GREY else 3
@@ -184,7 +184,7 @@ def opened(data: bytes, *, name: str, as_published: bool) -> Iterator[Image.Imag
         raise Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
     """How the pixels lie, 1 to 8; 1 is upright. Damaged EXIF says nothing about the pixels."""
     try:
         noted = image.getexif().get(ExifTags.Base.Orientation, 1)

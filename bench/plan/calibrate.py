@@ -33,6 +33,7 @@ MAX_MEASURING_SECONDS = 3.0  # after which a model is not tried again
 MAX_STEP_SECONDS = 2.0  # a step that is expected to take longer is derived instead of measured
 ASSUMED_UTILISATION = 0.3  # where nothing is measured
 ASSUMED_COMPILED_GAIN = 2.0  # a guess, measured nowhere; to compile could take longer than the cells
+HELD_CYCLES, HELD_STEPS = 200_000_000, 3  # a tenth of a second of a GPU; steps that are launched while it is held
 EVALUATED_IMAGES = 256
 TRAINING_IMAGES = 512  # of the made-up training set
 
@@ -80,13 +81,13 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     )  # images per second
     measure = measure and cell.recipe.batch / assumed <= MAX_STEP_SECONDS
     if measure:
-        train, evaluate, share = _measured(cell, sizes, device=device, trains=cost.params > 0)
+        train, evaluate, share, parts = _measured(cell, sizes, device=device, trains=cost.params > 0)
         basis = f"measured over {MEASURED_SECONDS:g} s, with {share:.0%} of a processor"
         if modes.mode_for(device) != "off":
             train, measure = ASSUMED_COMPILED_GAIN * train, False
             basis += f"; training is guessed to be {ASSUMED_COMPILED_GAIN:g} times as fast as that, compiled"
     else:
-        train, evaluate, share = assumed, 3 * assumed, 1.0
+        train, evaluate, share, parts = assumed, 3 * assumed, 1.0, (0.0, 0.0)
         basis = f"not measured: {ASSUMED_UTILISATION:.0%} of {peak.source} assumed"
     rates = Rates(
         model=cell.model,
@@ -100,6 +101,8 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
         activation_bytes=cost.activation_bytes or 0,
         features=cost.num_features,
         slowness=_slowness(tuple(task.task for task in cell.tasks)) if measure else 1.0,
+        launching=parts[0],
+        computing=parts[1],
     )
     for_workers = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": for_workers}
@@ -139,8 +142,35 @@ def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
     return precision.resolve(cell.recipe.dtype, device, model)
 
 
-def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> tuple[float, float, float]:
-    """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got."""
+def launched(step: Callable[[], object], *, device: str) -> tuple[float, float]:
+    """(seconds in which a processor launches a step, seconds in which a CUDA device computes it), the least of some.
+
+    The device is held up until all is launched, so that it waits for nothing meanwhile.
+    """
+    import torch
+
+    parts: list[tuple[float, float]] = []
+    for held in (0, HELD_CYCLES) * HELD_STEPS:
+        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        synchronise(device)
+        if held:
+            torch.cuda._sleep(held)
+        begun.record()
+        started = time.perf_counter()
+        step()
+        seconds = time.perf_counter() - started
+        ended.record()
+        synchronise(device)
+        parts.append((seconds, begun.elapsed_time(ended) / 1e3))
+    # what is launched while the device is held may wait for room in its queue
+    return min(seconds for seconds, _ in parts[::2]), min(seconds for _, seconds in parts)
+
+
+def _measured(
+    cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool
+) -> tuple[float, float, float, tuple[float, float]]:
+    """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got;
+    what `launched` says of it, on CUDA."""
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
     from bench.train import inference, modes
@@ -168,6 +198,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
         return quickest(call, clock=clock)
 
     rates: list[tuple[float, float]] = []  # images per second, share
+    parts = (0.0, 0.0)
     if trains:
         with modes.switched("off"):
             trainer = Trainer(
@@ -181,6 +212,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
         model.train()
         seconds, share = measured(trainer.step)
         rates.append((cell.recipe.batch / seconds, share))
+        parts = launched(trainer.step, device=device) if device.startswith("cuda") else parts
     model.eval()
     batches = InBatches(EVALUATED_IMAGES, device=device)
     dtype = inference.resolve(cell.recipe.evaluation_dtype, device, model)
@@ -189,7 +221,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
     features = extractor(network, image_size=side, channels=cell.channels, device=device, batches=batches)
     seconds, share = measured(lambda: features(images.images_NHWC[:EVALUATED_IMAGES]))
     rates.append((EVALUATED_IMAGES / seconds, share))
-    return rates[0][0], rates[-1][0], min(share for _, share in rates)
+    return rates[0][0], rates[-1][0], min(share for _, share in rates), parts
 
 
 @command

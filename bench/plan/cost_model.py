@@ -95,6 +95,7 @@ class StudyCost:
         cells: cell that is not done -> its cost.
         calibration: the rates that costs rest on.
         elsewhere: the same on one accelerator; None where nobody would ask.
+        proposal: a sentence on how many cells to put on each GPU; "" where there is nothing to propose.
     """
 
     workers: int
@@ -103,6 +104,7 @@ class StudyCost:
     cells: Mapping[Cell, RemainingCost] = field(default_factory=dict)
     calibration: Calibration = NOTHING_MEASURED
     elsewhere: Price | None = None
+    proposal: str = ""
 
 
 class CostModel(Protocol):

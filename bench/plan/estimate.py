@@ -71,6 +71,8 @@ class Rates:
         error: of the logarithm of the rate, one standard deviation, where it was not measured here.
         utilisation: of the peak, where the rate is of a device that is not here.
         slowness: how many times as long as tasks say they work on features here.
+        launching, computing: seconds in which a processor launches a step that is not compiled, and in which a GPU
+            computes it; 0: not known.
     """
 
     model: str
@@ -86,6 +88,8 @@ class Rates:
     error: float = 0.0
     utilisation: float | None = None
     slowness: float = 1.0
+    launching: float = 0.0
+    computing: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

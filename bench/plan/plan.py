@@ -363,6 +363,7 @@ def _assembled(
             *notes.absent(suite, options, study.chosen),
             *unswept,
             *notes.part_of_a_run(options),
+            *filter(None, [cost.proposal]),
         ),
         accepted=accepted,
         retry=options.retry,

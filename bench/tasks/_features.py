@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.core.device import BATCH, InBatches, to_device
+from bench.core.device import BATCH, InBatches, uploaded
 from bench.core.errors import UserError, one_class
 from bench.data.image_set import BLOCK, Images, ImageSet
 
@@ -49,8 +49,8 @@ def extractor(
 
         def of(first: int, part: slice) -> torch.Tensor:
             rows = slice(first + part.start, first + part.stop)
-            x_BHWC = torch.from_numpy(np.array(images_NHWC[rows]))  # a copy: the source may be a read-only map
-            x_BCHW = network_input(to_device(x_BHWC, str(device)), image_size=image_size, channels=channels)
+            x_BHWC = uploaded(images_NHWC[rows], str(device))
+            x_BCHW = network_input(x_BHWC, image_size=image_size, channels=channels)
             return model.features(x_BCHW).float()
 
         was_training = model.training
@@ -176,9 +176,8 @@ def top1_and_loss(
     from bench.train.batches import fit_input, to_input
 
     def read(part: slice) -> Any:
-        pixels_BHWC = torch.from_numpy(np.array(images.images_NHWC[part]))  # a copy: the source may be a read-only map
-        labels_B = to_device(torch.from_numpy(np.array(images.labels_N[part])), device)
-        x_BCHW = to_input(to_device(pixels_BHWC, device))
+        labels_B = uploaded(images.labels_N[part], device)
+        x_BCHW = to_input(uploaded(images.images_NHWC[part], device))
         if fit is not None:
             x_BCHW = fit_input(x_BCHW, image_size=fit[0], channels=fit[1])
         logits_BK = model(x_BCHW)

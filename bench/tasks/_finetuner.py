@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bench.core import registry
-from bench.core.device import InBatches, to_device
+from bench.core.device import InBatches, uploaded
 from bench.core.errors import UserError
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
@@ -145,7 +145,7 @@ class FineTuner:
             images_NHWC = images_NHWC.at(image_size)
 
         def of(part: slice) -> torch.Tensor:
-            x_BHWC = to_device(torch.from_numpy(np.array(images_NHWC[part])), self.device)
+            x_BHWC = uploaded(images_NHWC[part], self.device)
             return network(network_input(x_BHWC, image_size=image_size, channels=self.channels)).float()
 
         dtype = inference.resolve(self.dtype, self.device, model)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.core.device import free_memory, is_out_of_memory, to_device
+from bench.core.device import free_memory, is_out_of_memory, to_device, uploaded
 from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
@@ -218,7 +218,7 @@ class Batches:
         self.reader: Reader | None = None
         if self.tier == "resident":
             self.images_NHWC = self._resident(images)
-            self.labels_N = to_device(torch.from_numpy(np.array(self._labels_N, dtype=np.int64)), device)
+            self.labels_N = uploaded(self._labels_N.astype(np.int64), device)
         else:
             from bench.train.reading import Reader
 
@@ -237,8 +237,8 @@ class Batches:
             pixels_NHWC = torch.empty(images.images_NHWC.shape, dtype=torch.uint8, device=self.device)
             each = max(1, UPLOAD_BYTES // math.prod(images.image_shape))
             for first in range(0, len(images), each):
-                part = torch.from_numpy(np.array(images.images_NHWC[first : first + each]))
-                pixels_NHWC[first : first + each] = to_device(part, self.device)
+                part = uploaded(images.images_NHWC[first : first + each], self.device)
+                pixels_NHWC[first : first + each] = part
             return pixels_NHWC
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):

@@ -225,7 +225,7 @@ def test_a_model_that_cannot_be_built_is_told_of_before_another_is_measured(monk
     cells = [Cell(model=name, data="digits", image_size=8) for name in ("ViT-pico/4", "ViT-pico/5")]
     asked = {cell.model: {"cell": to_json(cell), "classes": 10, "measure": True} for cell in cells}
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
-    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (1.0, 1.0, 1.0))
+    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (1.0, 1.0, 1.0, (0.0, 0.0)))
     assert calibrate.main([]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (

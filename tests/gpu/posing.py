@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +148,18 @@ class Stream:
         return False
 
 
+class Event:
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.timed = enable_timing
+
+    def record(self) -> None:
+        self.at = time.perf_counter()
+
+    def elapsed_time(self, later: Event) -> float:
+        assert self.timed and later.timed
+        return 1e3 * (later.at - self.at)
+
+
 class Graph(NoReading):
     """Stands for torch.cuda.CUDAGraph: notes each operator with its tensors, and does them again, writing every result
     where it was written when it was recorded. A recording changes nothing that was there before."""
@@ -258,6 +271,8 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
     (torch.cuda, "mem_get_info", lambda *_: (MEMORY, MEMORY)),
     (torch.cuda, "Stream", Stream),
+    (torch.cuda, "Event", Event),
+    (torch.cuda, "_sleep", lambda cycles: None),
     (torch.cuda, "current_stream", lambda *_: Stream()),
     (torch.mps, "is_available", lambda: True),
     (torch.mps, "synchronize", lambda: None),

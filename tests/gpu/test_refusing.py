@@ -296,7 +296,7 @@ def test_resident_images_are_never_whole_in_the_processors_memory(gpu, monkeypat
     """They are read and sent in parts."""
     sent, pixels = [], np.random.default_rng(0).integers(0, 256, (41, 8, 8, 1), np.uint8)
     monkeypatch.setattr(batches, "UPLOAD_BYTES", 300)
-    monkeypatch.setattr(batches, "to_device", lambda x, at: (sent.append(len(x)), device.to_device(x, at))[1])
+    monkeypatch.setattr(batches, "uploaded", lambda x, at: (sent.append(len(x)), device.uploaded(x, at))[1])
     made = batches.Batches(a_set(pixels), recipe=Recipe(batch=4), seed=0, device="cuda")
     assert made.tier == "resident" and sent == [*10 * [4], 1, 41]  # the last are labels
     assert np.array_equal(made.images_NHWC.numpy(), pixels)
@@ -358,3 +358,24 @@ def test_only_what_is_nvidias_own_asks_whether_a_device_is():
     folder = PROJECT / "bench"
     asking = [path for path in folder.glob("**/*.py") if 'startswith("cuda' in path.read_text()]
     assert {path.relative_to(folder).with_suffix("").as_posix() for path in asking} == OWN.keys()
+
+
+@pytest.mark.parametrize("where", ["cuda", "cpu"])
+def test_evaluated_images_are_copied_once_on_their_way_to_the_device(where, tmp_path, monkeypatch):
+    """Out of a map that cannot be written to, into pinned memory; nothing waits for the device between batches."""
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    np.save(tmp_path / "pixels.npy", pixels)
+    mapped = np.load(tmp_path / "pixels.npy", mmap_mode="r", allow_pickle=False)
+    pinned, empty = [], torch.empty
+    with posing():
+        monkeypatch.setattr(torch.Tensor, "pin_memory", lambda *_: pytest.fail("copied a second time"))
+        monkeypatch.setattr(
+            torch, "empty", lambda *given, pin_memory, **how: (pinned.append(pin_memory), empty(*given, **how))[1]
+        )
+        torch.cuda.set_sync_debug_mode("error")
+        parts = [device.uploaded(part, where) for part in (mapped[:16], mapped[16:], np.arange(20))]
+        torch.cuda.set_sync_debug_mode("default")
+    assert pinned == [where == "cuda"] * 3
+    assert np.array_equal(torch.cat(parts[:2]).numpy(), pixels) and parts[2].tolist() == list(range(20))
+    parts[0].zero_()
+    assert np.array_equal(mapped, pixels)

@@ -64,7 +64,7 @@ def test_what_is_not_measured_comes_from_flops(monkeypatch):
 
 
 def test_the_gain_of_compiling_is_said_to_be_a_guess(monkeypatch):
-    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (100.0, 300.0, 1.0))
+    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (100.0, 300.0, 1.0, (0.0, 0.0)))
     monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: PeakRate(flops_per_second=1e12, source="a test"))
     with modes.switched("default"):
         rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=True)["rates"])

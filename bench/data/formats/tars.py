@@ -1,23 +1,28 @@
 """WebDataset tar shards: members that share a name up to its first dot are one example, "x.jpg" + "x.cls".
 
-Shards are read in place, never unpacked. Labels come from `.cls` (a number) or `.json` (`{"label": 3}`).
+Shards are read in place, never unpacked. Labels come from `.cls` (a number) or `.json` (`{"label": 3}`). Images that
+belong together have one number there, under the name GROUP, in shards that `bench.data.pack` has written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.files import read_sealed
 from bench.data.readable import printable
 from bench.data.source import MAX_FILE_BYTES, SUFFIXES, FolderContents, Places, Source, by_split, found, read_bytes
 
 NAME = "tar shards"
+PACKED = "packed.json"  # beside shards that `bench.data.pack` has made: of what, and how
+GROUP = "vit-bench-group"
 MAX_LABEL_BYTES = 1 << 20
 BLOCK, MAX_PADDING = 512, 1 << 20  # a tar ends in at least one block of zeros
 
@@ -35,6 +40,7 @@ class Place(NamedTuple):
 class _Example:
     place: Place | None = None
     labels: list[int] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
 
 
 def recognises(names: set[str]) -> bool:
@@ -51,12 +57,21 @@ def find(folder: Path) -> FolderContents:
     if packed:
         raise UserError(f"{packed} is compressed; its images cannot be read in place.", f"Run: gunzip {packed.name}")
     groups = by_split([*folder.glob("*.tar"), *folder.glob("*/*.tar")], below=folder)
-    return found({split: _source(paths) for split, paths in groups.items()}, folder, format=NAME)
+    return found({split: _source(paths) for split, paths in groups.items()}, folder, format=f"{NAME}{_origin(folder)}")
+
+
+def _origin(folder: Path) -> str:
+    """What packed shards were made of, for people; "" of others."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        facts = read_sealed(folder / PACKED)
+        return f"; packed from {facts['source']['train']} at {facts['side']} px, JPEG quality {facts['quality']}"
+    return ""
 
 
 def _source(shards: list[Path]) -> Source:
     places: list[Place] = []
     labels: list[int] = []
+    groups: list[int] = []
     for shard in shards:
         for key, example in _examples(shard).items():
             if example.place is None:
@@ -65,12 +80,14 @@ def _source(shards: list[Path]) -> Source:
                 raise UserError(f"{shard}: {key!r} has {len(example.labels)} labels.", "One .cls or .json is needed.")
             places.append(example.place)
             labels += example.labels
+            groups += example.groups
     return Source(
         labels_N=np.array(labels, dtype=np.int64),
         files=tuple(shards),
         name=lambda number: f"{places[number].shard.name}:{places[number].name}",
         read=lambda number: read_bytes(*places[number][:3]),
         places=lambda: _columns(places, shards),
+        groups_N=np.array(groups, dtype=np.uint64) if groups and len(groups) == len(labels) else None,
     )
 
 
@@ -128,18 +145,22 @@ def _add(examples: dict[str, _Example], member: tarfile.TarInfo, *, shard: Path)
         example.place = Place(shard, member.offset_data, member.size, name)
     elif ending in (".cls", ".json"):
         text = read_bytes(shard, member.offset_data, min(member.size, MAX_LABEL_BYTES))
-        example.labels += _label(text, ending=ending, name=f"{shard}:{name}")
+        name = f"{shard}:{name}"
+        value = _value(text, name=name)
+        if ending == ".json":
+            facts = value if isinstance(value, dict) else {}
+            group = facts.get(GROUP)
+            example.groups += [group] if type(group) is int and 0 <= group < 1 << 64 else []
+            if "label" not in facts:
+                return  # other facts about the image
+            value = facts["label"]
+        if type(value) is not int or abs(value) >= 2**31:
+            raise UserError(f"{name} is not a label: {text[:40]!r}.", "A label is a whole number, counted from 0.")
+        example.labels.append(value)
 
 
-def _label(text: bytes, *, ending: str, name: str) -> list[int]:
+def _value(text: bytes, *, name: str) -> Any:
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name} is not a label: {text[:40]!r}.", "A .cls holds a whole number.") from error
-    if ending == ".json":
-        if not isinstance(value, dict) or "label" not in value:
-            return []  # other facts about the image
-        value = value["label"]
-    if type(value) is not int or abs(value) >= 2**31:
-        raise UserError(f"{name} is not a label: {text[:40]!r}.", "A label is a whole number, counted from 0.")
-    return [value]

@@ -1,0 +1,280 @@
+"""Photographs, packed once to a shorter side of some 256 pixels: tar shards, which are decoded in less time.
+
+Every image is upright and keeps its class, its split, its group and all classes that are annotated in it; one that is
+no larger already keeps its bytes. What is packed is another set than its source: it has a content hash of its own, and
+`packed.json` in it says what it was made of, and how. Its bytes follow from the source, the side, the quality and the
+encoder. A shard is complete or absent, and the folder gets its name when all of them are there: after a kill, the same
+command goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import tarfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps, __version__, features
+
+from bench.core import files
+from bench.core.cli import folder, parser, positive
+from bench.core.environment import cores
+from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.formatting import data_size
+from bench.core.subprocesses import end_with_starter
+from bench.data import real
+from bench.data.decode import GREY, Unreadable, opened, orientation_of
+from bench.data.formats.tars import GROUP, PACKED
+from bench.data.image_set import ImageSet
+from bench.data.index import ImageIndex
+from bench.data.load import SPLITS, data_set, load, parse
+from bench.data.progress import Progress
+from bench.data.readable import allow_unreadable
+from bench.data.stream import StreamedImages
+
+REVISION = 1  # raised when the same source gives other bytes
+SIDE, SIDES = 256, range(32, 2049)  # pixels of the shorter side
+QUALITY, QUALITIES = 90, range(50, 101)  # of JPEG, as libjpeg counts
+SHARDS, MIN_IMAGES = 128, 256  # of a split at most; of a shard at least: a reader keeps 256 files open
+ENDINGS = {
+    "JPEG": "jpg",
+    "PNG": "png",
+    "WEBP": "webp",
+    "BMP": "bmp",
+    "PPM": "ppm",
+}  # of files that may stay as they are
+WORDS = {"train": "train", "test": "val"}  # in names: `bench.data.real` finds the number behind "_val_"
+SAMPLED = 32  # images that are packed to know what all of them take
+DISK_MARGIN, BYTES_BESIDE = 1.1, 3 << 10  # times the bytes of images; of an image's headers, label and group
+
+EXAMPLES = """\
+examples:
+  vit-bench data pack folder:photos data/photos-256 --data-root data    then train on folder:photos-256
+  vit-bench data pack imagenet fast/imagenet --data-root data           then give --data-root fast
+  vit-bench data pack folder:scans data/scans-512 --data-root data --side 512 --quality 95
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """Images of one tar file.
+
+    Attributes:
+        path: of the file.
+        index, rows_M: where they lie.
+        labels_M, groups_M: as of an `ImageSet`.
+        names: what each is called in the file, without an ending.
+    """
+
+    path: Path
+    index: ImageIndex
+    rows_M: np.ndarray
+    labels_M: np.ndarray
+    groups_M: np.ndarray | None
+    names: tuple[str, ...]
+
+
+def encoded(shard: Shard, place: int, *, side: int, quality: int) -> tuple[bytes, str]:
+    """(the image at a place of the shard, upright, its shorter side at most `side` pixels; the ending of its name).
+
+    Raises:
+        UserError: it can no longer be read.
+    """
+    row, index = int(shard.rows_M[place]), shard.index
+    height, width, orientation = (int(values[row]) for values in (index.height, index.width, index.orientation))
+    scale = min(1.0, side / min(height, width))
+    try:
+        with opened(data := index.read(row), name=index.name(row), as_published=False) as image:
+            if scale == 1.0 and orientation_of(image) == 1 and image.format in ENDINGS:
+                return data, ENDINGS[image.format]
+            image.draft(None, (2 * side, 2 * side))  # skip detail that is averaged away
+            upright = ImageOps.exif_transpose(image) if orientation != 1 else image
+            upright = upright.convert("L" if upright.mode in GREY else "RGB")
+            size = max(1, round(width * scale)), max(1, round(height * scale))
+            small, file = upright.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0), io.BytesIO()
+            small.save(file, "JPEG", quality=quality, subsampling="4:2:0", comment=b"")
+            return file.getvalue(), "jpg"
+    except Unreadable as error:
+        what = f"{index.name(row)} could be decoded when it was indexed, and no longer: {error}."
+        raise UserError(what, "Get the file again, and run the same command.") from error
+
+
+def write(shard: Shard, *, side: int, quality: int) -> int:
+    """Write a shard; how many images it holds.
+
+    Raises:
+        UserError: an image can no longer be read, the disk is full, ….
+    """
+    try:
+        with (
+            files.replacing(shard.path) as file,
+            tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for place, name in enumerate(shard.names):
+                data, ending = encoded(shard, place, side=side, quality=quality)
+                parts = {ending: data, "cls": str(shard.labels_M[place]).encode()}
+                if shard.groups_M is not None:
+                    parts["json"] = json.dumps({GROUP: int(shard.groups_M[place])}).encode()
+                for suffix, content in parts.items():
+                    member = tarfile.TarInfo(f"{name}.{suffix}")
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
+    except OSError as error:
+        raise files.explain(error, shard.path) from error
+    return len(shard.names)
+
+
+def pack(source: str, target: Path, *, root: Path | None, side: int = SIDE, quality: int = QUALITY) -> dict[str, Any]:
+    """Pack a data set into a new folder; what `packed.json` there says. Nothing is done where it is packed already.
+
+    Args:
+        source: a name; name@N packs N of its training images, and all test images.
+        root: folder with data sets that are not installed.
+
+    Raises:
+        UserError: a set that is not kept as encoded images; a target that holds something else, that another process is
+            packing, or whose disk has no room.
+    """
+    splits = _splits(source, root)
+    facts = {
+        "revision": REVISION,
+        "source": {split: images.name for split, images in splits.items()},
+        "content_hash": {split: images.content_hash for split, images in splits.items()},
+        "images": {split: len(images) for split, images in splits.items()},
+        "side": side,
+        "quality": quality,
+        "encoder": f"Pillow {__version__}, libjpeg-turbo {features.version('libjpeg_turbo')}",
+    }
+    if target.exists() and _written(target) == facts:
+        return facts
+    if target.exists():
+        raise UserError(f"{target} is there, and is not {source} packed so.", "Name a folder that is not there yet.")
+    with _unfinished(target, facts) as part:
+        _fill(part, splits, source, side=side, quality=quality)
+        files.move(part, target)
+    return facts
+
+
+def _splits(source: str, root: Path | None) -> dict[str, ImageSet]:
+    name, size = parse(source)
+    one = data_set(name)
+    if one.takes_side and any(word.endswith("px") for word in name.split(":")):
+        raise UserError(f"{name}: files are packed, whatever size they are read at.", "Leave the size out.")
+    if "stream" in one.options and ":stream" not in name:
+        name = f"{name}:stream"
+    splits = {split: load(name, split, root=root, num_images=size if split == "train" else None) for split in SPLITS}
+    if not all(isinstance(images.images_NHWC, StreamedImages) for images in splits.values()):
+        raise UserError(f"{source} is kept as pixels, which nothing has to decode.", "Pack sets of encoded images.")
+    return splits
+
+
+def _written(place: Path) -> dict[str, Any] | None:
+    """What `packed.json` in a folder says; None without one."""
+    try:
+        return files.read_sealed(place / PACKED)
+    except (OSError, ValueError):
+        return None
+
+
+@contextlib.contextmanager
+def _unfinished(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
+    """The hidden folder beside the target in which shards gather, for this process alone."""
+    part = files.make_directory(target.absolute().with_name(f".{target.name}.packing"))
+    handle = os.open(part, os.O_RDONLY)
+    try:
+        if files.lock(handle) is False:
+            raise UserError(f"{target} is being packed by another process.", "Wait for it, or name another folder.")
+        files.remove_leftovers(part, owned=True)
+        if any(part.iterdir()) and _written(part) != facts:
+            what = f"{part} is what is left of packing something else, or otherwise, into {target}."
+            raise UserError(what, f"Remove it to begin anew: rm -r {part}")
+        files.write_sealed(part / PACKED, facts)
+        yield part
+    finally:
+        os.close(handle)
+
+
+def _fill(part: Path, splits: dict[str, ImageSet], source: str, *, side: int, quality: int) -> None:
+    """Write what is missing, a shard in each of some processes at a time."""
+    left = [
+        shard for split, images in splits.items() for shard in _shards(part, split, images) if not shard.path.exists()
+    ]
+    need, free = _bytes_of(left, side=side, quality=quality), files.free_bytes(part)
+    if need > free:
+        what = f"{source} packed takes about {data_size(need)} in {part.parent}, which has {data_size(free)} free."
+        raise UserError(what, "Free some space, or name a folder on a larger disk.")
+    files.write_bytes(part / "classes.txt", "\n".join([*splits["train"].class_names, ""]).encode())
+    if (several := splits["test"].multi_labels) is not None:
+        files.write_bytes(part / real.FILE, json.dumps(several).encode())
+    progress = Progress(f"packing {source}", sum(len(shard.names) for shard in left))
+    processes, spawned = min(cores(), len(left)) or 1, get_context("spawn")
+    try:
+        with ProcessPoolExecutor(processes, mp_context=spawned, initializer=_begin) as pool:
+            for images in pool.map(partial(write, side=side, quality=quality), left):
+                progress.step(images)
+    except BrokenProcessPool as error:
+        what = "A process that packs images was ended from outside: perhaps memory ran out."
+        raise UserError(what, "Run the same command again: finished shards stay.") from error
+
+
+def _begin() -> None:
+    """Ctrl-C in the terminal is for the process that started this one to speak of."""
+    end_with_starter()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _shards(part: Path, split: str, images: ImageSet) -> Iterator[Shard]:
+    streamed = images.images_NHWC
+    assert isinstance(streamed, StreamedImages)
+    each = max(MIN_IMAGES, -(-len(images) // SHARDS))
+    for number, first in enumerate(range(0, len(images), each)):
+        some = slice(first, min(first + each, len(images)))
+        yield Shard(
+            path=part / f"{split}-{number:05}.tar",
+            index=streamed.index,
+            rows_M=streamed.rows(some),
+            labels_M=np.array(images.labels_N[some]),
+            groups_M=None if images.groups_N is None else np.array(images.groups_N[some]),
+            names=tuple(f"packed_{WORDS[split]}_{at + 1:08}" for at in range(some.start, some.stop)),
+        )
+
+
+def _bytes_of(shards: Sequence[Shard], *, side: int, quality: int) -> int:
+    """Bytes that shards will take, by those of some of their images."""
+    places = [(shard, place) for shard in shards for place in range(len(shard.names))]
+    some = places[:: max(1, len(places) // SAMPLED)]
+    sizes = [len(encoded(shard, place, side=side, quality=quality)[0]) for shard, place in some]
+    return round(len(places) * (DISK_MARGIN * float(np.mean(sizes)) + BYTES_BESIDE)) if places else 0
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    p = parser("vit-bench data pack", __doc__ or "", EXAMPLES, plugins=True)
+    p.add_argument("source", metavar="SOURCE", help="a data set of encoded images, such as folder:photos")
+    p.add_argument("target", metavar="TARGET", type=folder, help="a folder that is not there yet")
+    p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
+    p.add_argument("--side", type=positive, default=SIDE, help=f"pixels of the shorter side (default: {SIDE})")
+    p.add_argument("--quality", type=positive, default=QUALITY, help=f"of JPEG (default: {QUALITY}; 4:2:0)")
+    p.add_argument("--max-unreadable", metavar="SHARE", help="leave out up to such a share (5%%) that cannot be read")
+    given = p.parse_args(argv)
+    for name, allowed in (("side", SIDES), ("quality", QUALITIES)):
+        if getattr(given, name) not in allowed:
+            raise UserError(f"--{name} {getattr(given, name)} is out of range.", f"From {allowed[0]} to {allowed[-1]}.")
+    if given.max_unreadable:
+        allow_unreadable(given.max_unreadable)
+    facts = pack(given.source, given.target, root=given.data_root, side=given.side, quality=given.quality)
+    images = " and ".join(f"{number:,} {split}" for split, number in facts["images"].items())
+    said = f"{given.target}: {images} images of {given.source}, {given.side} px, quality {given.quality}"
+    print(json.dumps(facts, indent=1) if given.json else f"{said}\n  read as folder:{given.target.name}")
+    return EXIT_OK

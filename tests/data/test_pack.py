@@ -1,0 +1,208 @@
+"""Packed sets: smaller images of the same classes, splits and groups, whatever form the source has and whenever it was
+killed."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from bench.core.errors import EXIT_OK, EXIT_USAGE
+from bench.core.spec import Recipe
+from bench.core.subprocesses import child_environment
+from bench.data import pack
+from bench.data.__main__ import main
+from bench.data.load import load
+from bench.train.batches import Batches
+from tests.data import photographs, writers
+from tests.data.test_stream import as_folder, as_parquet, as_tar
+
+SIDE, PER_SHARD = 64, 8
+WORDS = "48px:rgb:stream"
+
+
+@pytest.fixture(scope="module")
+def files() -> list[tuple[bytes, int]]:
+    """(file, label): photographs, one of them held upside down, one grey; and a small PNG."""
+    given = []
+    for number in range(40):
+        with Image.open(io.BytesIO(photographs.jpeg(number % 6))) as image:
+            small = image.resize((150 + number, 110))
+        how = {"exif": writers.turned(3 if number == 7 else 6)} if number in (7, 8) else {}
+        given.append((writers.encoded(small.convert("L") if number == 9 else small, quality=92, **how), number % 4))
+    given[10] = (writers.encoded(Image.fromarray(np.arange(2700, dtype=np.uint8).reshape(30, 30, 3)), "PNG"), 2)
+    return given
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch) -> None:
+    monkeypatch.setattr(pack, "MIN_IMAGES", PER_SHARD)
+    monkeypatch.setattr(pack, "cores", lambda: 1)  # starting a process takes longer than all of its work here
+
+
+def packed(root: Path, source: str = "folder:photos", target: str = "packed", *words: str) -> int:
+    return main(["pack", source, str(root / target), "--data-root", str(root), "--side", str(SIDE), *words])
+
+
+def by_name(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.tar"))}
+
+
+def test_shards_follow_from_the_images_and_not_from_their_form(tmp_path, files):
+    written = []
+    for name, write in {"folder": as_folder, "tar": as_tar, "parquet": as_parquet}.items():
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "photos", files)
+        assert packed(tmp_path / name) == EXIT_OK
+        written.append(by_name(tmp_path / name / "packed"))
+    assert written[0] == written[1] == written[2] and len(written[0]) == 6  # of 36 and of 4 images
+    (content,) = {path.read_text() for path in tmp_path.glob("*/packed/packed.json")}
+    facts = json.loads(content)
+    assert facts["content_hash"]["train"] == load("folder:photos:stream", "train", root=tmp_path / "tar").content_hash
+    assert (facts["side"], facts["quality"], facts["images"]) == (SIDE, 90, {"train": 36, "test": 4})
+    assert (
+        "packed from folder:photos:stream at 64 px"
+        in load(f"folder:packed:{WORDS}", "test", root=tmp_path / "tar").source
+    )
+
+
+def test_batches_are_equal_from_shards_and_from_the_same_files_in_folders(tmp_path, files):
+    as_tar(tmp_path / "photos", files)
+    assert packed(tmp_path) == EXIT_OK
+    for split in ("train", "test"):
+        index = load(f"folder:packed:{WORDS}", split, root=tmp_path).images_NHWC.index
+        for row, label in enumerate(index.label):
+            data = index.read(row)
+            path = tmp_path / "unpacked" / split / str(label) / f"{row}.{'png' if data[1:4] == b'PNG' else 'jpg'}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    recipe = Recipe(batch=8, crop=0.05, flip=True, shift=0)
+    one, other = (
+        Batches(load(f"folder:{name}:{WORDS}", "train", root=tmp_path), recipe=recipe, seed=1, device="cpu", workers=0)
+        for name in ("packed", "unpacked")
+    )
+    for step in (0, 5, 1):
+        for ours, theirs in zip(one(step), other(step), strict=True):
+            assert np.array_equal(ours, theirs)
+
+
+def test_every_image_keeps_its_class_and_its_split_and_is_upright(tmp_path, files):
+    """Beside what Pillow makes of the file without a shortcut."""
+    as_folder(tmp_path / "photos", files)
+    assert packed(tmp_path) == EXIT_OK
+    for split in ("train", "test"):
+        before = load("folder:photos:stream", split, root=tmp_path)
+        after = load("folder:packed:stream", split, root=tmp_path)
+        assert before.class_names == after.class_names and sorted(before.labels_N) == sorted(after.labels_N)
+        left = [(label, after.images_NHWC.index.read(row)) for row, label in enumerate(after.labels_N)]
+        for row, label in enumerate(before.labels_N):
+            data = before.images_NHWC.index.read(row)
+            image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+            scale = min(1, SIDE / min(image.size))
+            expected = image.resize([round(length * scale) for length in image.size], Image.Resampling.BICUBIC)
+            found = [other for at, other in left if at == label and is_near(other, expected)]
+            assert len(found) >= 1 and (found[0] == data or scale < 1)
+
+
+def is_near(data: bytes, expected: Image.Image) -> bool:
+    with Image.open(io.BytesIO(data)) as image:
+        if image.size != expected.size or image.mode != expected.mode or "exif" in image.info:
+            return False
+        return np.abs(np.asarray(image, dtype=int) - np.asarray(expected, dtype=int)).mean() < 6
+
+
+def test_groups_and_all_annotated_classes_stay(tmp_path, files, monkeypatch):
+    as_folder(tmp_path / "photos", files)
+    rows = "".join(f"{number % 4}/{number:03}.jpg,camera {number // 4 % 6}\n" for number in range(40))
+    (tmp_path / "photos" / "groups.csv").write_text(f"file,group\n{rows}")
+    assert packed(tmp_path) == EXIT_OK
+    for split in ("train", "test"):
+        before, after = (load(f"folder:{name}:{WORDS}", split, root=tmp_path) for name in ("photos", "packed"))
+        groups = [sorted(zip(images.labels_N, images.groups_N, strict=True)) for images in (before, after)]
+        assert groups[0] == groups[1] and len(set(after.groups_N)) > 1 - (split == "test")
+
+    several = tuple((number % 4, 3) for number in range(4))
+    monkeypatch.setattr(pack, "_splits", with_real(pack._splits, several))
+    (tmp_path / "photos" / "groups.csv").unlink()
+    assert packed(tmp_path, target="real") == EXIT_OK
+    after, before = (load(f"folder:{name}:{WORDS}", "test", root=tmp_path) for name in ("real", "photos"))
+    order = [list(before.labels_N).index(label) for label in after.labels_N]  # one test image of each class
+    assert after.multi_labels == tuple(tuple(sorted(set(several[place]))) for place in order)
+
+
+def with_real(splits, several):
+    def changed(*given):
+        made = splits(*given)
+        return made | {"test": replace(made["test"], multi_labels=several)}
+
+    return changed
+
+
+PACKS = """
+import os, sys
+from bench.data import pack
+pack.MIN_IMAGES, pack.cores = 1, lambda: 1
+if sys.argv[1] == "killed":  # after its first shard
+    pack.Progress = type("Ends", (), {"__init__": lambda *_: None, "step": lambda *_: os.kill(os.getpid(), 9)})
+sys.exit(pack.main(["folder:photos", sys.argv[2], "--data-root", ".", "--side", "64"]))
+"""
+
+
+def test_a_killed_packing_goes_on_to_the_same_bytes(tmp_path, files):
+    as_tar(tmp_path / "photos", files)
+
+    def run(*words: str) -> int:
+        command = [sys.executable, "-c", PACKS, *words]  # its output ends with the processes that it has started
+        return subprocess.run(command, cwd=tmp_path, env=child_environment(1), capture_output=True).returncode
+
+    assert run("killed", "packed") == -signal.SIGKILL
+    part = tmp_path / ".packed.packing"
+    kept = {path.name: path.stat().st_mtime_ns for path in part.glob("*.tar")}
+    assert 1 <= len(kept) < 40 and not (tmp_path / "packed").exists()
+    assert run("whole", "packed") == run("whole", "other") == EXIT_OK
+    written = by_name(tmp_path / "packed")
+    assert len(written) == 40 and written == by_name(tmp_path / "other")
+    assert {name: (tmp_path / "packed" / name).stat().st_mtime_ns for name in kept} == kept
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_mistakes_are_said(tmp_path, files, capsys, monkeypatch):
+    as_tar(tmp_path / "photos", files)
+    writers.as_npz(tmp_path / "arrays", writers.make(9))
+
+    def said(*given: str, code: int = EXIT_USAGE) -> str:
+        assert packed(tmp_path, *given) == code
+        told = capsys.readouterr().err
+        assert told.count("error: ") <= 1 and "Traceback" not in told
+        return told
+
+    assert "holds pixels" in said("folder:arrays")
+    assert "kept as pixels" in said("fashion-mnist")
+    assert "Leave the size out" in said("folder:photos:64px")
+    assert "no folder" in said("folder:nowhere")
+    assert "From 50 to 100" in said("folder:photos", "packed", "--quality", "101")
+    assert "From 32 to 2048" in said("folder:photos", "packed", "--side", "8")
+    with monkeypatch.context() as changed:
+        changed.setattr("bench.core.files.free_bytes", lambda _: 10_000)
+        assert "has 10 kB free" in said()
+    assert said(code=EXIT_OK) == said(code=EXIT_OK) == ""  # the second time there is nothing to do
+    assert "is not folder:photos packed so" in said("folder:photos", "packed", "--quality", "80")
+    assert "is not folder:photos packed so" in said("folder:photos", "arrays")
+    with pack._unfinished(tmp_path / "other", {"side": 1}):
+        assert "by another process" in said("folder:photos", "other")
+    assert "rm -r" in said("folder:photos", "other")
+    shutil.rmtree(tmp_path / ".other.packing")
+    (shard,) = (tmp_path / "photos").glob("shard-000.tar")
+    status, data = shard.stat(), bytearray(shard.read_bytes())
+    data[3000] ^= 1  # of the first image
+    shard.write_bytes(data)
+    os.utime(shard, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert "has changed since it was indexed" in said("folder:photos", "other")
