@@ -28,7 +28,7 @@ from bench.stats.intervals import Estimate, t_quantile
 
 CROSSING_REACH = 100.0  # how far beyond the data a crossing is looked for, times the largest x
 RECORD_REACH = 10.0  # beyond this many times the data the record of a law says nothing
-GRID = 400
+GRID_POINTS = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +227,7 @@ def _closing(first: Law, second: Law) -> Closing:
     where the gap's total interval first and last allows it."""
     start = max(first.range[0], second.range[0])
     end = max(first.range[1], second.range[1])
-    grid = np.geomspace(start, end * CROSSING_REACH, GRID)
+    grid = np.geomspace(start, end * CROSSING_REACH, GRID_POINTS)
     gap, half_low, half_high, known = _gap(first, second, grid)
     x = _first_zero(grid, gap)
     inside = known & (grid <= end * RECORD_REACH)

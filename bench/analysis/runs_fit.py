@@ -35,11 +35,11 @@ JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
 ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
-SEEDS = 100_000  # between the seeds of two groups
+SEED_STRIDE = 100_000  # between the seeds of two groups
 RULED_OUT = 0.01  # weight below which the points speak against a form
 FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 NEAREST_AT, AS_NEAR = (0.25, 1.0, 2.0, 4.0), 2e-3  # times the largest x; of log y
-GRID = 241  # places that --reach looks at
+REACH_GRID_POINTS = 241  # places that --reach looks at
 LEAST_FREEDOM = 2  # degrees, of laws whose exponents are compared: with one, 90 % intervals hold 84 %
 CURVE_POINTS, CURVE_REACH = 61, 3.0  # of a curve that is drawn; how far it goes beyond the largest run, at least
 
@@ -283,10 +283,10 @@ def _fit(
     points = group.points
     delta = request.delta or (fit.CHINCHILLA_DELTA if form.name == "chinchilla" else None)
     law = fit.fit(points, form, loss=request.loss, delta=delta)
-    given = bootstrap.resample(law, draws=request.draws, seed=SEEDS * seed)
+    given = bootstrap.resample(law, draws=request.draws, seed=SEED_STRIDE * seed)
     resampled = averaging.alone(given)
     if request.form == "auto":
-        resampled = averaging.average(group.fits, shown=law, draws=request.draws, seed=SEEDS * seed + 1)
+        resampled = averaging.average(group.fits, shown=law, draws=request.draws, seed=SEED_STRIDE * seed + 1)
     quantities = averaging.comparable(resampled, middle) if len(request.x) == 1 else {}
     compared = {name: dataclasses.asdict(quantity) for name, quantity in quantities.items()}
     unresolved = diagnostics.unresolved(law)
@@ -395,7 +395,7 @@ def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) 
     from; None where an end is not known, and why. `share`: the table has accuracies."""
     y = (1 - wanted / (100 if wanted > 1 else 1)) if share else wanted
     first, last = made.fits[0].range
-    x = np.geomspace(first, last * (extrapolation.REACH if made.answers else 1.0), GRID)
+    x = np.geomspace(first, last * (extrapolation.REACH if made.answers else 1.0), REACH_GRID_POINTS)
     bands = made.bands(resampled, x[None])
     ends = extrapolation.reached(x, bands.y, bands.one_run, y)
     refused = _why_not(made, np.inf)

@@ -28,7 +28,7 @@ KINDS = {
 PRODUCTS = "attention and other products"
 COUNT_TOLERANCE = 1e-3  # relative difference of counts that agree: some leave out products of a matrix and a vector
 ATTENTION = "scaled_dot_product_attention"
-BEYOND = {
+FVCORE_ONLY = {
     "layer_norm": "5 per element",
     "group_norm": "5 per element",
     "instance_norm": "5 per element",
@@ -140,8 +140,8 @@ def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
     return Crosscheck(
         ours=by_kind(ours),
         torch=by_kind(theirs),
-        fvcore=by_kind({name: macs for name, macs in by_operator.items() if name not in BEYOND}),
-        beyond={name: macs for name, macs in by_operator.items() if name in BEYOND},
+        fvcore=by_kind({name: macs for name, macs in by_operator.items() if name not in FVCORE_ONLY}),
+        beyond={name: macs for name, macs in by_operator.items() if name in FVCORE_ONLY},
         fused_attention=by_operator.get(ATTENTION, 0),
         without_formula={} if why_not else dict(analysis.unsupported_ops()),
         by_module={} if why_not else dict(analysis.by_module()),

@@ -149,7 +149,7 @@ def build(
 
 
 def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path, bytes]) -> None:
-    """Write a report's files in their order. What an earlier report left in its own folders goes."""
+    """Write a report's files in their order. Files of an earlier report in its own folders are removed."""
     from bench.core import files
     from bench.store import built, faults
 

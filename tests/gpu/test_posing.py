@@ -350,7 +350,7 @@ def test_a_contender_that_runs_out_of_memory_in_a_window_is_left_out(race, tmp_p
 
 def test_every_worker_has_a_device_of_its_own(monkeypatch):
     monkeypatch.setattr(device.subprocess, "run", lambda *_, **__: dataclasses.make_dataclass("R", ["stdout"])(""))
-    for name in device.VISIBLE:
+    for name in device.VISIBLE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     with posing():
         assert device.accelerators("cuda") == ("0", "1") and device.accelerators("cpu") == ()
