@@ -230,7 +230,7 @@ def _gaps(
     if mean is None:
         return None
     mean, paired = _with_images_and_slack(evidence, mean, readings, measure)
-    corrected = _noise_is_known(evidence, measure)
+    corrected = evidence.pool(measure) is not None  # some training was repeated
     return Gaps(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected, paired=paired)
 
 
@@ -256,17 +256,13 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
         return None
     errors = np.array([1 - samples.mean for _, samples in rivals])
     label, best = rivals[int(errors.argmin())]
-    noise = np.array([seed_error(samples, evidence.pool(measure))[0] for _, samples in rivals])
-    if len(rivals) == 1 or not _noise_is_known(evidence, measure) or not np.isfinite(noise).all():
+    pooled = evidence.pool(measure)
+    noise = np.array([seed_error(samples, pooled)[0] for _, samples in rivals])
+    if len(rivals) == 1 or pooled is None or not np.isfinite(noise).all():
         return label, best
     near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
     bias = float(frontier_bias(errors, noise, [near], draws=SELECTION_DRAWS)[0])  # of an error: negative
     return label, replace(best, values_SD=best.values_SD + bias)
-
-
-def _noise_is_known(evidence: Evidence, measure: str) -> bool:
-    """Whether training was repeated."""
-    return evidence.pool(measure) is not None
 
 
 def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:

@@ -91,11 +91,6 @@ def find_device(wanted: str) -> DeviceChoice:
     return DeviceChoice("cpu", f"{drivers[0]} was found, but {why}")
 
 
-def resolve_device(wanted: str) -> str:
-    """The device of `find_device`."""
-    return find_device(wanted).device
-
-
 def accelerators(device: str) -> tuple[str, ...]:
     """Ids of all devices that this process may use, as CUDA_VISIBLE_DEVICES takes them: an inherited choice is kept,
     and the parts of a divided GPU (MIG) count each. None for the CPU, and for mps, which is one."""

@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 from bench.core import environment, files, fingerprint, registry
 from bench.core.clock import running
-from bench.core.device import is_lost, resolve_device
+from bench.core.device import find_device, is_lost
 from bench.core.environment import now
 from bench.core.errors import (
     EXIT_FAILED,
@@ -489,7 +489,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     given = parser.parse_args(argv)
-    given.device = resolve_device(given.device)
+    given.device = find_device(given.device).device
     if given.threads is None:
         given.threads = 1 if given.device == "cpu" else max(1, environment.cores() // here())
     if given.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:

@@ -129,7 +129,9 @@ def build(
     for figure in figures:
         pages |= figure.files(figure_folder)
     about = {"schema": saved_findings.SCHEMA, "suite": evidence.suite, "question": evidence.question}
-    pages[suite_directory / saved_findings.NAME] = files.dump_json(_jsonable(about | dataclasses.asdict(findings)))
+    pages[suite_directory / saved_findings.NAME] = files.dump_json(
+        fits.rounded(about | dataclasses.asdict(findings), DIGITS)
+    )
     pages[suite_directory / "fits.json"] = files.dump_json(fits.cards(evidence))
     pages[suite_directory / "report.md"] = page.report_md(shown).encode()
     pages[suite_directory / "report.html"] = page.html(shown).encode()
@@ -362,14 +364,3 @@ def _data_kinds(records: Records) -> dict[str, str]:
         except (ImportError, AttributeError, UserError):
             continue
     return kinds
-
-
-def _jsonable(value: Any) -> Any:
-    """JSON types with `DIGITS` significant digits; a number that is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if value - value == 0 else None
-    return value

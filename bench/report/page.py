@@ -97,8 +97,8 @@ def content(
         "warnings": warnings,
         "notes": notes,
         "counted": join([plural(len(said), noun) for said, noun in ((warnings, "warning"), (notes, "note")) if said]),
-        "questions": _by_question(a for a in answers if a.main),
-        "more": _by_question(a for a in answers if not a.main),
+        "questions": by_key((a.question, a) for a in answers if a.main),
+        "more": by_key((a.question, a) for a in answers if not a.main),
         "claims": caveats.claims(findings, answers),
         "limits": caveats.limits(findings),
         "cost": "" if evidence.published else caveats.cost(findings.cost),
@@ -307,10 +307,6 @@ def _cell(column: Column, value: Any, *, bold: bool) -> dict[str, Any]:
     key = "" if missing else f"{raw:.10g}" if isinstance(raw, float | int) else str(raw)
     kind = "wrap" if column.key == "reason" else "number" if column.numeric else ""
     return {"text": shown(column, value), "sort": key, "bold": bold, "kind": kind}
-
-
-def _by_question(answers: Iterable[text.Answer]) -> dict[str, list[text.Answer]]:
-    return by_key((answer.question, answer) for answer in answers)
 
 
 # -- what was run ----------------------------------------------------------------------------------------------------
