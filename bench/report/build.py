@@ -68,9 +68,9 @@ def build(
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
-        suite: the suite's name. A suite file of that name says which tasks are headlines and which figures to draw,
-            to which a sweep of learning rates adds its own; without one, all tasks are headlines and every figure is
-            tried. "paper": the paper's own tables; "published": the tables of published networks.
+        suite: the suite's name. A suite file of that name says which are headline tasks and which figures to draw, to
+            which a sweep of learning rates adds its own; without one, all are headline tasks and every figure is tried.
+            "paper": the paper's own tables; "published": the tables of published networks.
         reference: of `QUOTED`: lays its published points under the measured ones.
         targets: accuracies, 0..1, whose need is asked for; None: those of the study file in the folder.
         style: sizes of figures and of their text.
