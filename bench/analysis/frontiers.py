@@ -80,7 +80,11 @@ class Gap:
         return verdict(self.estimate, self.accuracy)
 
     @property
-    def point(self) -> TrendPoint:
+    def half(self) -> float:
+        return half_width(self.estimate, self.accuracy)
+
+    @property
+    def trend(self) -> TrendPoint:
         e = self.estimate
         return TrendPoint(
             x=self.x,
@@ -125,7 +129,7 @@ class Gaps:
         log_x = np.log([gap.x for gap in self.gaps])
         weights = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
         values = np.array([gap.estimate.value for gap in self.gaps])
-        halves = np.array([half_width(gap.estimate, gap.accuracy) for gap in self.gaps])
+        halves = np.array([gap.half for gap in self.gaps])
         if abs(weights @ values) > math.sqrt((weights**2) @ (halves**2)):
             return True
         return bool(values[0] * values[-1] < 0 and (np.abs(values) > halves)[[0, -1]].any())
@@ -142,7 +146,7 @@ class Gaps:
 
     @property
     def trend(self) -> tuple[TrendPoint, ...]:
-        return tuple(gap.point for gap in self.gaps)
+        return tuple(gap.trend for gap in self.gaps)
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------------
