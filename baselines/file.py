@@ -55,10 +55,10 @@ def check(name: str) -> None:
     path, target = source(name), name.partition(SEPARATOR)[2]
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    found = [node.name for node in _tree(path).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    defined = [node.name for node in _tree(path).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     assigned = [a for node in _tree(path).body for a in _assigned(node)]
-    if target not in (*found, *assigned):
-        close = difflib.get_close_matches(target, found, n=2, cutoff=0.4) or found[:8]
+    if target not in (*defined, *assigned):
+        close = difflib.get_close_matches(target, defined, n=2, cutoff=0.4) or defined[:8]
         raise ValueError(f"{path} defines no {target!r}; it has {', '.join(close) or 'neither classes nor functions'}")
 
 

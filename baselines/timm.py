@@ -60,7 +60,7 @@ def architecture(name: str) -> str:
 
 
 def created_by(name: str) -> tuple[str, dict[str, Any]]:
-    """What `timm.create_model` takes to make the network without its weights: a name, and arguments."""
+    """The name and the arguments from which `timm.create_model` makes the network without its weights."""
     source, _ = _parse(name)
     return _stored(source)[1:] if ":" in source else (source, {})
 

@@ -21,8 +21,8 @@ from bench.plan.options import read_study
 from bench.report.build import measured
 from bench.store.grid import STUDY_FILE
 
-ALIKE = 0.99  # share of test images on which it is right, or wrong, as the study was
-CHECKED = 8  # images on which timm's own network must give the same
+MIN_SHARE_ALIKE = 0.99  # share of test images on which it is right, or wrong, as the study was
+CHECKED_IMAGES = 8  # images on which timm's own network must give the same
 
 
 def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> str:
@@ -49,7 +49,7 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
     content, right_M = _made(record, chosen.way, root=data_root or said.get("data_root"), images=images)
     recorded = chosen.samples[-1].correct_SD
     same = 1.0 if recorded is None else float((recorded.flat[0].right_M == right_M).mean())
-    if same < ALIKE:
+    if same < MIN_SHARE_ALIKE:
         what = f"{chosen.name} is right and wrong as in the study on {same:.0%} of the test images only."
         raise UserError(what, "Its weights, images or libraries are not what they were: run the study again.")
     buffer = io.BytesIO()
@@ -62,7 +62,7 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
 
 
 def _made(record: Any, way: str, *, root: Path | None, images: tuple[int, int]) -> tuple[dict[str, Any], np.ndarray]:
-    """What the file holds, and which test images its classifier gets right.
+    """The contents of the file, and which test images its classifier gets right.
 
     Args:
         images: how many the study had to learn from, and to test.
@@ -112,7 +112,7 @@ def _made(record: Any, way: str, *, root: Path | None, images: tuple[int, int]) 
     right_M = (test_MD.astype(np.float64) @ w_DK + b_K).argmax(1) == test.labels_N
 
     own, side = model.cpu().own_input, test.images_NHWC.shape[1]
-    x_BCHW = network_input(torch.from_numpy(np.array(test.images_NHWC[:CHECKED])), **sizes)
+    x_BCHW = network_input(torch.from_numpy(np.array(test.images_NHWC[:CHECKED_IMAGES])), **sizes)
     if (
         model.head is None
         or model.head.bias is None

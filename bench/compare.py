@@ -47,7 +47,7 @@ exit codes: 0; 4 if --fail-if applies; 2 for a mistake
 FAIL_IF = {"worse": ("worse",), "different": ("worse", "better", "order changes")}
 AXES_AT = ("compute", "images")
 APART, BY_COMPUTE = (("not in the average:", *[""] * 6), ("the average, at:", *[""] * 6))  # headings of further rows
-COMMIT = 7  # letters that are shown
+COMMIT_LETTERS = 7  # letters that are shown
 VERDICT_WORDS = {
     "better": "B is better than A",
     "worse": "B is worse than A",
@@ -236,7 +236,7 @@ def find(name: str, studies: Studies) -> Side:
             return Side(name=name, kind=kind, records=tuple(chosen), damaged=_damaged(studies))
     models = sorted({record.cell.model for record in records})
     families = sorted({record.model.family for record in records})
-    commits = sorted({record.environment.commit[:COMMIT] for record in records if record.environment.commit})
+    commits = sorted({record.environment.commit[:COMMIT_LETTERS] for record in records if record.environment.commit})
     close = nearest(name, [*models, *families, *(path.name for path in studies)])
     hint = f"Did you mean {' or '.join(map(repr, close))}? " if close else ""
     known = {"Models": models[:20], "Families": families, "Commits": commits[:20]}
@@ -413,7 +413,9 @@ def left_out(made: Compared) -> str:
 
 
 def _who(side: Side) -> str:
-    commits = sorted({record.environment.commit[:COMMIT] for record in side.records if record.environment.commit})
+    commits = sorted(
+        {record.environment.commit[:COMMIT_LETTERS] for record in side.records if record.environment.commit}
+    )
     shown = f", commit {', '.join(commits[:3])}{', …' if len(commits) > 3 else ''}" if commits else ""
     return f"{side.name} ({len(side.records)} records{shown})"
 

@@ -41,7 +41,7 @@ EXAMPLES = """examples:
 
 conventions: FLOP = 2 MACs, training = 3 forwards. "dense" counts every tap of a convolution, "paper" only taps inside
 the image, as the paper's exaFLOPs do. Norms, softmax and activations are not counted."""
-LARGEST = 65_536  # pixels per side
+MAX_IMAGE_SIZE = 65_536  # pixels per side
 __all__ = ["count", "main", "model_cost"]
 INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "      "}
 
@@ -157,8 +157,10 @@ def model_cost(
             ("num_classes", "num_classes", classes, 1000),
         )
     }
-    if sizes["image_size"] > LARGEST:
-        raise UserError(f"An image of {sizes['image_size']} pixels per side is too large.", f"At most {LARGEST:,}.")
+    if sizes["image_size"] > MAX_IMAGE_SIZE:
+        raise UserError(
+            f"An image of {sizes['image_size']} pixels per side is too large.", f"At most {MAX_IMAGE_SIZE:,}."
+        )
     if sizes["image_size"] < 1 or sizes["channels"] < 1 or sizes["num_classes"] < 0:
         raise UserError(f"Sizes {sizes} are out of range.", "Image and channels at least 1, classes at least 0.")
     try:
@@ -273,7 +275,7 @@ def _module_lines(modules: Mapping[str, Mapping[str, int]], conventions: tuple[s
 
 def _check_lines(check: Mapping[str, Any]) -> list[str]:
     """A line per kind of operation, then what explains the differences."""
-    from bench.cost.crosscheck import ATTENTION, BEYOND
+    from bench.cost.crosscheck import ATTENTION, FVCORE_ONLY
 
     def line(name: str, numbers: Sequence[int | None]) -> str:
         return f"    {name:36}" + "".join(f"{'-' if n is None else f'{n:,}':>18}" for n in numbers)
@@ -285,7 +287,7 @@ def _check_lines(check: Mapping[str, Any]) -> list[str]:
     lines += [f"    {'':36}" + "".join(f"{name:>18}" for name in check["counters"])]
     lines += [line(kind, macs) for kind, macs in rows.items()]
     lines += [line("together", sums)]
-    lines += [line(f"{name} ({BEYOND[name]})", [None, None, n]) for name, n in check["only_fvcore_counts"].items()]
+    lines += [line(f"{name} ({FVCORE_ONLY[name]})", [None, None, n]) for name, n in check["only_fvcore_counts"].items()]
     if untraced:
         return [*lines, f"    fvcore cannot trace this model: {check['why_not']}"]
     if check["only_fvcore_counts"]:

@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def subject(args: argparse.Namespace) -> tuple[TaskContext, str]:
-    """What a task is given, and the name of its data.
+    """The context that a task is given, and the name of its data.
 
     Raises:
         UserError: neither features nor a model, an unknown set, or a size of it.

@@ -37,7 +37,7 @@ PRINTED = {"train": "train_exaflops_paper"}
 """Columns of the paper's table: in its own convention, every row has a cost."""
 FROM_RECIPES = ("train_exaflops", "train_exaflops_paper", "pretrain_exaflops", "images_seen")
 """Columns that are lower bounds where a recipe is not complete."""
-LONGEST = 1000  # letters of an expression
+MAX_EXPRESSION_LETTERS = 1000  # letters of an expression
 ALLOWED = (
     ast.Expression,
     ast.BoolOp,
@@ -133,7 +133,7 @@ def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
     """
     fix = "For example: family == 'ViT' and pretrain_images > 1e7"
     try:
-        tree = ast.parse(expression.strip(), mode="eval") if len(expression) <= LONGEST else None
+        tree = ast.parse(expression.strip(), mode="eval") if len(expression) <= MAX_EXPRESSION_LETTERS else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
     if tree is None:

@@ -140,7 +140,7 @@ MODELS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def features(model: str, x_NCHW: np.ndarray) -> np.ndarray:
-    """Of images, the first 200 of which give the filters of `patches`."""
+    """Features of images; the first 200 images give the filters of `patches`."""
     if model == "network":
         trained()  # with gradients
     with torch.inference_mode():
@@ -153,7 +153,7 @@ def features(model: str, x_NCHW: np.ndarray) -> np.ndarray:
 
 
 def rows(problem: Problem, root: Path | None) -> Iterator[tuple[object, ...]]:
-    """Of every model and way: the truth (cut 0), then what users see."""
+    """A row for every model and way: the truth (cut 0), then what users see."""
     (train, train_y), (test, test_y) = (problem.read(split, root) for split in ("train", "test"))
     rng = np.random.default_rng(zlib.crc32(problem.name.encode()))
     order_M = rng.permutation(len(test))

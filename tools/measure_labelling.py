@@ -43,7 +43,7 @@ Ends = tuple[float, float, float]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve:
-    """What a user sees, and the truth.
+    """The curve that a user sees, and the truth.
 
     Attributes:
         problem: set, and its classes. half, model, way: see tools/labelling_curves.py.
@@ -94,7 +94,7 @@ class Curve:
 
 
 def curves(path: Path) -> list[Curve]:
-    """Of a file of `tools/labelling_curves.py`."""
+    """The curves in a file of `tools/labelling_curves.py`."""
     table = pd.read_csv(path)
     table["each"] = [tuple(map(float, text.split())) for text in table["accuracies"].astype(str)]
     made = []

@@ -124,7 +124,7 @@ class _Fit:
         self.model, self.tensors, self.layout, self.path = model, dict(tensors), layout, path
         self.state = model.state_dict()
         self.entries: list[formats.Entry] = list(model.checkpoint_entries(layout))  # type: ignore[operator]
-        self.found: dict[str, Tensor] = {}
+        self.fitted: dict[str, Tensor] = {}
         self.missing: list[str] = []
         self.misshaped: list[str] = []
         self.hints: list[str] = []
@@ -150,7 +150,7 @@ class _Fit:
         """Match every entry with the file's tensors."""
         if hasattr(self.model, "positions"):
             placed = fitted(self.model, self.tensors, self.layout, source_grid, resize)
-            self.found |= placed.found
+            self.fitted |= placed.fitted
             self.missing += placed.missing
             self.misshaped += placed.misshaped
             self.resized += placed.resized
@@ -182,7 +182,7 @@ class _Fit:
             self.misshaped.append(f"{entry.theirs[0]}: the checkpoint has {tuple(tensor.shape)}, the model {wanted}")
             self._explain(entry.ours, tuple(tensor.shape), wanted)
             return
-        self.found[entry.ours] = tensor
+        self.fitted[entry.ours] = tensor
 
     def _explain(self, ours: str, theirs: tuple[int, ...], wanted: tuple[int, ...]) -> None:
         if ours.startswith("head.") and theirs[1:] == wanted[1:]:
@@ -206,13 +206,13 @@ class _Fit:
         if self.missing or unexpected or self.misshaped:
             raise self._error(unexpected)
         with torch.no_grad():
-            for name, tensor in self.found.items():
+            for name, tensor in self.fitted.items():
                 self.state[name].copy_(tensor)
         if hasattr(self.model, "fill_buffers"):
             self.model.fill_buffers()  # type: ignore[operator]
         return LoadReport(
             layout=self.layout,
-            loaded=tuple(self.found),
+            loaded=tuple(self.fitted),
             fresh=tuple(self.fresh),
             dropped=tuple(self.dropped),
             resized=tuple(self.resized),

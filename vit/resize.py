@@ -78,7 +78,7 @@ def resize_patch_kernel(kernel_OIPP: Tensor, new: tuple[int, int]) -> Tensor:
 class Placed:
     """The changes to the tables of one file."""
 
-    found: dict[str, Tensor] = field(default_factory=dict)
+    fitted: dict[str, Tensor] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     misshaped: list[str] = field(default_factory=list)
     resized: list[str] = field(default_factory=list)
@@ -200,7 +200,7 @@ def _place(
         return
     if tuple(table.shape) != wanted:
         placed.resized.append(f"{name} from {tuple(table.shape)} to {wanted}")
-    placed.found[name] = fitted_table
+    placed.fitted[name] = fitted_table
 
 
 def _compare(placed: Placed, model: Any, table_1ND: Tensor, key: str) -> None:
@@ -260,4 +260,4 @@ def _fitted_tables(source: Any, target: Any, trained: dict[str, torch.Tensor]) -
             new.fixed.copy_(resize_grid(old.fixed, old.grid, new.grid))
     tables = {name: value for name, value in trained.items() if name.startswith("positions.")}
     placed = fitted(target, tables, "own", source.config.grid, True)
-    return placed.found
+    return placed.fitted

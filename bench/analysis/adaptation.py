@@ -48,7 +48,7 @@ class Adapted:
         model: its name.
         point: what was evaluated.
         way: key of WAYS.
-        images: labelled images, ascending; a mean over draws. Of fine-tuning one number: all.
+        images: labelled images, ascending; a mean over draws. Fine-tuning has one number: all.
         samples: at each number.
         validation: accuracy within all labelled images, by cross-validation; None where that could not be done, and of
             fine-tuning: the largest of several rates on few images would beat it by chance.
@@ -116,21 +116,21 @@ def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
         mine = scores[scores["directory"].isin(evidence.cells[point.variant])]
         for measure, rows in mine.groupby("measure", observed=True):
             numbers = rows.groupby("shots", observed=True)["num_support"].mean()
-            found = {n: s for n in numbers.index if (s := evidence.samples(point, str(measure), shots=int(n)))}
-            found = {n: replace(s, seeds=()) for n, s in found.items()}  # the network is given
+            sampled = {n: s for n in numbers.index if (s := evidence.samples(point, str(measure), shots=int(n)))}
+            sampled = {n: replace(s, seeds=()) for n, s in sampled.items()}  # the network is given
             detail = whole.get((rows["directory"].iloc[0], str(measure)), {})
             way = str(rows["task"].iloc[0]).removeprefix(TASK)
             if way == TUNED and (tuned := evidence.samples(point, str(measure))):
-                numbers, found = {0: detail["num_train"]}, {0: tuned}
-            if found:
+                numbers, sampled = {0: detail["num_train"]}, {0: tuned}
+            if sampled:
                 made.append(
                     Adapted(
                         data=sets[str(rows["data"].iloc[0])],
                         model=models[point.model],
                         way=way,
                         point=point,
-                        images=tuple(float(numbers[n]) for n in found),
-                        samples=tuple(found.values()),
+                        images=tuple(float(numbers[n]) for n in sampled),
+                        samples=tuple(sampled.values()),
                         validation=detail.get("validation"),
                         seconds=detail.get("seconds"),
                         classes=int(rows["num_classes"].iloc[0]),

@@ -15,47 +15,29 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.budgets import ONE_BUDGET, FamilyBudget, budgets, one_budget
-from bench.analysis.comparisons import half_width, independent_difference, verdict
+from bench.analysis.comparisons import independent_difference
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import TREND_POINTS, Axis, Finding, Item, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.frontiers import Gap
 from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
 from bench.core.errors import UserError
 from bench.core.formatting import count, flops, points, significant
 from bench.stats import averaging, fit
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import forecast
-from bench.stats.intervals import Estimate, t_quantile
+from bench.stats.intervals import t_quantile
 
 CROSSING_REACH = 100.0  # how far beyond the data a crossing is looked for, times the largest x
 RECORD_REACH = 10.0  # beyond this many times the data the record of a law says nothing
-GRID = 400
+GRID_POINTS = 400
 
 
 @dataclass(frozen=True, kw_only=True)
-class EqualComputePoint:
+class EqualComputePoint(Gap):
     """Two families at one number of images and equal compute. x: images that a run of either saw at most."""
 
-    x: float
     first: Point
     second: Point
-    gap: Estimate
-    accuracy: float
-
-    @property
-    def half(self) -> float:
-        return half_width(self.gap, self.accuracy)
-
-    @property
-    def trend(self) -> TrendPoint:
-        return TrendPoint(
-            x=self.x,
-            estimate=self.gap.value,
-            low=self.gap.low,
-            high=self.gap.high,
-            verdict=verdict(self.gap, self.accuracy),
-            first=self.first.series,
-            second=self.second.series,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +60,7 @@ class GapSeries:
         return self.families if self.alone else self.models
 
 
-def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, ...]:
+def gap_series(evidence: Evidence) -> tuple[GapSeries, ...]:
     """Every two models of the data-size axis, of different families, that were trained with equal FLOPs on
     `TREND_POINTS` sizes or more: the first family with the last, then with nearer ones; the largest budget of those
     first, and at that the best models."""
@@ -94,7 +76,7 @@ def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, 
         for (first, of_first), (second, of_second) in product(*(models[name].items() for name in families)):
             for budget in sorted({p.train_flops for p in of_first}, reverse=True):
                 sides = [[p for p in side if one_budget(p.train_flops, budget)] for side in (of_first, of_second)]
-                places = _equal_compute_points(evidence, sides[0], sides[1], measure)
+                places = _equal_compute_points(evidence, sides[0], sides[1])
                 if len(places) >= TREND_POINTS:
                     lines.append(
                         GapSeries(families=families, models=(first, second), alone=alone, flops=budget, places=places)
@@ -107,16 +89,24 @@ def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, 
 
 
 def _equal_compute_points(
-    evidence: Evidence, first: Sequence[Point], second: Sequence[Point], measure: str
+    evidence: Evidence, first: Sequence[Point], second: Sequence[Point]
 ) -> tuple[EqualComputePoint, ...]:
     made: dict[float, EqualComputePoint] = {}
     for size in sorted({p.num_images for p in (*first, *second)}):
         a, b = _point_on(first, size), _point_on(second, size)
-        of_a, of_b = (evidence.samples(p, measure) if p else None for p in (a, b))
-        gap = independent_difference(evidence, of_a, of_b, measure) if of_a and of_b else None
+        of_a, of_b = (evidence.samples(p, HEADLINE) if p else None for p in (a, b))
+        gap = independent_difference(evidence, of_a, of_b, HEADLINE) if of_a and of_b else None
         if a and b and of_a and of_b and gap:
             x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as asked: a batch more or less
-            made[x] = EqualComputePoint(x=x, first=a, second=b, gap=gap, accuracy=(of_a.mean + of_b.mean) / 2)
+            made[x] = EqualComputePoint(
+                x=x,
+                first=a,
+                second=b,
+                first_model=a.series,
+                second_model=b.series,
+                estimate=gap,
+                accuracy=(of_a.mean + of_b.mean) / 2,
+            )
     return tuple(made[x] for x in sorted(made))
 
 
@@ -228,7 +218,7 @@ def _closing(first: Law, second: Law) -> Closing:
     where the gap's total interval first and last allows it."""
     start = max(first.range[0], second.range[0])
     end = max(first.range[1], second.range[1])
-    grid = np.geomspace(start, end * CROSSING_REACH, GRID)
+    grid = np.geomspace(start, end * CROSSING_REACH, GRID_POINTS)
     gap, half_low, half_high, known = _gap(first, second, grid)
     x = _first_zero(grid, gap)
     inside = known & (grid <= end * RECORD_REACH)

@@ -80,7 +80,11 @@ class Gap:
         return verdict(self.estimate, self.accuracy)
 
     @property
-    def point(self) -> TrendPoint:
+    def half(self) -> float:
+        return half_width(self.estimate, self.accuracy)
+
+    @property
+    def trend(self) -> TrendPoint:
         e = self.estimate
         return TrendPoint(
             x=self.x,
@@ -125,7 +129,7 @@ class Gaps:
         log_x = np.log([gap.x for gap in self.gaps])
         weights = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
         values = np.array([gap.estimate.value for gap in self.gaps])
-        halves = np.array([half_width(gap.estimate, gap.accuracy) for gap in self.gaps])
+        halves = np.array([gap.half for gap in self.gaps])
         if abs(weights @ values) > math.sqrt((weights**2) @ (halves**2)):
             return True
         return bool(values[0] * values[-1] < 0 and (np.abs(values) > halves)[[0, -1]].any())
@@ -142,7 +146,7 @@ class Gaps:
 
     @property
     def trend(self) -> tuple[TrendPoint, ...]:
-        return tuple(gap.point for gap in self.gaps)
+        return tuple(gap.trend for gap in self.gaps)
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------------
@@ -230,7 +234,7 @@ def _gaps(
     if mean is None:
         return None
     mean, paired = _with_images_and_slack(evidence, mean, readings, measure)
-    corrected = _noise_is_known(evidence, measure)
+    corrected = evidence.pool(measure) is not None  # some training was repeated
     return Gaps(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected, paired=paired)
 
 
@@ -256,17 +260,13 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
         return None
     errors = np.array([1 - samples.mean for _, samples in rivals])
     label, best = rivals[int(errors.argmin())]
-    noise = np.array([seed_error(samples, evidence.pool(measure))[0] for _, samples in rivals])
-    if len(rivals) == 1 or not _noise_is_known(evidence, measure) or not np.isfinite(noise).all():
+    pooled = evidence.pool(measure)
+    noise = np.array([seed_error(samples, pooled)[0] for _, samples in rivals])
+    if len(rivals) == 1 or pooled is None or not np.isfinite(noise).all():
         return label, best
     near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
     bias = float(frontier_bias(errors, noise, [near], draws=SELECTION_DRAWS)[0])  # of an error: negative
     return label, replace(best, values_SD=best.values_SD + bias)
-
-
-def _noise_is_known(evidence: Evidence, measure: str) -> bool:
-    """Whether training was repeated."""
-    return evidence.pool(measure) is not None
 
 
 def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:

@@ -47,7 +47,7 @@ UPSTREAM = {
     JFT: ("jft-300m", 303_000_000, 18_291),
 }
 """As printed: (data set, images, classes)."""
-SHORT = {"JFT": JFT, "I21k": "ImageNet-21k"}
+FULL_NAMES = {"JFT": JFT, "I21k": "ImageNet-21k"}
 
 VTAB = {
     "natural": ("Caltech101", "CIFAR-100", "DTD", "Flowers102", "Pets", "Sun397", "SVHN"),
@@ -141,7 +141,7 @@ def table9() -> list[Record]:
     made = []
     for row in table("table9"):
         model, _, short = row["model"].partition(" ")
-        upstream = SHORT[short.strip("()")]
+        upstream = FULL_NAMES[short.strip("()")]
         grouped = [(group, task) for group, tasks in VTAB.items() for task in tasks]
         scores = [_score("vtab", task, float(row[task]), group=group) for group, task in grouped]
         made.append(_record(model, upstream, [_horizon(upstream, scores)], "Table 9"))

@@ -35,7 +35,7 @@ JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
 ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
-SEEDS = 100_000  # between the seeds of two groups
+SEED_STRIDE = 100_000  # between the seeds of two groups
 RULED_OUT = 0.01  # weight below which the points speak against a form
 FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 NEAREST_AT, AS_NEAR = (0.25, 1.0, 2.0, 4.0), 2e-3  # times the largest x; of log y
@@ -282,10 +282,10 @@ def _fit(
     points = group.points
     delta = request.delta or (fit.CHINCHILLA_DELTA if form.name == "chinchilla" else None)
     law = fit.fit(points, form, loss=request.loss, delta=delta)
-    given = bootstrap.resample(law, draws=request.draws, seed=SEEDS * seed)
+    given = bootstrap.resample(law, draws=request.draws, seed=SEED_STRIDE * seed)
     resampled = averaging.alone(given)
     if request.form == "auto":
-        resampled = averaging.average(group.fits, shown=law, draws=request.draws, seed=SEEDS * seed + 1)
+        resampled = averaging.average(group.fits, shown=law, draws=request.draws, seed=SEED_STRIDE * seed + 1)
     quantities = averaging.comparable(resampled, middle) if len(request.x) == 1 else {}
     compared = {name: dataclasses.asdict(quantity) for name, quantity in quantities.items()}
     unresolved = diagnostics.unresolved(law)

@@ -186,8 +186,8 @@ def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
         if not parts:
             raise UserError(f"--where {text!r} is not COLUMN=VALUE.", "For example --where family=ViT, or 'epochs<10'.")
         name, sign, wanted = (part.strip() for part in parts.groups())
-        found = column(table, name)
-        keep = _any_of(table[found], wanted) if sign in ("=", "!=") else _beside(table[found], sign, wanted)
+        chosen = column(table, name)
+        keep = _any_of(table[chosen], wanted) if sign in ("=", "!=") else _beside(table[chosen], sign, wanted)
         table = table[~keep if sign == "!=" else keep]
         if table.empty:
             raise UserError(f"--where {text!r} leaves no row.", "Conditions hold together: each narrows what is left.")
@@ -406,11 +406,11 @@ def _bare(name: Any) -> str:
 
 def _number(value: Any) -> float:
     text = str(value).strip()
-    found = NUMBER.match(text.replace(",", "").replace(" ", "") if THOUSANDS.match(text) else text)
-    if not found:
+    match = NUMBER.match(text.replace(",", "").replace(" ", "") if THOUSANDS.match(text) else text)
+    if not match:
         return float("nan")
-    suffix = found.group(2).lower()
-    return float(found.group(1)) * SUFFIXES.get(suffix, 1.0)
+    suffix = match.group(2).lower()
+    return float(match.group(1)) * SUFFIXES.get(suffix, 1.0)
 
 
 def _lines(index: pd.Index) -> str:

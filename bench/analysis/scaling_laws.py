@@ -35,7 +35,7 @@ POSSIBLE: tuple[Form, ...] = (*FORMS, ZHAI, M3)
 LOSSES = ("squares", "huber")
 """The first is the analysis that is shown; few points, none far off, are spent best by least squares."""
 DRAWS, STARTS = 200, 12
-SEEDS = 100_000  # between the seeds of two families
+SEED_STRIDE = 100_000  # between the seeds of two families
 NEARNESS = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
 MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
@@ -207,7 +207,7 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
     known, front, strict, x, errors = prepared.known, prepared.front, prepared.strict, prepared.x, prepared.errors
     noise, biases, data = prepared.noise, prepared.biases, prepared.data
     chosen = _shown(evidence, axis, measure)
-    seed = SEEDS * list(_points(evidence, axis)).index(family)  # families are compared: their noise is their own
+    seed = SEED_STRIDE * list(_points(evidence, axis)).index(family)  # families are compared: their noise is their own
     law = fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS)
     main = bootstrap.resample(law, draws=DRAWS, restarts=0, seed=seed)
     fits = _fits(evidence, family, axis, measure)

@@ -277,7 +277,6 @@ def contrast(
     items: Iterable[tuple[VariantAtHorizon, tuple[Samples, Samples], str]],
     *,
     borrowed: Moderated | None = None,
-    level: float = POINT_LEVEL,
 ) -> TaskDifference:
     """The mean of B - A over items: places × tasks, each with the samples of both sides.
 
@@ -313,14 +312,14 @@ def contrast(
             excluded.append(DRAWS)
     errors[IMAGES] = math.sqrt(max(0.0, image_variance - shared * bool(errors))), math.inf
 
-    margins = {source: _quantile(0.5 + level / 2, df) * error for source, (error, df) in errors.items()}
+    margins = {source: _quantile(0.5 + POINT_LEVEL / 2, df) * error for source, (error, df) in errors.items()}
     needed = {
-        source: (_quantile(0.5 + level / 2, df) + _quantile(POWER, df)) * error
+        source: (_quantile(0.5 + POINT_LEVEL / 2, df) + _quantile(POWER, df)) * error
         for source, (error, df) in errors.items()
     }
     if SEEDS in excluded:
         margins[SEEDS] = unreplicated_noise((a + b) / 2) / math.sqrt(len(seeds))
-        needed[SEEDS] = margins[SEEDS] * (1 + _quantile(POWER, math.inf) / _quantile(0.5 + level / 2, math.inf))
+        needed[SEEDS] = margins[SEEDS] * (1 + _quantile(POWER, math.inf) / _quantile(0.5 + POINT_LEVEL / 2, math.inf))
     return TaskDifference(
         task=task,
         a=a,
@@ -330,7 +329,6 @@ def contrast(
         detectable=math.hypot(*needed.values()),
         excluded=tuple(excluded),
         paired=paired,
-        level=level,
         equal=all(not gap.values_SD.any() for gap in diffs),
         cells=len({place for place, *_ in known}),
         runs=sum(map(len, seeds.values())),

@@ -390,8 +390,8 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
 
 def _image_error(table: pd.DataFrame) -> np.ndarray:
     """Standard error from the finite test set: as recorded, for an accuracy otherwise binomial, else NaN. That of an
-    accuracy is at least that of half a mistake: a test set without a single one does not rule them out. Of images that
-    belong together, a group is one."""
+    accuracy is at least that of half a mistake: a test set without a single one does not rule them out. A group
+    of images that belong together counts as one."""
     recorded = table["stderr"].to_numpy()
     share = table["value"].where(table["metric"] == ACCURACY).to_numpy()
     images = np.fmax(table["num_test"].to_numpy(), 1)

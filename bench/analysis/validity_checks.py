@@ -24,7 +24,7 @@ from bench.train.effective import WORDS, TrainingOnAxis, differences
 from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
-DISAGREE = 1.5  # times the standard deviation between seeds of the study's median point, in log-odds
+UNUSUAL_SPREAD_RATIO = 1.5  # times the standard deviation between seeds of the study's median point, in log-odds
 WIDE_HALF_WIDTH = 0.04  # half-width in accuracy, due to seeds, that a further one should narrow
 MIN_MODELS = 3  # with fewer, none is unusual
 MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
@@ -102,7 +102,7 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[ValidityCheck]:
     points = [p for p in evidence.points.values() if p.trained]
     samples = {p.key: s for p in points if (s := evidence.samples(p, HEADLINE)) is not None and len(s.seeds) > 1}
     spread = {key: math.sqrt(pooled.of(s.model, s.log_odds, s.log_images)[0]) for key, s in samples.items()}
-    limit = DISAGREE * float(np.median(list(spread.values())))
+    limit = UNUSUAL_SPREAD_RATIO * float(np.median(list(spread.values())))
     wide: dict[str, dict[str, tuple[float, float, int]]] = {}  # model, variant: half-width, with a seed more, seeds
     for point in points:
         e = evidence.estimate(point, HEADLINE)
@@ -120,7 +120,7 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[ValidityCheck]:
             level=Level.NOTE,
             names=tuple(sorted(wide)),
             count=seeds,
-            limit=DISAGREE,
+            limit=UNUSUAL_SPREAD_RATIO,
             low=then,
             high=half,
             groups=_groups(named),

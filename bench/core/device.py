@@ -32,7 +32,7 @@ OOM_TEXTS = (
 KINDS = ("auto", "cpu", "cuda", "xpu", "mps")
 DRIVERS = {"/dev/nvidiactl": "an NVIDIA driver", "/dev/dxg": "a GPU under WSL", "/dev/kfd": "an AMD driver"}
 MPS_CONTROL = "nvidia-cuda-mps-control"  # the daemon by which kernels of several processes run side by side
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # the first is understood by both makers
+VISIBLE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # the first is understood by both makers
 
 
 class DeviceChoice(NamedTuple):
@@ -91,17 +91,12 @@ def find_device(wanted: str) -> DeviceChoice:
     return DeviceChoice("cpu", f"{drivers[0]} was found, but {why}")
 
 
-def resolve_device(wanted: str) -> str:
-    """The device of `find_device`."""
-    return find_device(wanted).device
-
-
 def accelerators(device: str) -> tuple[str, ...]:
     """Ids of all devices that this process may use, as CUDA_VISIBLE_DEVICES takes them: an inherited choice is kept,
     and the parts of a divided GPU (MIG) count each. None for the CPU, and for mps, which is one."""
     if not device.startswith("cuda"):
         return ()
-    inherited = next((value for name in VISIBLE if (value := os.environ.get(name))), None)
+    inherited = next((value for name in VISIBLE_VARIABLES if (value := os.environ.get(name))), None)
     if inherited:
         return tuple(part.strip() for part in inherited.split(","))
     try:
@@ -138,7 +133,7 @@ def device_name(device: str) -> str | None:
 
 
 def generators(device: str) -> list[Any]:
-    """What draws on a device, and on the processor. `torch.manual_seed` visits every other kind too: 0.3 ms."""
+    """The random generators of a device, and of the processor. `torch.manual_seed` visits all kinds: 0.3 ms."""
     import torch
 
     place, own = torch.device(device), [torch.default_generator]

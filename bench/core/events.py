@@ -136,7 +136,7 @@ WorkerEvent = (
 KINDS: dict[str, type[WorkerEvent]] = {kind.__name__: kind for kind in WorkerEvent.__args__}  # type: ignore[attr-defined]
 
 
-START = '{"event": '  # of a line
+EVENT_PREFIX = '{"event": '  # of a line
 
 
 def to_line(event: WorkerEvent) -> str:
@@ -147,7 +147,7 @@ def to_line(event: WorkerEvent) -> str:
 def from_line(line: str) -> WorkerEvent | None:
     """The event that a line ends with, in a log perhaps after what was printed without a newline; None for others."""
     try:
-        body = json.loads(line[max(0, line.find(START)) :])
+        body = json.loads(line[max(0, line.find(EVENT_PREFIX)) :])
         kind = KINDS[body.pop("event")]
         if kind is CellAdvanced:
             body["progress"] = Advanced(**body["progress"])

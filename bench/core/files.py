@@ -32,7 +32,9 @@ except ImportError:  # not POSIX: no file can be locked
 
 SEAL = "digest"
 MOST_BYTES = 1 << 30  # of a file that is read as a whole
-ABANDONED = 7 * 86_400.0  # seconds after which a temporary file counts as left behind, where files cannot be locked
+ABANDONED_AFTER = (
+    7 * 86_400.0
+)  # seconds after which a temporary file counts as left behind, where files cannot be locked
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 REASONS = {
     errno.ENOSPC: ("The disk is full", "Free some space and run the same command again; nothing finished is lost."),
@@ -148,7 +150,7 @@ def remove_leftovers(folder: Path, *, owned: bool = False) -> None:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 free = lock(handle)
-                if free or (free is None and (owned or time.time() - os.fstat(handle).st_mtime > ABANDONED)):
+                if free or (free is None and (owned or time.time() - os.fstat(handle).st_mtime > ABANDONED_AFTER)):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             finally:
                 os.close(handle)

@@ -17,7 +17,7 @@ FLOP_UNITS = (
     (1e6, "MFLOP"),
     (1.0, "FLOP"),
 )
-SPANS = ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))  # in seconds
+TIME_UNITS = ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))  # in seconds
 MISSING = "–"
 ONE_SIDED_POINTS, ONE_SIDED_SHARE = 0.1, 0.2  # by which the sides of an interval may differ and be printed as one
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
@@ -138,7 +138,7 @@ def duration(seconds: float | None) -> str:
     """Seconds as "45 s", "12.3 min", "5.1 h", "2.4 days", "37 years"."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
-    for scale, unit in SPANS:
+    for scale, unit in TIME_UNITS:
         if seconds >= 2 * scale:
             return f"{significant(seconds / scale)} {unit}"
     return f"{significant(seconds, 2 if seconds < 100 else 3)} s"
@@ -178,7 +178,7 @@ def plural(number: int, noun: str) -> str:
 
 MAX_TASKS = 4  # tasks of a mean that are named one by one
 UNPROBED = ("upstream",)  # measures without a task's name that no few-shot probe took
-HOW = {"finetune": "fine-tuned", "linear": "linear probe", "vtab": ""}
+TASK_WORDS = {"finetune": "fine-tuned", "linear": "linear probe", "vtab": ""}
 """How a task uses a downstream set, where the set's name alone would be taken for its few-shot probe."""
 
 
@@ -186,11 +186,11 @@ def set_and_task(measure: str) -> tuple[str, str]:
     """A measure as (set, how): "finetune@10shot:mnist" -> ("mnist", "fine-tuned on 10 images per class")."""
     task, _, name = measure.partition(":")
     task, _, size = task.partition("@")
-    if task not in HOW or not name:
+    if task not in TASK_WORDS or not name:
         return measure, ""
     if size.endswith("shot"):
-        return name, f"{HOW[task]} on {size.removesuffix('shot')} images per class"
-    return name.removesuffix(f":{size}"), HOW[task] + (f" at {size.removesuffix('px')} px" if size else "")
+        return name, f"{TASK_WORDS[task]} on {size.removesuffix('shot')} images per class"
+    return name.removesuffix(f":{size}"), TASK_WORDS[task] + (f" at {size.removesuffix('px')} px" if size else "")
 
 
 def measure_text(measure: str) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.core.device import VISIBLE, accelerators, free_memory, place
+from bench.core.device import VISIBLE_VARIABLES, accelerators, free_memory, place
 from bench.core.errors import UserError
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -83,6 +83,8 @@ def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str,
         "TORCHINDUCTOR_COMPILE_THREADS": str(threads),  # each process would start one for every core
     }
     if devices:
-        environment |= {name: ",".join(devices) for name in VISIBLE if name == VISIBLE[0] or name in environment}
+        environment |= {
+            name: ",".join(devices) for name in VISIBLE_VARIABLES if name == VISIBLE_VARIABLES[0] or name in environment
+        }
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers are those of nvidia-smi, and of the joules it counts
     return environment

@@ -12,14 +12,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import nn
 
 from bench.cost.counter import is_uncounted_contraction
 from bench.cost.flops import FLOPS_PER_MAC, Options, count_forward
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 KINDS = {
     "convolutions": ("conv", "convolution"),
@@ -28,7 +27,7 @@ KINDS = {
 PRODUCTS = "attention and other products"
 COUNT_TOLERANCE = 1e-3  # relative difference of counts that agree: some leave out products of a matrix and a vector
 ATTENTION = "scaled_dot_product_attention"
-BEYOND = {
+FVCORE_ONLY = {
     "layer_norm": "5 per element",
     "group_norm": "5 per element",
     "instance_norm": "5 per element",
@@ -104,8 +103,6 @@ def crosscheck(
     Raises:
         UserError: unknown model, or a size it cannot take.
     """
-    import torch
-
     model, size = on_meta(
         model_name, image_size=image_size, channels=channels, num_classes=num_classes, model_options=model_options
     )
@@ -125,8 +122,6 @@ def on_meta(model_name: str, *, model_options: Options = (), **sizes: int) -> tu
 
 def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
     """The three counts of a model on the meta device, whose parameters this replaces."""
-    import torch
-
     run: Any = model.features if isinstance(getattr(model, "head", None), torch.nn.Identity) else model
     ours = count_forward(model, images, run=run).by_operation["dense"]
     theirs = torch_by_operation(run, images)
@@ -140,8 +135,8 @@ def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
     return Crosscheck(
         ours=by_kind(ours),
         torch=by_kind(theirs),
-        fvcore=by_kind({name: macs for name, macs in by_operator.items() if name not in BEYOND}),
-        beyond={name: macs for name, macs in by_operator.items() if name in BEYOND},
+        fvcore=by_kind({name: macs for name, macs in by_operator.items() if name not in FVCORE_ONLY}),
+        beyond={name: macs for name, macs in by_operator.items() if name in FVCORE_ONLY},
         fused_attention=by_operator.get(ATTENTION, 0),
         without_formula={} if why_not else dict(analysis.unsupported_ops()),
         by_module={} if why_not else dict(analysis.by_module()),
@@ -174,7 +169,6 @@ class _Whole:
 
 def torch_by_operation(run: Callable[[torch.Tensor], Any], images: torch.Tensor) -> dict[str, int]:
     """MACs by operation, as torch's own counter finds them in a forward pass."""
-    import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     counter: Any = FlopCounterMode(display=False)
@@ -209,7 +203,6 @@ def _fused_attention(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
 def weightless(model: nn.Module) -> None:
     """Give every parameter and buffer one shared zero on the CPU: fvcore traces real tensors, and large models have
     gigabytes of them. Parameters want gradients, for otherwise torch fuses what fvcore has no formula for."""
-    import torch
 
     def zeros(tensor: torch.Tensor) -> torch.Tensor:
         return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)

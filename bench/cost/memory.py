@@ -75,8 +75,8 @@ def _saved_bytes(model: nn.Module, images: torch.Tensor, run: Callable[..., Any]
 
 # `ru_maxrss` alone would do where there is no /proc, but on Linux it is also the peak of whatever process started this
 # one (getrusage(2) keeps it across exec), and cannot be reset.
-_STATUS = Path("/proc/self/status")
-_RESET = Path("/proc/self/clear_refs")
+_STATUS_FILE = Path("/proc/self/status")
+_PEAK_RESET_FILE = Path("/proc/self/clear_refs")
 
 
 def measured_peak_bytes(device: str = "cpu") -> int:
@@ -84,7 +84,7 @@ def measured_peak_bytes(device: str = "cpu") -> int:
     if not device.startswith(("cpu", "mps")):
         return module(device).max_memory_allocated(device)  # type: ignore[no-any-return]
     with contextlib.suppress(OSError):
-        for line in _STATUS.read_text().splitlines():
+        for line in _STATUS_FILE.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024  # proc_pid_status(5): in kB
     import resource  # not of Windows
@@ -98,4 +98,4 @@ def reset_peak(device: str = "cpu") -> None:
     if not device.startswith(("cpu", "mps")) and module(device).is_initialized():
         module(device).reset_peak_memory_stats(device)
     with contextlib.suppress(OSError):
-        _RESET.write_text("5")  # proc_pid_clear_refs(5): resets the peak resident set size
+        _PEAK_RESET_FILE.write_text("5")  # proc_pid_clear_refs(5): resets the peak resident set size

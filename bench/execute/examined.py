@@ -33,9 +33,9 @@ def at_least(check: str, value: float, limit: float, unit: str = "", *, why: str
     return _judged(check, value, limit, unit, why, sign="≥", good=value >= limit)
 
 
-def at_most(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> CheckResult:
+def at_most(check: str, value: float, limit: float, unit: str = "") -> CheckResult:
     """Passes up to a limit."""
-    return _judged(check, value, limit, unit, why, sign="≤", good=value <= limit)
+    return _judged(check, value, limit, unit, "", sign="≤", good=value <= limit)
 
 
 def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign: str, good: bool) -> CheckResult:

@@ -25,7 +25,7 @@ from bench.plan.plan import Plan
 LOG_EVERY = 15.0  # seconds between plain lines
 BAR_CHARACTERS = 20  # characters
 ROUNDING = 1e-9  # of sums that are kept up to date
-TRUSTED = 0.02  # share of the work done, from which on the time left follows the run's own speed, not the plan's
+TRUSTED_SHARE = 0.02  # share of the work done, from which on the time left follows the run's own speed, not the plan's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class LiveProgress:
         elapsed = time.monotonic() - self.started
         if total - done < ROUNDING * self._total:
             return 0.0
-        if gained < TRUSTED * total or not total:
+        if gained < TRUSTED_SHARE * total or not total:
             return max(0.0, self.plan.seconds * total / self._total - elapsed)
         return (total - done) * elapsed / gained
 

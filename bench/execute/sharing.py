@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.core.device import MPS_CONTROL, VISIBLE
+from bench.core.device import MPS_CONTROL, VISIBLE_VARIABLES
 from bench.core.errors import UserError
 
 PATIENCE = 60.0  # seconds that the daemon gets to answer
@@ -54,7 +54,7 @@ def served(store: Path) -> Iterator[dict[str, str]]:
 
 def _control(variables: dict[str, str], *arguments: str, say: str = "") -> str | None:
     """Speak to the daemon; why it failed. It numbers all devices, of which each worker sees its own."""
-    own = {name: value for name, value in os.environ.items() if name not in VISIBLE}
+    own = {name: value for name, value in os.environ.items() if name not in VISIBLE_VARIABLES}
     try:
         done = subprocess.run(
             [MPS_CONTROL, *arguments],

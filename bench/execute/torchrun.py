@@ -29,7 +29,7 @@ EXIT_CRASHED = 1  # Python's own, for an uncaught error
 JOIN_SECONDS = 900  # seconds in which all machines of a job must appear
 PORTS = range(20_000, 32_000)  # below those that systems give out by themselves
 POLL_SECONDS = 0.2  # seconds between looks at the ranks
-TOGETHER = "Start it on each of them, with the same --nodes, --first and --job, and its own --node."
+HOW_TO_START = "Start it on each of them, with the same --nodes, --first and --job, and its own --node."
 CONTINUE = "Run the same command to continue, with any number of ranks; nothing saved is lost."
 
 
@@ -82,7 +82,7 @@ def wait_for_first(first: str, number: int) -> None:
         with contextlib.suppress(OSError), socket.create_connection((first, number), timeout=JOIN_SECONDS):
             return
         time.sleep(POLL_SECONDS)
-    raise UserError(f"{first} does not listen at port {number}, where machines meet.", TOGETHER)
+    raise UserError(f"{first} does not listen at port {number}, where machines meet.", HOW_TO_START)
 
 
 def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
@@ -162,7 +162,7 @@ def main(argv: list[str] | None = None) -> int:
         return outcome(error.failures, ranks=options.ranks * options.nodes)
     except RendezvousTimeoutError as error:
         late = f"Fewer than {options.nodes} machines met at port {number} within {JOIN_SECONDS} seconds."
-        raise UserError(late, TOGETHER) from error
+        raise UserError(late, HOW_TO_START) from error
     except (RendezvousError, DistError) as error:
         raise UserError(
             f"{options.first}, the first of {options.nodes} machines, does not answer.", CONTINUE

@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 from bench.core import environment, files, fingerprint, registry
 from bench.core.clock import running
-from bench.core.device import is_lost, resolve_device
+from bench.core.device import find_device, is_lost
 from bench.core.environment import now
 from bench.core.errors import (
     EXIT_FAILED,
@@ -466,9 +466,8 @@ def read_cells(path: Path) -> list[Cell]:
         ) from error
 
 
-@command
-@reports_failure
-def main(argv: list[str] | None = None) -> int:
+def parsed(argv: list[str] | None) -> argparse.Namespace:
+    """The command line, with the device, the threads and the parent process resolved."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the study's folder, e.g. results/scaling")
     parser.add_argument("--cells", type=Path, required=True, help="JSON list of cell specs")
@@ -490,12 +489,19 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     given = parser.parse_args(argv)
-    given.device = resolve_device(given.device)
+    given.device = find_device(given.device).device
     if given.threads is None:
         given.threads = 1 if given.device == "cpu" else max(1, environment.cores() // here())
-    options = WorkerOptions(**{entry.name: getattr(given, entry.name) for entry in dataclasses.fields(WorkerOptions)})
     if given.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
         given.parent = os.getppid()  # torchrun: a machine's ranks end with it
+    return given
+
+
+@command
+@reports_failure
+def main(argv: list[str] | None = None) -> int:
+    given = parsed(argv)
+    options = WorkerOptions(**{entry.name: getattr(given, entry.name) for entry in dataclasses.fields(WorkerOptions)})
     stop = Signals(given.parent)
     cells = read_cells(given.cells)
     if given.precomputed:

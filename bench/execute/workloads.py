@@ -27,7 +27,7 @@ from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 
 CLASSES = 1000
-BUDGET = 16 * 2**30
+MAX_MEMORY_BYTES = 16 * 2**30
 BUDGET_NAME = "16 GiB, the memory of one TPUv3 core"
 REFERENCE: dict[str, Any] = {"model": "ViT-nano/7", "image_size": 28, "channels": 1, "num_classes": 10}
 REFERENCE_BATCH = 64
@@ -193,10 +193,10 @@ def largest_batch(model: nn.Module, image_shape: tuple[int, int, int], *, budget
 
 @functools.lru_cache(maxsize=64)  # the rounds of a study ask again
 def predicted_batches(subject: Subject) -> dict[str, int]:
-    """The largest batch of inference and of training within BUDGET, from the shapes of tensors alive at once."""
+    """The largest batch of inference and of training in MAX_MEMORY_BYTES, from shapes of tensors alive at once."""
     model, shape = subject.build("meta"), (subject.channels, subject.image_size, subject.image_size)
     return {
-        mode: largest_batch(model, shape, budget=BUDGET, training=mode == "training")
+        mode: largest_batch(model, shape, budget=MAX_MEMORY_BYTES, training=mode == "training")
         for mode in ("inference", "training")
     }
 

@@ -327,13 +327,8 @@ def _assembled(
     cost: StudyCost,
     accepted: tuple[Change, ...],
 ) -> Plan:
-    """The plan, with what is to be said of it."""
-    unswept = notes.unswept(options, [c.cell for c in cells if c.state not in (CellState.DONE, CellState.REFUSED)])
-    per_hour = None
-    if options.price:
-        from bench.cost import hardware
-
-        per_hour = hardware.price(options.price)
+    """The plan, with its notes: deviations from the suite first, behind a warning of too little disk."""
+    left = [c.cell for c in cells if c.state not in (CellState.DONE, CellState.REFUSED)]
     plan = Plan(
         suite=suite.name,
         question=suite.question,
@@ -347,7 +342,7 @@ def _assembled(
         share=options.share,
         data_root=options.data_root,
         hardware=model.hardware,
-        per_hour=per_hour,
+        per_hour=_per_hour(options),
         elsewhere=cost.elsewhere,
         waiting=study.waiting,
         downstream=tuple(dict.fromkeys(task.data for cell in study.cells for task in cell.tasks))
@@ -361,7 +356,7 @@ def _assembled(
         notes=(
             *study.notes,
             *notes.absent(suite, options, study.chosen),
-            *unswept,
+            *notes.unswept(options, left),
             *notes.part_of_a_run(options),
             *filter(None, [cost.proposal]),
         ),
@@ -371,3 +366,12 @@ def _assembled(
     )
     warning = "" if model.hardware is not None else resources.too_little_disk(plan.disk, plan.store)
     return replace(plan, notes=(warning, *plan.notes)) if warning else plan
+
+
+def _per_hour(options: StudyOptions) -> tuple[float, bool] | None:
+    """The price of an hour that --price says; see `bench.cost.hardware.price`."""
+    if not options.price:
+        return None
+    from bench.cost import hardware
+
+    return hardware.price(options.price)

@@ -120,7 +120,7 @@ def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
 
 
 def read(cell: Cell, task: TaskSpec, sizes: DataSizes) -> DataSize:
-    """What a task reads: the cell's own part of its set, where the network is given and trained on nothing."""
+    """The images that a task reads: the cell's own part of its set where the network is given, not trained."""
     size = sizes[task.data]
     own = task.data == cell.data and cell.horizons == (0,)
     return replace(size, train=min(size.train, cell.num_images or size.train)) if own else size

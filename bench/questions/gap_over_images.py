@@ -43,8 +43,10 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding:
-    places, level = line.places, line.places[0].gap.level
-    slope, half = slope_of([p.x for p in places], [p.gap.value for p in places], [p.half for p in places], level=level)
+    places, level = line.places, line.places[0].estimate.level
+    slope, half = slope_of(
+        [p.x for p in places], [p.estimate.value for p in places], [p.half for p in places], level=level
+    )
     seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
     budgets = [
         FamilyBudget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
@@ -60,7 +62,7 @@ def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding
         [p.trend for p in places],
         [*budgets, *where_laws_meet],
         level=level,
-        n=counts(places[0].gap, steps=len(places)),
+        n=counts(places[0].estimate, steps=len(places)),
         main=main,
     )
 

@@ -68,9 +68,9 @@ def build(
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
-        suite: the suite's name. A suite file of that name says which tasks are headlines and which figures to draw,
-            to which a sweep of learning rates adds its own; without one, all tasks are headlines and every figure is
-            tried. "paper": the paper's own tables; "published": the tables of published networks.
+        suite: the suite's name. A suite file of that name says which are headline tasks and which figures to draw, to
+            which a sweep of learning rates adds its own; without one, all are headline tasks and every figure is tried.
+            "paper": the paper's own tables; "published": the tables of published networks.
         reference: of `QUOTED`: lays its published points under the measured ones.
         targets: accuracies, 0..1, whose need is asked for; None: those of the study file in the folder.
         style: sizes of figures and of their text.
@@ -129,7 +129,9 @@ def build(
     for figure in figures:
         pages |= figure.files(figure_folder)
     about = {"schema": saved_findings.SCHEMA, "suite": evidence.suite, "question": evidence.question}
-    pages[suite_directory / saved_findings.NAME] = files.dump_json(_jsonable(about | dataclasses.asdict(findings)))
+    pages[suite_directory / saved_findings.NAME] = files.dump_json(
+        fits.rounded(about | dataclasses.asdict(findings), DIGITS)
+    )
     pages[suite_directory / "fits.json"] = files.dump_json(fits.cards(evidence))
     pages[suite_directory / "report.md"] = page.report_md(shown).encode()
     pages[suite_directory / "report.html"] = page.html(shown).encode()
@@ -149,7 +151,7 @@ def build(
 
 
 def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path, bytes]) -> None:
-    """Write a report's files in their order. What an earlier report left in its own folders goes."""
+    """Write a report's files in their order. Files of an earlier report in its own folders are removed."""
     from bench.core import files
     from bench.store import built, faults
 
@@ -362,14 +364,3 @@ def _data_kinds(records: Records) -> dict[str, str]:
         except (ImportError, AttributeError, UserError):
             continue
     return kinds
-
-
-def _jsonable(value: Any) -> Any:
-    """JSON types with `DIGITS` significant digits; a number that is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if value - value == 0 else None
-    return value

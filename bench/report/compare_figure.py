@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 COLOURS = {"better": _style.COLOURS[0], "worse": _style.COLOURS[3]}  # of verdicts; others are grey
 ROW, AROUND = 0.34, 2.1  # inches: of a task; of a panel beside its tasks
 AHEAD = "← A is ahead      B is ahead →"
-LETTERS = 10  # of a title, per inch
+LETTERS_PER_INCH = 10  # of a title, per inch
 
 
-def save(found: SideBySide, path: Path, *, title: str) -> None:
+def save(sides: SideBySide, path: Path, *, title: str) -> None:
     """Draw a comparison into a .png, .svg or .pdf.
 
     Raises:
@@ -32,35 +32,37 @@ def save(found: SideBySide, path: Path, *, title: str) -> None:
     """
     with _style.context():
         try:
-            draw(found, title=title).savefig(path, dpi=_style.DPI)
+            draw(sides, title=title).savefig(path, dpi=_style.DPI)
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror}.") from error
 
 
-def draw(found: SideBySide, *, title: str) -> Figure:
+def draw(sides: SideBySide, *, title: str) -> Figure:
     """A row per task, those that are averaged first, and the average; beside it, of several levels of compute, one
     point each. Points right of (above) zero are for B; bars are intervals."""
-    rows = [*found.tasks, found.average, *found.apart]
-    several = len(found.budgets) > 1
+    rows = [*sides.tasks, sides.average, *sides.apart]
+    several = len(sides.budgets) > 1
     figure = _style.figure(width=9.0 if several else 6.0, height=max(3.0, AROUND + ROW * len(rows)))
     axes, *beside = figure.subplots(1, 2 if several else 1, squeeze=False)[0]
     _bars(axes, rows, np.arange(len(rows)), upright=False)
     axes.axvline(0, color=_style.INK, linewidth=1.0)
-    apart = [f"{contrast.task} (not averaged)" for contrast in found.apart]
+    apart = [f"{contrast.task} (not averaged)" for contrast in sides.apart]
     axes.set_yticks(range(len(rows)), [printable(row.task) for row in rows[: len(rows) - len(apart)]] + apart)
-    axes.get_yticklabels()[len(found.tasks)].set_fontweight("bold")
+    axes.get_yticklabels()[len(sides.tasks)].set_fontweight("bold")
     axes.set(
-        ylim=(len(rows) - 0.4, -0.6), xlabel=f"B − A [points of accuracy], {found.average.level:.0%} interval\n{AHEAD}"
+        ylim=(len(rows) - 0.4, -0.6), xlabel=f"B − A [points of accuracy], {sides.average.level:.0%} interval\n{AHEAD}"
     )
     axes.set_title("by task" if several else "", loc="left")
     for panel in beside:
-        x = [budget.train_flops for budget in found.budgets]
-        _bars(panel, [budget.contrast for budget in found.budgets], x, upright=True)
+        x = [budget.train_flops for budget in sides.budgets]
+        _bars(panel, [budget.contrast for budget in sides.budgets], x, upright=True)
         panel.axhline(0, color=_style.INK, linewidth=1.0)
         _style.plain_log_x(panel, x)
         panel.set(xlabel="FLOPs of training", ylabel="B − A [points of accuracy]")
         panel.set_title("average, by compute", loc="left")
-    lines = (textwrap.fill(printable(line), LETTERS * int(figure.get_figwidth())) for line in title.splitlines())
+    lines = (
+        textwrap.fill(printable(line), LETTERS_PER_INCH * int(figure.get_figwidth())) for line in title.splitlines()
+    )
     figure.suptitle("\n".join(lines), x=0.01, horizontalalignment="left", fontsize=12)
     return figure
 

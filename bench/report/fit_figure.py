@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_TOGETHER, MAX_PANELS = 6, 12  # laws in one panel; of more, so many have a panel each
 BANDS = (("one_run", 0.09), ("total", 0.22))  # of one more run and of the law, with their opacity
-LIGHTER = 0.5  # of both, beyond the runs
+OPACITY_BEYOND = 0.5  # of both, beyond the runs
 LOG_SPAN = 1.5  # largest y / smallest, from which on y has a logarithmic axis
 NARROW, WIDE = 5.0, 7.0  # inches, below which labels at the laws' ends, two columns of a legend, have no room
 TITLE_SIZE, LETTERS = 12.0, 130.0  # of a title: points on the page; letters of one point per inch
@@ -102,7 +102,7 @@ def _law(axes: Axes, answer: Mapping[str, Any], look: tuple[str, str], scale: fl
     curve = answer["curve"]
     x, y, beyond = np.array(curve["x"]), scale * np.array(curve["y"]), np.array(curve["beyond"])
     end = int((~beyond).sum())
-    for part, weight, dash in ((slice(end), 1.0, "-"), (slice(end - 1, None), LIGHTER, _style.EXTRAPOLATED)):
+    for part, weight, dash in ((slice(end), 1.0, "-"), (slice(end - 1, None), OPACITY_BEYOND, _style.EXTRAPOLATED)):
         for name, opacity in BANDS:
             ends = scale * np.array([both or (np.nan, np.nan) for both in curve[name][part]])
             axes.fill_between(x[part], *ends.T, color=colour, alpha=weight * opacity, linewidth=0, zorder=1)

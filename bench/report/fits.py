@@ -49,7 +49,9 @@ def cards(evidence: Evidence) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=4)
 def _cards(evidence: Evidence) -> tuple[dict[str, Any], ...]:
-    return tuple(rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values())
+    return tuple(
+        rounded(_card(evidence, law), DIGITS) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values()
+    )
 
 
 def missing(evidence: Evidence) -> list[str]:
@@ -63,14 +65,14 @@ def missing(evidence: Evidence) -> list[str]:
     ]
 
 
-def rounded(value: Any) -> Any:
-    """JSON types with `DIGITS` significant digits; what is not finite becomes None."""
+def rounded(value: Any, digits: int) -> Any:
+    """JSON types with so many significant digits; a number that is not finite becomes None."""
     if isinstance(value, Mapping):
-        return {key: rounded(item) for key, item in value.items()}
+        return {str(key): rounded(item, digits) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
+        return [rounded(item, digits) for item in value]
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 

@@ -87,40 +87,18 @@ def content(
     """
     answers = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
-    study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
-    quoted = f" --reference {evidence.reference.suite}" if evidence.reference else ""
-    run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
-    works, verdict = pipeline(evidence)
-    checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
-    lead = next((figure for figure in figures if chosen and figure.name == chosen.figure), None)
-    lead = lead or (figures[0] if figures else None)
-    others = [figure for figure in figures if figure is not lead]
-    question = evidence.question[:1].upper() + evidence.question[1:]
-    title = chosen.text if chosen else checked or f"{question or study} {caveats.shared_facts(findings)}".strip()
-    if lead and chosen and chosen.figure:
-        lead = replace(lead, title=title)
     return {
-        "title": title,
-        "others": chosen.others if chosen else "",
-        "study": study,
-        "question": question,
-        "published": evidence.published,
-        "coverage": coverage(evidence),
-        "machine": machine(evidence.records.records),
-        "check": checked,
-        "works": works,
-        "lead": lead,
-        "figures": others,
+        **_heading(evidence, findings, chosen, check=check),
+        **_figures(figures, chosen),
         "not_drawn": tuple(not_drawn),
-        "figures_title": "More figures" if lead else "Figures",
         "overview": text.overview(findings, answers),
         "note": caveats.shared_facts(findings),
         "warnings": warnings,
         "notes": notes,
         "counted": join([plural(len(said), noun) for said, noun in ((warnings, "warning"), (notes, "note")) if said]),
-        "questions": _by_question(a for a in answers if a.main),
-        "more": _by_question(a for a in answers if not a.main),
+        "questions": by_key((a.question, a) for a in answers if a.main),
+        "more": by_key((a.question, a) for a in answers if not a.main),
         "claims": caveats.claims(findings, answers),
         "limits": caveats.limits(findings),
         "cost": "" if evidence.published else caveats.cost(findings.cost),
@@ -131,12 +109,49 @@ def content(
         ],
         "tables": [_table(table) for table in tables if table.says_something],
         "provenance": provenance(evidence),
-        "commands": (*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
+        "commands": _commands(evidence, asked),
         "runs": behind,
         "records": runs.records(evidence, list(dict.fromkeys(name for names in behind for name in names))),
         "traces": [(path.parts[1], path.as_posix()) for path in traces],
         "links": tuple(links.items()),
     }
+
+
+def _heading(evidence: Evidence, findings: Findings, chosen: StudyTitle | None, *, check: bool) -> dict[str, Any]:
+    """The title, and the lines below it: the question, how much was run, and on which machine."""
+    study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
+    works, verdict = pipeline(evidence)
+    checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
+    question = evidence.question[:1].upper() + evidence.question[1:]
+    return {
+        "title": chosen.text if chosen else checked or f"{question or study} {caveats.shared_facts(findings)}".strip(),
+        "others": chosen.others if chosen else "",
+        "study": study,
+        "question": question,
+        "published": evidence.published,
+        "coverage": coverage(evidence),
+        "machine": machine(evidence.records.records),
+        "check": checked,
+        "works": works,
+    }
+
+
+def _figures(figures: Sequence[RenderedFigure], chosen: StudyTitle | None) -> dict[str, Any]:
+    """The figure that the title names, which then bears the title, or else the first; and the others."""
+    lead = next((figure for figure in figures if chosen and figure.name == chosen.figure), None)
+    lead = lead or (figures[0] if figures else None)
+    return {
+        "lead": replace(lead, title=chosen.text) if lead and chosen and chosen.figure else lead,
+        "figures": [figure for figure in figures if figure is not lead],
+        "figures_title": "More figures" if lead else "Figures",
+    }
+
+
+def _commands(evidence: Evidence, asked: str) -> tuple[str, ...]:
+    """The commands that make the study, unless its numbers are quoted, and the report."""
+    quoted = f" --reference {evidence.reference.suite}" if evidence.reference else ""
+    run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
+    return (*run, f"python -m bench.report --suite {evidence.suite}{quoted}")
 
 
 def html(shown: Mapping[str, Any]) -> str:
@@ -294,10 +309,6 @@ def _cell(column: Column, value: Any, *, bold: bool) -> dict[str, Any]:
     return {"text": shown(column, value), "sort": key, "bold": bold, "kind": kind}
 
 
-def _by_question(answers: Iterable[text.Answer]) -> dict[str, list[text.Answer]]:
-    return by_key((answer.question, answer) for answer in answers)
-
-
 # -- what was run ----------------------------------------------------------------------------------------------------
 
 
@@ -394,11 +405,11 @@ def _images(data: DataFacts) -> str:
 
 def _unbroken(number: str) -> Markup:
     """A number whose interval, and whose unit, stay on one line."""
-    kept = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "\u00a0"), clean(number))
+    kept = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\u00a0"), clean(number))
     return escape(kept.replace(" %", "\u00a0%"))
 
 
 def _short(title: str, others: str) -> Markup:
     """A title of which a narrow page leaves out intervals and `others`, its end; its tables have both."""
     said, last = (str(_unbroken(part)) for part in (title.removesuffix(others), others))
-    return Markup(re.sub(r" \[[^\]]*\]|$", lambda found: WIDE_ONLY.format(found[0] or f" {last}"), said.strip()))
+    return Markup(re.sub(r" \[[^\]]*\]|$", lambda match: WIDE_ONLY.format(match[0] or f" {last}"), said.strip()))

@@ -17,9 +17,9 @@ from bench.stats.intervals import Estimate, contents
 from bench.store.planned import PlannedAgainstActual, compare
 
 COMPARED = ("params", "train_flops", "core_days")  # what sets models apart, beside their scores
-MORE = "Single tasks, images, epochs, MACs and speed are in tables/models.csv."
-FROM_COMPUTE = " MACs/image are worked back from the printed, rounded exaFLOPs."
-HALF = "± is half an interval, not a standard error."
+MORE_COLUMNS_NOTE = "Single tasks, images, epochs, MACs and speed are in tables/models.csv."
+FROM_COMPUTE_NOTE = " MACs/image are worked back from the printed, rounded exaFLOPs."
+HALF_NOTE = "± is half an interval, not a standard error."
 MAX_MODELS = 8  # columns that fit a page; beyond that the largest of each family are shown
 
 Costs = dict[tuple[str, int], dict[str, float]]
@@ -109,7 +109,9 @@ def models(evidence: Evidence) -> Table:
         columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)),
         csv_only=tuple(c.key for c in (*SIZE, *BUDGET, *SPEED) if c.key not in COMPARED) + tasks,
         best="column",
-        note=f"{_note(evidence, rows)} {MORE}{FROM_COMPUTE if evidence.published else ''}" if rows else "",
+        note=f"{_note(evidence, rows)} {MORE_COLUMNS_NOTE}{FROM_COMPUTE_NOTE if evidence.published else ''}"
+        if rows
+        else "",
     )
 
 
@@ -233,7 +235,7 @@ def _title(evidence: Evidence, measure: str) -> str:
 
 def _compared(rows: Sequence[dict[str, Any]]) -> str:
     estimates = [value for row in rows for value in row.values() if isinstance(value, Estimate)]
-    return f"Accuracies in percent; bold where the interval lies above every other. {HALF} {contents(estimates)}"
+    return f"Accuracies in percent; bold where the interval lies above every other. {HALF_NOTE} {contents(estimates)}"
 
 
 def baselines(evidence: Evidence) -> Table:
@@ -419,7 +421,7 @@ def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:
     by_measure = {m: [e.num_test for row in rows if isinstance(e := row.get(m), Estimate)] for m in evidence.measures}
     tests = [f"{measure} {max(numbers):,}" for measure, numbers in by_measure.items() if numbers]
     sizes = [(row["data"], row["num_images"]) for row in rows if "num_images" in row]
-    return f"{shots}n: {n}; test images: {', '.join(tests)}. {HALF} {contents(estimates, trained_on=sizes)}"
+    return f"{shots}n: {n}; test images: {', '.join(tests)}. {HALF_NOTE} {contents(estimates, trained_on=sizes)}"
 
 
 def _runs(e: Estimate) -> list[str]:

@@ -66,7 +66,7 @@ def title_of(findings: Findings, *, figures: Sequence[str]) -> StudyTitle | None
 
 def _others(chosen: Finding, findings: Findings) -> str:
     """Answers for other subjects of a question about single ones. Up to `MAX_NAMED` by name: other verdicts, and other
-    numbers where the number is the answer. Of more, other verdicts by number."""
+    numbers where the number is the answer. More answers are counted by verdict."""
     asked, question = (chosen.question, chosen.measure, chosen.main), question_of(chosen)
     alike = [f for f in findings.findings if (f.question, f.measure, f.main) == asked]
     said = [(f, _word(f, chosen)) for f in alike if f is not chosen]
@@ -82,7 +82,7 @@ def _others(chosen: Finding, findings: Findings) -> str:
 
 
 def _word(f: Finding, chosen: Finding) -> str:
-    """What a finding says beside the chosen one; "" where that is the same."""
+    """The answer of a finding where it is another than that of the chosen one; "" where it is the same."""
     (word, tone), number = verdict_of(f), question_of(f).number(f)
     if word != verdict_of(chosen)[0]:
         return word

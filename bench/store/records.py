@@ -124,7 +124,8 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     try:
         return from_json(body)
     except (LookupError, TypeError, ValueError, AttributeError, UserError) as error:
-        raise DamagedRecord(path, f"{_wrong(error)}.") from error
+        why = f"field {error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
+        raise DamagedRecord(path, f"{why}.") from error
 
 
 def from_json(body: Json) -> Record:
@@ -135,10 +136,6 @@ def from_json(body: Json) -> Record:
         UserError: its cell means nothing to this version of the project.
     """
     return build(Record, body)
-
-
-def _wrong(error: Exception) -> str:
-    return f"field {error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).split("\n")[0]
 
 
 def _bytes(path: Path) -> bytes:

@@ -37,7 +37,10 @@ BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop
 IMAGES = {name: UPSTREAM_IMAGES[name.lower()] for name in ("ImageNet", "ImageNet-21k", "JFT-300M")}
 EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # "ViT-*" in the last row
-LIKE = {"ViT-b/32": "ViT-B/32", "R200x3": "R152x2"}  # in Figures 4 and 5, but not in the table: as the nearest that is
+NEAREST_IN_TABLE = {
+    "ViT-b/32": "ViT-B/32",
+    "R200x3": "R152x2",
+}  # in Figures 4 and 5, but not in the table: as the nearest that is
 SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of a family, for all its other models
 
 
@@ -105,7 +108,7 @@ def row_for(model: str, data: str) -> Table3Row:
     """The row that a model is trained by on an upstream set, the longer of two; where the table leaves the model or the
     set out, that of the model it is most like, or that of JFT-300M."""
     family = registry.family_of(model).label
-    for name in (model, LIKE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
+    for name in (model, NEAREST_IN_TABLE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
         for upstream in (data.partition(":")[0], "jft-300m"):
             matching = [row for row in rows().values() if (row.model, row.data.lower()) == (name, upstream)]
             if matching:

@@ -14,7 +14,7 @@ from bench.suites.crossover import DATA, RATES, RECIPE, images
 from bench.suites.suite import Suite, SuiteOptions, merge, pick
 
 TRIED = (2e-3, 4e-3, 8e-3, 1.6e-2)
-SHARE = 8  # of the largest budget
+BUDGET_DIVISOR = 8  # of the largest budget
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
@@ -24,7 +24,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
         Cell(
             model=model,
             data=data,
-            horizons=(images(model, SHARE),),
+            horizons=(images(model, BUDGET_DIVISOR),),
             seed=seed,
             axes=("compute",),
             recipe=replace(recipe_for(model, **RECIPE), lr=rate),

@@ -135,7 +135,7 @@ def timed(features: Callable[[Images], np.ndarray], images_NHWC: Images) -> tupl
 
 
 def frozen(model: str, *, image_size: int, channels: int, dtype: str, device: str) -> str:
-    """What the features of a model depend on beside its weights and the pixels."""
+    """A key of everything that features depend on beside the model's weights and the pixels."""
     import torch
 
     sizes = {"image_size": image_size, "channels": channels}

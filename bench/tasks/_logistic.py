@@ -79,7 +79,7 @@ def path(
     z_R1N = np.ascontiguousarray(z_NR1.T)  # twice the memory, half the time of the gradient
     w_RK = np.zeros((z_NR1.shape[1], classes))
     for strength in strengths:
-        # Of two classes scikit-learn fits, and penalises, the difference of their weights.
+        # scikit-learn fits, and penalises, the difference of the weights of two classes
         each = (2 if classes == 2 else 1) / (strength * number)
         penalty_R1 = np.append(np.full(z_NR.shape[1], each), 0.0)[:, None]
         unit_R1 = 1 / np.sqrt(penalty_R1 + np.append(variance_R, 1.0)[:, None] / classes)
@@ -137,8 +137,8 @@ def fit(
 
 
 def seconds(images: int, features: int, classes: int, *, folds: int) -> float:
-    """What a core takes to fit and predict, for plans. How hard classes are to divide is not known then: three times as
-    many evaluations, or half of them, occur."""
+    """Seconds that a core takes to fit and predict, for plans. How hard classes are to divide is not known then: three
+    times as many evaluations, or half of them, occur."""
     rank = min(images, features)
     times = EVALUATIONS * min(1.0, images / FEW) ** 0.5 if folds else WITHOUT_FOLDS
     products = 4 * images * rank * classes / EVALUATED_PER_SECOND

@@ -1,4 +1,4 @@
-"""What labelled photos show beside an accuracy: copies among them, classes, and the surest errors as small pictures."""
+"""Labelled photos beside an accuracy: copies among them, classes, and the surest errors as small pictures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def copies(train: ImageSet, test: ImageSet) -> Copies:
 
 
 def seconds(train: int, test: int, side: int) -> float:
-    """What a core takes for `copies` of so many images, this many pixels wide; for plans."""
+    """Seconds that a core takes for `copies` of so many images, this many pixels wide; for plans."""
     among = sum(number**2 for number in (train, test) if number <= MAX_AMONG)
     return (train + test) * side**2 * PER_PIXEL + 2 * (train * test + among) * PER_PAIR
 

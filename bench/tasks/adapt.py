@@ -52,7 +52,7 @@ def ridge(
 def ridge_scores(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """What ridge regression gives each class, (M, K)."""
+    """Scores of ridge regression for each class, (M, K)."""
     w_DK, b_K = ridge_head(train_ND, labels_N, num_classes, groups_N)
     return np.asarray(test_MD, dtype=np.float64) @ w_DK + b_K
 
@@ -256,7 +256,7 @@ def solving_seconds(
 
 
 def fit_seconds(images: int, tests: int, classes: int, features: int, *, ways: Sequence[str]) -> float:
-    """What one core takes to fit so many labelled images in each way, and to predict the others; for plans."""
+    """Seconds that one core takes to fit so many labelled images in each way, and to predict the others; for plans."""
     each, seconds = -(-images // classes), 0.0
     if "ridge" in ways:
         shape = {"num_train": images, "num_test": tests, "num_classes": classes, "features": features}

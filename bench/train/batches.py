@@ -55,12 +55,6 @@ def _to_contiguous(images_BHWC: Tensor) -> Tensor:
     return x_BCHW
 
 
-def _mirror(images_BHWC: Tensor, mirrored_B: np.ndarray) -> None:
-    """Some of the images, on a processor, where they lie."""
-    for place in np.flatnonzero(mirrored_B).tolist():
-        images_BHWC[place] = images_BHWC[place].flip(1)
-
-
 def fit_input(x_BCHW: Tensor, *, image_size: int, channels: int) -> Tensor:
     """float32 images at a model's size and number of channels: bilinear, anti-aliased when shrinking; grey to RGB by
     repetition, RGB to grey by Rec. 601 luma.
@@ -265,29 +259,12 @@ class Batches:
         Raises:
             UserError: an image can no longer be read.
         """
-        index = self.indices(step)[self.share]
-        if self.reader is None:
-            images_NHWC, index_B = self.images_NHWC, self._tensor(index)
-            labels_B = self.labels_N[index_B]
-        else:
-            images_NHWC, index_B = self.reader(step), torch.arange(len(index), device=self.device)
-            labels_B = self._tensor(self._labels_N[index].astype(np.int64))
-        if self.recipe.shift:
-            x_BHWC = self._shifted(images_NHWC, index_B, step)
-        else:
-            x_BHWC = images_NHWC[index_B] if self.reader is None else images_NHWC
-        mirrored_B: Tensor | None = None
+        x_BHWC, labels_B = self._read(step)
         singly = x_BHWC.device.type == "cpu" and math.prod(x_BHWC.shape[1:]) >= LARGE_IMAGE_BYTES
-        if self.recipe.flip:
-            mirrored = generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5
-            if singly:
-                _mirror(x_BHWC, mirrored[self.share])
-            else:
-                mirrored_B = self._tensor(mirrored[self.share])
-        cut = bool(self.recipe.crop) and self.encoded is None
+        mirrored_B = self._to_mirror(x_BHWC, step, singly=singly) if self.recipe.flip else None
         fits = self.fit is not None and tuple(x_BHWC.shape[1:]) == (self.fit[0], self.fit[0], self.fit[1])
         stays = fits or self.fit is None
-        if cut:
+        if self.recipe.crop and self.encoded is None:
             boxes_4B = self._tensor(self.draws.boxes(step, self.height, self.width))
             x_BCHW = self._cut(x_BHWC, boxes_4B, mirrored_B, dtype=self._dtype if stays else torch.float32)
         else:
@@ -300,6 +277,28 @@ class Batches:
         if self.fit is not None:
             x_BCHW = fit_input(x_BCHW, image_size=self.fit[0], channels=self.fit[1])
         return x_BCHW, labels_B
+
+    def _read(self, step: int) -> tuple[Tensor, Tensor]:
+        """Pixels (uint8, shifted where the recipe says so) and labels of this rank's share."""
+        index = self.indices(step)[self.share]
+        if self.reader is None:
+            images_NHWC, index_B = self.images_NHWC, self._tensor(index)
+            labels_B = self.labels_N[index_B]
+        else:
+            images_NHWC, index_B = self.reader(step), torch.arange(len(index), device=self.device)
+            labels_B = self._tensor(self._labels_N[index].astype(np.int64))
+        if self.recipe.shift:
+            return self._shifted(images_NHWC, index_B, step), labels_B
+        return images_NHWC[index_B] if self.reader is None else images_NHWC, labels_B
+
+    def _to_mirror(self, x_BHWC: Tensor, step: int, *, singly: bool) -> Tensor | None:
+        """Which images are to be mirrored with whatever follows; None where they were, each by itself."""
+        mirrored_B = (generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5)[self.share]
+        if not singly:
+            return self._tensor(mirrored_B)
+        for place in np.flatnonzero(mirrored_B).tolist():
+            x_BHWC[place] = x_BHWC[place].flip(1)
+        return None
 
     def _shifted(self, images_NHWC: Tensor, index_B: Tensor, step: int) -> Tensor:
         """Images shifted by some pixels; what comes into view repeats the pixel at the edge."""

@@ -88,8 +88,8 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
 
 
 def given_up() -> str | None:
-    """What torch gave up compiling in this process, and why; None for nothing. At new shapes it then runs as it is
-    written, and torch warns once."""
+    """The part that torch gave up compiling in this process, and why; None for nothing. At new shapes it then runs as
+    it is written, and torch warns once."""
     from torch._dynamo.utils import counters
 
     reasons = counters["unimplemented"]

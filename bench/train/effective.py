@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from bench.core.spec import RECIPE_REVISION, Cell
 from bench.train.schedule import longest_warmup, warmup_steps
 
-CAPPED = 2  # last revision of the recipe whose warm-up was capped at a quarter of a cell's own shortest budget
+LAST_CAPPED_REVISION = (
+    2  # last revision of the recipe whose warm-up was capped at a quarter of a cell's own shortest budget
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> Effectiv
     """
     recipe, steps = cell.recipe, warmup_steps(cell.recipe)
     most = longest_warmup(cell.horizons, recipe.batch)
-    if revision <= CAPPED and most is not None:
+    if revision <= LAST_CAPPED_REVISION and most is not None:
         steps = min(steps, most)
     used = {"shift": recipe.shift, "flip": recipe.flip, "crop": recipe.crop}
     augmentation = ", ".join(f"{name} {value:g}" for name, value in used.items() if value) or "none"

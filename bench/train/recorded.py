@@ -81,7 +81,7 @@ class Recorded:
 
 
 def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, T]:
-    """What `run` would launch, as a graph, and its result, which has no values before the first replay."""
+    """The kernels that `run` would launch, as a graph, and its result, which has no values before the first replay."""
     graph = torch.cuda.CUDAGraph()
     try:  # other threads may allocate meanwhile
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):

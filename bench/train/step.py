@@ -284,6 +284,44 @@ def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     return output[0], output[1]
 
 
+def working_weights(model: nn.Module, dtype: str, *, run_as: AsWritten | Compiled, ranks: Ranks) -> precision.Working:
+    """The weights in the precision in which passes compute, run as `run_as` says."""
+    sharded = ranks.is_sharded(model)
+    if ranks.size > 1 and not sharded:
+        working: precision.Working = precision.SharedWorking(
+            model, dtype, apart=run_as.compiles, share=ranks.data_parallel
+        )
+    else:
+        working = precision.Working(model, "float32" if sharded else dtype, apart=run_as.compiles)
+    working.network = run_as.network(working.network)
+    working.input = run_as.function(working.input)
+    working.keeps_gradients = not run_as.writes_in_place
+    return working
+
+
+def forward_and_backward(
+    working: precision.Working, loss_of: Loss, *, run_as: AsWritten | Compiled
+) -> Callable[..., Tensor]:
+    """The function that leaves the gradients of a micro-batch and returns its loss. A recording of it does not hold the
+    step."""
+
+    def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float, alone: bool) -> Tensor:
+        """Forward and backward of a micro-batch, and where it is `alone` all that belongs to a batch."""
+        if alone:
+            working.refresh()
+        with label("forward"), run_as.attention(len(labels_b)):
+            output = working(x_bCHW)
+            loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
+        with label("backward"):
+            loss = loss * weight
+            loss.backward()
+        if alone:
+            working.collect()
+        return loss.detach()
+
+    return both_ways
+
+
 class Step:
     """Forward, loss, backward, clipping and update of one batch.
 
@@ -318,48 +356,23 @@ class Step:
         self.run_as = passes_of(
             model, device=device, dtype=precision.DTYPES[dtype], ranks=ranks.size, sharded=self.sharded
         )
-        if ranks.size > 1 and not self.sharded:
-            working: precision.Working = precision.SharedWorking(
-                model, dtype, apart=self.compiles, share=ranks.data_parallel
-            )
-        else:
-            working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
-        self.working = working
-        working.network = self.run_as.network(working.network)
-        working.input = self.run_as.function(working.input)
-        working.keeps_gradients = not self.run_as.writes_in_place
-        loss_of, run_as = make_loss(recipe), self.run_as
-
-        def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float, alone: bool) -> Tensor:
-            """Forward and backward of a micro-batch, and where it is `alone` all that belongs to a batch; a closure, so
-            that a recording of it does not hold the step."""
-            if alone:
-                working.refresh()
-            with label("forward"), run_as.attention(len(labels_b)):
-                output = working(x_bCHW)
-                loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
-            with label("backward"):
-                loss = loss * weight
-                loss.backward()
-            if alone:
-                working.collect()
-            return loss.detach()
-
-        self.both_ways = run_as.passes(both_ways, leaves=working.leaves)
+        self.working = working_weights(model, dtype, run_as=self.run_as, ranks=ranks)
+        both_ways = forward_and_backward(self.working, make_loss(recipe), run_as=self.run_as)
+        self.both_ways = self.run_as.passes(both_ways, leaves=self.working.leaves)
         self.rule = Update(
             self.weights,
             recipe=recipe,
             dtype=dtype,
             device=device,
             average=average,
-            recordable=run_as.records,
+            recordable=self.run_as.records,
             sharded=self.sharded,
         )
-        self.update = run_as.update(
+        self.update = self.run_as.update(
             self.rule, like_it=functools.partial(small_update, recipe, dtype=dtype, device=device)
         )
         self.optimizer = self.rule.optimizer
-        self.exchanging = working.shared if isinstance(working, precision.SharedWorking) else model
+        self.exchanging = self.working.shared if isinstance(self.working, precision.SharedWorking) else model
 
     @property
     def compiles(self) -> bool:
@@ -392,23 +405,6 @@ class Step:
             if not has_state:
                 self.optimizer.state.clear()
             self._go_on_with(images // 2)
-
-    def _clip(self) -> None:
-        """Scale the gradients, together, to the recipe's norm at most.
-
-        In bfloat16 the fused optimizer divides by the excess (`grad_scale`, which it has for loss scaling): one pass
-        over all gradients less. In float32 committed results would change a last bit; shards are torch's to clip.
-        """
-        limit = self.recipe.clip
-        if not limit:
-            return
-        together = self.device.partition(":")[0] in ("cpu", "cuda") or None  # elsewhere torch knows, and may refuse
-        if self.dtype == "float32" or self.sharded or not together:
-            nn.utils.clip_grad_norm_(self.weights, limit, foreach=together)
-            return
-        norms = torch._foreach_norm([p.grad for p in self.weights if p.grad is not None])
-        norm = torch.linalg.vector_norm(torch.stack(norms))  # torch's total norm asks each where it lies
-        self.optimizer.grad_scale = norm.add_(CLIP_EPS).div_(limit).clamp_(min=1.0)  # type: ignore[attr-defined]
 
     def _lacks_memory(self, error: Exception, images: int) -> bool:
         """Whether memory ran out, with so many images at a time.

@@ -83,7 +83,7 @@ def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> 
     for place in line.places:
         assert {place.first.train_flops, place.second.train_flops} == {line.flops}
         values = [equal.estimate(p, "headline").value for p in (place.first, place.second)]
-        assert place.gap.value == pytest.approx(values[0] - values[1])
+        assert place.estimate.value == pytest.approx(values[0] - values[1])
 
 
 def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
@@ -92,7 +92,10 @@ def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
 
     def half(level: float) -> float:
         zigzag = tuple(
-            replace(p, gap=replace(p.gap, value=0.3 * (-1) ** n, margins={"seeds": 1e-6}, excluded=(), level=level))
+            replace(
+                p,
+                estimate=replace(p.estimate, value=0.3 * (-1) ** n, margins={"seeds": 1e-6}, excluded=(), level=level),
+            )
             for n, p in enumerate(line.places)
         )
         finding = gap_over_images._over_images(replace(line, places=zigzag), (), main=True)

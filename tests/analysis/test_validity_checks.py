@@ -17,7 +17,7 @@ from bench.core.record import Horizon, Operations, Record, Score
 from bench.core.spec import RECIPE_REVISION
 from bench.report.build import _data_kinds
 from bench.train import schedule
-from bench.train.effective import CAPPED
+from bench.train.effective import LAST_CAPPED_REVISION
 from tests.analysis._records import HEADLINE, World, change, map_scores
 from tests.analysis._study import ask, read
 
@@ -144,7 +144,7 @@ def test_an_old_warm_up_counts_as_it_was_done() -> None:
 def test_studies_of_the_old_rule_are_caught(study: str, axes: set[str]) -> None:
     suite = study.removeprefix("superseded/").partition("-")[0]
     records = study_data.load(REFERENCE / study, suite=suite)
-    assert {r.revisions["recipe"] for r in records.records} <= {1, CAPPED}
+    assert {r.revisions["recipe"] for r in records.records} <= {1, LAST_CAPPED_REVISION}
     checked = [c for c in checks(build(records)) if c.kind is CheckKind.UNEQUAL_RECIPES]
     assert {c.names[0] for c in checked} == axes
     assert all([name for name, _ in c.groups] == ["warm-up steps"] for c in checked)

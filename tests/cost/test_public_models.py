@@ -5,7 +5,6 @@ import dataclasses
 import json
 import re
 from fractions import Fraction
-from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -237,49 +236,6 @@ def test_stages_are_read():
     assert (first.images_seen, first.image_size, first.fine_tuning) == (34e9, 224, False)
     assert (second.images_seen, second.image_size) == (3 * 300 * IMAGES["in1k"], 192)
     assert (third.images_seen, third.image_size, third.fine_tuning) == (20_000 * 512, 384, True)
-
-
-def recounted(rows):
-    from tools import published_models
-
-    for row in rows:
-        name, size = row["counted_as"], int(row["image_size"])
-        assert published_models.counted_as(row["arch"], size) == name or name == row["arch"]
-        assert published_models.count(name, size) == (int(row["macs_dense"]), int(row["macs_paper"])), row["arch"]
-
-
-def test_committed_macs_are_counted_again():
-    recounted(rows_of("timm_macs")[7::90])
-
-
-PARTS = 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
-def test_all_committed_macs_are_counted_again(part):
-    """At sizes of their own too: those that a row of results or a stage of training needs. All parts with a timm that
-    they were not counted with; the first part with the one that they were (`tools.published_models --recount 446`)."""
-    from tools import published_models
-
-    if part and f"counted here from timm {version('timm')} " in (public_models.FOLDER / "SOURCES.md").read_text():
-        pytest.skip("counted whole with this timm before")
-    recounted(rows_of("timm_macs")[part::PARTS])
-    elsewhere = {(row["arch"], int(row["image_size"])) for row in rows_of("timm_macs")}
-    for arch, size in sorted(published_models.needed() - elsewhere)[part::PARTS]:
-        row = timm_costs.table()[arch]
-        assert int(row["image_size"]) == size
-        assert published_models.count(arch, size) == (int(row["macs_dense"]), int(row["macs_paper"])), arch
-
-
-def test_what_an_update_changes_is_said():
-    from tools.published_models import changes
-
-    before = {("a", "224"): {"top1": "80"}, ("b", "224"): {"top1": "70"}, ("c", "224"): {"top1": "60"}}
-    after = {("a", "224"): {"top1": "80"}, ("b", "224"): {"top1": "71"}, ("d", "384"): {"top1": "90"}}
-    said = list(changes(before, after))
-    assert said == ["changed: b at 224 (top1 70 -> 71)", "gone: c at 224", "new: d at 384", "1 changed, 1 gone, 1 new"]
-    assert list(changes(after, after)) == ["nothing changed"]
 
 
 def test_the_citation_names_the_version_of_the_tables_and_the_commits_of_their_sources():

@@ -31,7 +31,8 @@ from bench.execute.prepare import begin
 from bench.plan.keywords import Keywords
 from bench.plan.options import RUN
 from bench.report import compare_figure
-from bench.report.build import _jsonable
+from bench.report.build import DIGITS
+from bench.report.fits import rounded
 from bench.status import CellStatus
 from bench.store import grid
 from bench.store.study import Study
@@ -115,7 +116,7 @@ def test_findings_of_a_report_are_read_back_whole(kept, race):
     """With their evidence, whatever its kind: written again, they are the same file."""
     body = json.loads(kept.read_text())
     results = bench.api.load(kept.parent)
-    assert _jsonable([dataclasses.asdict(finding) for finding in results.answers]) == body["findings"]
+    assert rounded([dataclasses.asdict(finding) for finding in results.answers], DIGITS) == body["findings"]
     assert all(isinstance(finding.verdict, Verdict) for finding in results.answers)
     assert list(results.findings["question"]) == [finding["question"] for finding in body["findings"]]
 

@@ -5,12 +5,10 @@ import dataclasses
 import functools
 import gc
 import io
-import json
 import os
 import signal
 import threading
 import weakref
-from unittest import mock
 
 import pytest
 import torch
@@ -32,9 +30,7 @@ from bench.train import precision
 from bench.train.trainer import Trainer
 from tests.gpu.posing import NAME, Apple, posing, recording
 from tests.train.driving import job_context
-from tools.race import contenders
 from tools.race import job as peers
-from tools.race.contenders import Competitor
 
 
 @pytest.fixture
@@ -291,66 +287,9 @@ def test_generated_kernels_are_kept_in_this_users_own_cache(gpu, tmp_path, monke
         cache.kernels()
 
 
-CELL = Cell(
-    model="ViT-b/14",
-    model_options=(("gelu", "exact"), ("depth", 1)),
-    data="fashion-mnist",
-    num_images=64,
-    image_size=28,
-    channels=1,
-    recipe=Recipe(batch=8, lr=1e-3),
-    horizons=(64,),
-    job="peers",
-)
-
-
-@pytest.mark.slow
-def test_peers_one_at_a_time(gpu, race, tmp_path, monkeypatch):
-    """Their processes are never there together, each start begins them anew, and what runs out of memory later than in
-    its first steps is left out and not an error."""
-    entrants = (
-        Competitor(name=contenders.OWN, package=None),
-        Competitor(name=contenders.BASE, package="timm"),
-    )
-    monkeypatch.setattr(contenders, "contenders", lambda device, threads: entrants)
-    monkeypatch.setitem(peers.STARTS, "cuda", 2)
-    monkeypatch.setitem(peers.WINDOWS, "cuda", 1)
-    monkeypatch.setitem(peers.WINDOW_SECONDS, "cuda", 0.01)
-    alive: list[int] = []
-    monkeypatch.setattr(peers.Entrant, "window", watched(peers.Entrant.window, alive))
-    result = peers.run(CELL, context(tmp_path, CELL))
-    ours, theirs = result.peers.contenders
-    assert result.status == "complete", result.reason
-    assert len(ours.windows) == len(theirs.windows) == 2 and max(alive) == 1
-    assert ours.losses == pytest.approx(theirs.losses, rel=0.02)  # theirs are of float32
-
-
-def watched(window, alive):
-    running: set = set()
-
-    def once(self, seconds):
-        running.add(self)
-        alive.append(sum(process.poll() is None for entrant in running for process in entrant.processes))
-        return window(self, seconds)
-
-    return once
-
-
-def test_a_contender_that_runs_out_of_memory_in_a_window_is_left_out(race, tmp_path, monkeypatch):
-    answers = iter([{"call_seconds": 0.1, "dtype": "bfloat16", "params": 1}, {"left_out": "out of memory"}])
-    process = mock.Mock(**{"stdout.readline": lambda: json.dumps(next(answers)) + "\n", "wait.return_value": 0})
-    monkeypatch.setattr(peers.subprocess, "Popen", lambda *_, **__: process)
-    contestant = peers.Entrant(Competitor(name="x", package=None), CELL, context(tmp_path, CELL))
-    contestant.start()
-    contestant.window(1.0)
-    contestant.window(1.0)
-    assert contestant.left_out == "out of memory" and contestant.rates == []
-    assert contestant.summary(1, 1.0).left_out == "out of memory"
-
-
 def test_every_worker_has_a_device_of_its_own(monkeypatch):
     monkeypatch.setattr(device.subprocess, "run", lambda *_, **__: dataclasses.make_dataclass("R", ["stdout"])(""))
-    for name in device.VISIBLE:
+    for name in device.VISIBLE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     with posing():
         assert device.accelerators("cuda") == ("0", "1") and device.accelerators("cpu") == ()

@@ -74,7 +74,7 @@ def test_the_memory_of_a_gpu_that_serves_one_process_is_asked_for_elsewhere():
 
 
 class Touching(Dataset):
-    """Of one item, made on the device."""
+    """A data set of one item, made on the device."""
 
     def __len__(self):
         return 1
@@ -106,8 +106,8 @@ def test_readers_that_are_forked_leave_the_device_alone(monkeypatch):
 
 @pytest.mark.parametrize("cores, world, threads", [(96, "16", 12), (96, "64", 12), (4, "16", 1)])
 def test_a_worker_has_its_share_of_its_own_machine(cores, world, threads, gpu, tmp_path, monkeypatch):
-    """Of which eight ranks are part, however many machines there are; and keeps what is compiled in the user's cache
-    where that can be locked, as torch does."""
+    """Eight ranks are part of a machine, however many machines there are. A worker keeps what is compiled in the
+    user's cache where that can be locked, as torch does."""
     (tmp_path / "cells.json").write_text("[]")
     seen, worked = [], SimpleNamespace(run=lambda: 0)
     monkeypatch.setattr(worker, "Worker", lambda *_, options, **__: (seen.append(options.threads), worked)[1])
@@ -237,7 +237,7 @@ def test_lack_of_memory_is_no_obstacle_for_the_next_cell(monkeypatch):
 
 @pytest.mark.parametrize("threads, readers", [(1, 1), (8, 7), (64, 16)])
 def test_readers_have_the_threads_of_their_worker(threads, readers, monkeypatch):
-    """Of which it has its share: of 16 ranks on 2 machines of 96 cores each has 12, and 8 workers of 64 have 8."""
+    """Each of 16 ranks on 2 machines of 96 cores has 12 of them; each of 8 workers on 64 cores has 8."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setenv("WORLD_SIZE", "64")
     assert reading._workers() == readers

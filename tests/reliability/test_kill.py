@@ -241,7 +241,7 @@ def test_two_runs_where_no_lock_works_do_each_cell_once(tmp_path, fault, code):
 
 
 def children(process):
-    """Of any thread."""
+    """Children of any thread of a process."""
     return [
         int(child) for task in Path(f"/proc/{process}/task").glob("*/children") for child in task.read_text().split()
     ]

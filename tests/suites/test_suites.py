@@ -156,7 +156,7 @@ def test_rates_are_those_of_the_sweep() -> None:
     swept = {(cell.model, cell.recipe.lr) for cell in crossover_rates.cells(SuiteOptions())}
     assert {(model, rate) for model, rate in crossover.RATES.items()} <= swept
     assert {cell.horizons for cell in crossover_rates.cells(SuiteOptions())} <= {
-        (crossover.images(model, crossover_rates.SHARE),) for model in crossover.RATES
+        (crossover.images(model, crossover_rates.BUDGET_DIVISOR),) for model in crossover.RATES
     }
     assert not any(cell.tasks for cell in crossover_rates.cells(SuiteOptions())), "no downstream score is looked at"
 

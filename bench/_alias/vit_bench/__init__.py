@@ -27,7 +27,7 @@ class SameModule(MetaPathFinder, Loader):
         sys.modules[module.__name__] = importlib.import_module(module.__name__.removeprefix("vit_"))
 
     def get_code(self, fullname: str) -> CodeType:
-        """What `python -m` runs."""
+        """The code that `python -m` runs."""
         return find_spec(name := fullname.removeprefix("vit_")).loader.get_code(name)  # type: ignore[union-attr]
 
 

@@ -75,7 +75,7 @@ class Ray(Executor):
 
     @property
     def waits(self) -> str:  # type: ignore[override]
-        """What the cluster has too little of for a single worker."""
+        """A sentence on resources of which the whole cluster has too little for one worker; "" where it has enough."""
         scarce = [f"{self._wanted[name]:g} {name}" for name, number in self._fitting().items() if number < 1]
         return f"the whole cluster does not have {' and '.join(scarce)}" if scarce and self.alive else ""
 

@@ -27,14 +27,14 @@ LONG_SECONDS = 180  # in the queue, after which it is said why: requeued jobs wa
 ANSWER_SECONDS = 60  # that SLURM's commands may take
 STOPPED_FILE = "stopped"  # in a run's folder: keeps its jobs from going back into the queue
 MIB = 1 << 20
-SAME = (
+OPTION_ALIASES = (
     ("gpus-per-node", "gpus", "gpus-per-task", "gres"),
     ("mem", "mem-per-cpu", "mem-per-gpu"),
     ("cpus-per-task", "cpus-per-gpu"),
 )
 """Options that ask for the same in several ways: of each group, those given replace the one that the plan asks for."""
 LEFT_OUT, FLAG = "none", "true"  # values of --job: sbatch's default is kept; an option without a value
-OVER = (
+OVER_STATES = (
     "BOOT_FAIL",
     "CANCELLED",
     "COMPLETED",
@@ -111,7 +111,7 @@ class Slurm(Executor):
             return []
         self._next = time.monotonic() + self._pause
         jobs, before = states(self._followed), self.alive
-        self.alive = {job for job, (state, *_) in jobs.items() if state not in OVER}
+        self.alive = {job for job, (state, *_) in jobs.items() if state not in OVER_STATES}
         long = {job.reason for job in jobs.values() if job.state == "PENDING" and job.queued > LONG_SECONDS}
         self.waits = "; ".join(sorted(long))
         return [self._how(job, jobs.get(job, Queued())) for job in sorted(before - self.alive)]
@@ -127,7 +127,7 @@ class Slurm(Executor):
         return Ended(128 - number if number > 128 and number != EXIT_INTERRUPTED else number, log)
 
     def adopt(self, queue: str) -> int:
-        alive = {job for job, (state, *_) in states({queue}).items() if state not in OVER}
+        alive = {job for job, (state, *_) in states({queue}).items() if state not in OVER_STATES}
         self.alive |= alive
         self._followed |= {queue} if alive else set()
         return len(alive)
@@ -168,7 +168,7 @@ def options(needs: Resources) -> dict[str, str]:
         "signal": f"B:USR2@{SIGNAL_SECONDS}",
     }
     given = {name.replace("_", "-"): value for name, value in needs.options.items()}
-    for group in SAME:
+    for group in OPTION_ALIASES:
         if any(name in given for name in group):
             asked.pop(group[0], None)
     if re.fullmatch(TOO_SHORT, str(given.get("time"))):

@@ -206,7 +206,7 @@ class SpeedJob:
 
         predicted = workloads.predicted_batches(self.subject)
         how = f"float32 tensors alive at once, from shapes; {workloads.BUDGET_NAME}"
-        result = LargestBatch(**predicted, budget_bytes=workloads.BUDGET, how=how)
+        result = LargestBatch(**predicted, budget_bytes=workloads.MAX_MEMORY_BYTES, how=how)
         if not self.on_gpu:
             return result
         largest = self.subject.largest_inference(start=predicted["inference"], should_stop=self.context.should_stop)

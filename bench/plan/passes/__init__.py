@@ -40,7 +40,7 @@ PASSES = (
     Pass(file="untrainable"),
     Pass(file="images"),
     Pass(file="hours", needed=lambda r: r.fits_budgets_to_hours or r.options.hours is not None),
-    Pass(file="sizes"),
+    Pass(file="clipped"),
     Pass(file="overrides"),
     Pass(
         file="alike",

@@ -29,7 +29,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _forward_flops(cell: Cell, classes: int) -> float:
-    """Of one image; those of timm's models by the table, for which torch is not needed."""
+    """FLOPs of one forward pass of one image. timm's models are read from a table, for which torch is not needed."""
     row = timm_costs.table().get(re.sub(r"^timm:|[.+].*", "", cell.model))
     if row is not None and row["macs_dense"]:
         return 2 * int(row["macs_dense"]) * (cell.image_size / int(row["image_size"])) ** 2

@@ -1,4 +1,4 @@
-"""What a test set can tell apart is said before anything is run."""
+"""Notes on the smallest difference of accuracies that each test set can show, before anything is run."""
 
 from __future__ import annotations
 

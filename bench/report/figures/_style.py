@@ -88,9 +88,9 @@ TEXT_SIZES = (
     "legend.title_fontsize",
 )
 LABEL_SIZE = 8.5  # points on the page, of a name beside a point
-SHORTEST = 8  # letters of a line, where labels are broken
+MIN_LINE_LETTERS = 8  # letters of a line, where labels are broken
 BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
-APART = 3  # pixels between two names
+NAME_GAP = 3  # pixels between two names
 LINE_HEIGHT = 1.25  # times its size, of text
 ON_LINE = 5  # pixels: half of what a marker is wide
 PLACES: tuple[Any, ...] = (
@@ -102,7 +102,7 @@ PLACES: tuple[Any, ...] = (
     "center left",
 )  # of a key
 MARKER = 10  # points of a line that are no worse to cover than a marker
-FEW = 4  # names up to which they are as large as in a legend
+MAX_LARGE_NAMES = 4  # names up to which they are as large as in a legend
 NEAR, FAR, FARTHER = 6, 26, 46  # points between a plotted point and its name; beyond NEAR a line joins them
 DIRECTIONS = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1), (-1, -1))  # in which a name may stand
 ALIGNED = {1: ("left", "bottom"), 0: ("center", "center"), -1: ("right", "top")}
@@ -250,7 +250,7 @@ def wrap_labels(figure: Figure) -> None:
     for axes in figure.axes:
         panel = axes.get_window_extent()
         names = [tick.get_window_extent() for tick in axes.get_xticklabels() if tick.get_text()]
-        if any(b.x0 - a.x1 < APART for a, b in pairwise(names)):
+        if any(b.x0 - a.x1 < NAME_GAP for a, b in pairwise(names)):
             if axes.get_xscale() == "log":
                 axes.set_xticks(axes.get_xticks()[::2])
             else:
@@ -259,7 +259,7 @@ def wrap_labels(figure: Figure) -> None:
             taken = getattr(label.get_window_extent(), side)
             if label.get_visible() and taken > getattr(panel, side) > 0:
                 longest = max(map(len, label.get_text().split("\n")))
-                letters = max(SHORTEST, int(getattr(panel, side) / taken * longest))
+                letters = max(MIN_LINE_LETTERS, int(getattr(panel, side) / taken * longest))
                 label.set_text("\n".join(textwrap.fill(line, letters) for line in label.get_text().split("\n")))
 
 
@@ -298,7 +298,7 @@ def name_points(
         named: (x, y, text, colour) in data coordinates.
         curves: what else is drawn: points (x, y) in order, joined by lines.
     """
-    size = LABEL_SIZE if len(named) > FEW else float(THEME["legend.fontsize"])
+    size = LABEL_SIZE if len(named) > MAX_LARGE_NAMES else float(THEME["legend.fontsize"])
     figure: Any = axes.get_figure(root=True)
     wrap_labels(figure)
     figure.draw_without_rendering()
@@ -323,7 +323,7 @@ def name_points(
             for order, direction in enumerate(DIRECTIONS):
                 box = _box(label, direction, distance)
                 inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 + 1 and frame.y0 <= box.y0 and box.y1 <= frame.y1 + 4
-                if not inside or any(box.padded(APART).overlaps(other) for other in taken):
+                if not inside or any(box.padded(NAME_GAP).overlaps(other) for other in taken):
                     continue
                 cost = COVERS_POINT * _covered(box, points) + COVERS_LINE * _covered(box, lines) + order
                 if distance > NEAR:

@@ -16,7 +16,7 @@ from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
-LETTERS = 13  # of a place's name on one line
+PLACE_LINE_LETTERS = 13  # of a place's name on one line
 LETTERS_BELOW = 100  # beside each other below a row of panels
 
 
@@ -128,7 +128,10 @@ def _row(measure: str, curve: Curve, x: float, point: Point, e: Estimate) -> dic
 
 
 def _wrapped(name: str) -> str:
-    lines = (textwrap.wrap(part, LETTERS, break_long_words=False, break_on_hyphens=False) for part in name.split("\n"))
+    lines = (
+        textwrap.wrap(part, PLACE_LINE_LETTERS, break_long_words=False, break_on_hyphens=False)
+        for part in name.split("\n")
+    )
     return "\n".join(itertools.chain(*lines))
 
 

@@ -19,7 +19,7 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SPENT = "compute of branches over own"
+SPENT_COLUMN = "compute of branches over own"
 SIDEWAYS = 1.05  # so that intervals of several models at one budget lie beside each other
 TITLE = "Cool-down branches against models trained on their own"
 
@@ -35,7 +35,7 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no model was trained both with branches and separately")
     same = [name for name, differences in contrasts.items() if all(identical(c) for c in differences)]
     families = sorted({s.family for s in savings}, key=family_rank)
-    spent = {"schedule": SPENT, "measure": "ratio"}
+    spent = {"schedule": SPENT_COLUMN, "measure": "ratio"}
     rows = [
         *(_row(name, measures[0], c) for name, differences in contrasts.items() for c in differences),
         *(spent | {"model": s.model, "difference": s.flops, "seeds": s.seeds} for s in savings),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Best accuracy within a compute budget"
-LETTERS = 66  # of a line of the title
+TITLE_LINE_LETTERS = 66  # of a line of the title
 LINE_POINTS = 80  # of a line, beside those at its budgets
 ROUNDING = 1e-8  # of the values of a line
 Scored = tuple[Point, str, Estimate]  # with the name of its series
@@ -87,7 +87,9 @@ def draw(evidence: Evidence) -> Drawing:
             _name_pixels(axes, table, 100 * pixels.value)
         axes.set(xlabel=f"Pre-training compute [{unit}s]", ylabel=_panels.y_label(evidence, HEADLINE))
         axes.set_title(
-            fill(f"Pre-trained on {sets}, evaluated on {tasks}", LETTERS), loc="left", fontsize=_style.text(9.5)
+            fill(f"Pre-trained on {sets}, evaluated on {tasks}", TITLE_LINE_LETTERS),
+            loc="left",
+            fontsize=_style.text(9.5),
         )
         dots = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
         paths = [path for _, drawn in steps for path in drawn]

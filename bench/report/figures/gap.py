@@ -111,34 +111,34 @@ def _row(line: GapSeries, place: EqualComputePoint) -> dict[str, Any]:
         "second": b.family,
         "line": flops(line.flops),
         "distinct_images": place.x,
-        "gap": place.gap.value,
-        "low": place.gap.low,
-        "high": place.gap.high,
+        "gap": place.estimate.value,
+        "low": place.estimate.low,
+        "high": place.estimate.high,
         "first_model": a.series,
         "second_model": b.series,
         "first_images_seen": a.images_seen,
         "second_images_seen": b.images_seen,
         "first_flops": a.train_flops,
         "second_flops": b.train_flops,
-        "seeds": place.gap.num_seeds,
+        "seeds": place.estimate.num_seeds,
     }
 
 
 def _annotation(evidence: Evidence, axes: Axes, place: EqualComputePoint) -> Annotation:
     a, b = place.first, place.second
     text = (
-        f"{a.series} minus {b.series}: {signed(place.gap.value)} points\n{flops(a.train_flops)} each\n"
+        f"{a.series} minus {b.series}: {signed(place.estimate.value)} points\n{flops(a.train_flops)} each\n"
         f"{count(a.unique_images)} and {count(b.unique_images)} distinct images"
     )
     cells = (*evidence.cells.get(a.variant, ()), *evidence.cells.get(b.variant, ()))
-    return Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells)
+    return Annotation(axes=axes, x=place.x, y=100 * place.estimate.value, text=text, cells=cells)
 
 
 def _ends(lines: Sequence[GapSeries]) -> str:
     places = lines[0].places
     return (
-        f"{signed(places[0].gap.value)} points with {count(places[0].x)} images and "
-        f"{signed(places[-1].gap.value)} with {count(places[-1].x)}"
+        f"{signed(places[0].estimate.value)} points with {count(places[0].x)} images and "
+        f"{signed(places[-1].estimate.value)} with {count(places[-1].x)}"
     )
 
 
@@ -149,8 +149,8 @@ def _caption(evidence: Evidence, lines: Sequence[GapSeries], every: Sequence[Equ
         f"Above zero the first is ahead. Models: {join(list(names))}; a line joins runs of equal training "
         "compute, its band is the interval. A model that sees fewer images than there are counts as trained on all. "
         f"{evidence.shots}-shot linear probe, mean over "
-        f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.gap for p in every], trained_on=trained_on)} "
-        f"n: {every[0].gap.counts}."
+        f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.estimate for p in every], trained_on=trained_on)} "
+        f"n: {every[0].estimate.counts}."
     )
 
 

@@ -19,7 +19,7 @@ from bench.stats.intervals import contents
 
 TITLE = "Accuracy by group of tasks"
 MAX_MODELS = 10
-FULL = {"natural": "Natural", "specialised": "Specialised", "structured": "Structured"}
+GROUP_NAMES = {"natural": "Natural", "specialised": "Specialised", "structured": "Structured"}
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -29,7 +29,7 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no task with groups (vtab) was scored")
     tasks = tuple(m for members in groups.values() for m in members)
     panels = {f"All ({len(tasks)} tasks)": tasks}
-    panels |= {f"{FULL.get(g, g)} ({len(members)})": members for g, members in groups.items()}
+    panels |= {f"{GROUP_NAMES.get(g, g)} ({len(members)})": members for g, members in groups.items()}
     series = [s for s in longest(evidence, limit=MAX_MODELS) if s.last.key in means(evidence, tasks)]
     if not series:
         raise NothingToDraw("no model has a score on every task")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Scaling laws fitted to the frontiers"
-BAND = 0.13  # opacity
+BAND_OPACITY = 0.13  # opacity
 MAX_SPAN = 3.0  # a factor: as long as the interval of an extrapolation spans less, it is drawn
 BAD_FIT = 0.2  # of the error: a law that misses its points by more says so beside its name
 BAND_COLUMNS = ("within_low", "within_high", "total_low", "total_high")
@@ -63,7 +63,7 @@ def draw(evidence: Evidence) -> Drawing:
         signs = [
             Line2D([], [], **grey, linewidth=1.8, label="fitted"),
             Line2D([], [], **grey, linewidth=1.5, linestyle=_style.EXTRAPOLATED, label="extrapolated"),
-            Patch(**grey, alpha=BAND, linewidth=0, label=f"{cards[0]['level']:.0%} interval"),
+            Patch(**grey, alpha=BAND_OPACITY, linewidth=0, label=f"{cards[0]['level']:.0%} interval"),
         ]
         _style.legend(figure, [*_style.family_handles(families, hollow=evidence.published), *signs])
     return Drawing(
@@ -152,7 +152,7 @@ def _panel(
     curves = table[table["kind"].isin(["fitted", "extrapolated"])]
     for family, curve in curves.groupby("family", sort=False):
         low, high = (100 * curve[f"total_{end}"] for end in ("low", "high"))
-        axes.fill_between(curve["x"], low, high, color=looks[str(family)][0], alpha=BAND, linewidth=0, zorder=1)
+        axes.fill_between(curve["x"], low, high, color=looks[str(family)][0], alpha=BAND_OPACITY, linewidth=0, zorder=1)
     points = table[~table["kind"].isin(["fitted", "extrapolated"])]["percent"]
     least = min(points.min(), curves.loc[curves["kind"] == "extrapolated", "percent"].min())
     axes.set_ylim(0.9 * least, min(100.0, 1.25 * points.max()))

@@ -9,7 +9,7 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
-SETS = 6  # panels
+MAX_PANELS = 6
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -22,7 +22,7 @@ def draw(evidence: Evidence) -> Drawing:
     return _variants.draw(
         evidence,
         [curve],
-        measures=[m for m in measures if m != UPSTREAM][:SETS],
+        measures=[m for m in measures if m != UPSTREAM][:MAX_PANELS],
         x_label="Pre-training",
         x_name="pretraining",
         ticks=tuple(WAYS.values()),

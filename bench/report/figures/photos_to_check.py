@@ -18,13 +18,13 @@ from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Photos to check"
-ACROSS = 6  # pictures in a row, at most
+MAX_PER_ROW = 6  # pictures in a row, at most
 WIDTH, ROW = 9.5, 1.95  # inches
-LONGEST = 20  # letters of a class's name
+MAX_CLASS_LETTERS = 20  # letters of a class's name
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Of the first data set, with the best choice's errors. Pairs of copies come first, each side by side."""
+    """Photos of the first data set, with the best choice's errors. Pairs of copies come first, each side by side."""
     best = next((one for one in adapted(evidence) if one.pairs or one.surest), None)
     if best is None:
         raise NothingToDraw("no test image is misjudged, and no copies have different labels")
@@ -36,7 +36,7 @@ def draw(evidence: Evidence) -> Drawing:
         ),
         *((one, f"{_short(one['class'])}\ntaken for {_short(one['taken'])}") for one in best.surest),
     ]
-    across = 2 * _style.columns(ACROSS // 2)
+    across = 2 * _style.columns(MAX_PER_ROW // 2)
     rows = -(-len(tiles) // across)
     with _style.context():
         figure = _style.figure(width=WIDTH, height=ROW * rows)
@@ -77,7 +77,7 @@ def _pixels(picture: Mapping[str, Any]) -> np.ndarray:
 
 def _short(name: str) -> str:
     """A class's name in the width of a picture; a dollar sign begins no formula."""
-    return (name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…").replace("$", r"\$")
+    return (name if len(name) <= MAX_CLASS_LETTERS else f"{name[: MAX_CLASS_LETTERS - 1]}…").replace("$", r"\$")
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

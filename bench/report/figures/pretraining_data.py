@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TITLE = "Accuracy versus pre-training data set"
 MAX_PANELS = 8
-BAND = 0.12  # opacity
+BAND_OPACITY = 0.12  # opacity
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -67,7 +67,7 @@ def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints]
     for place, values in spans.items():
         colour, _ = _style.FAMILIES["ResNet"]
         wide = [place - 0.4, place + 0.4]
-        axes.fill_between(wide, min(values), max(values), color=colour, alpha=BAND, linewidth=0, zorder=1)
+        axes.fill_between(wide, min(values), max(values), color=colour, alpha=BAND_OPACITY, linewidth=0, zorder=1)
 
 
 def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panels.ModelPoints]:

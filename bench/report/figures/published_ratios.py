@@ -13,7 +13,7 @@ from bench.core.formatting import significant
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
-LETTERS = 7.5  # per inch of the figure, of a row's name
+LETTERS_PER_INCH = 7.5  # per inch of the figure, of a row's name
 TITLE = "Training compute for the same ImageNet error"
 
 
@@ -57,7 +57,7 @@ def draw(evidence: Evidence) -> Drawing:
             )
             said = "\n".join(filter(None, (comparison.name, number, comparison.differs)))
             annotations.append(Annotation(axes=axes, x=ratio, y=place, text=said))
-        letters = int(LETTERS * _style.current().width)
+        letters = int(LETTERS_PER_INCH * _style.current().width)
         axes.axvline(1, color=_style.INK, linewidth=1)
         axes.set_yticks(
             range(len(asked)),

@@ -10,14 +10,14 @@ from bench.report.figures import _published, _style
 from bench.report.figures.figure import Drawing, Figure
 
 TITLE = "Other test sets at equal ImageNet accuracy: not controlled"
-LEAST = 76  # percent of ImageNet accuracy from which checkpoints are drawn
+MIN_ACCURACY = 76  # percent of ImageNet accuracy from which checkpoints are drawn
 
 
 def draw(evidence: Evidence) -> Drawing:
     """A panel per test set. The band is where groups are compared."""
     _published.expect_public(evidence)
     known = checkpoints()
-    shown = known[known["in1k_top1"] >= LEAST]
+    shown = known[known["in1k_top1"] >= MIN_ACCURACY]
     with _style.context():
         columns = max(2, _style.columns(3))
         figure = _style.figure(height=_style.current().panel_height * (6 // columns))

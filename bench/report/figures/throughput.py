@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Inference speed and largest batch versus input size"
-REACH = 1.6  # a factor: as far as the axis goes beyond the points; an arrow marks an interval that goes on
+AXIS_REACH = 1.6  # a factor: as far as the axis goes beyond the points; an arrow marks an interval that goes on
 NOT_ENOUGH = "out of memory"
 Round = tuple[Record, SpeedResult]
 
@@ -145,7 +145,7 @@ def _panel(axes: Axes, table: pd.DataFrame, names: Sequence[str], value: str) ->
         axes.scatter(points["image_size"], points[value], s=40, marker=marker, color=face, edgecolors=colour, zorder=3)
         if "low" in points:
             axes.vlines(points["image_size"], points["low"], points["high"], colors=[colour], linewidth=1.1)
-    axes.set_ylim(table[value].min() / REACH, table[value].max() * REACH)
+    axes.set_ylim(table[value].min() / AXIS_REACH, table[value].max() * AXIS_REACH)
     _style.plain_log_y(axes)
     _style.plain_log_x(axes, list(table["image_size"]), room=0.3)
     if "low" in table:
