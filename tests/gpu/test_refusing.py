@@ -346,6 +346,7 @@ OWN = {
     "train/batches": "pixels that a compiled kernel scales",
     "train/precision": "bfloat16 unasked",
     "train/inference": "the same",
+    "plan/calibrate": "a device that is held up while steps are launched",
     "execute/jobs/speed": "the compiled network's speed",
     "execute/first_hour": "checks of graphs, memory and NCCL",
     "execute/machine_checks": "the same",
