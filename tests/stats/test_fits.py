@@ -11,7 +11,17 @@ from scipy.optimize import curve_fit, minimize
 
 from bench.analysis import lr_sweep, study_data
 from bench.core.errors import UserError
-from bench.stats import bootstrap, diagnostics, fit, forms, interpolation, isoflop, model_selection, table_diagnostics
+from bench.stats import (
+    averaging,
+    bootstrap,
+    diagnostics,
+    fit,
+    forms,
+    interpolation,
+    isoflop,
+    model_selection,
+    table_diagnostics,
+)
 from bench.stats.crossing import Crossing, crossing, frontier_bias, pareto
 from bench.stats.extrapolation import forecast
 from bench.stats.lack_of_fit import GroupMeans, lack_of_fit
@@ -384,3 +394,15 @@ def test_draws_do_not_depend_on_the_last_digit_of_a_freedom() -> None:
         for f in (np.nextafter(2.0, 0.0), 2.0)
     )
     np.testing.assert_allclose(below, at, rtol=1e-9)
+
+
+def test_last_digits_of_equal_weights_do_not_move_a_resample():
+    """Forms that become each other, as a power law with a floor of 0, tie but for a processor's rounding; one resample
+    more or less of a form shifts all random numbers after it."""
+    weights, rng = (
+        np.array([86.825, 47.65065, 17.8738, 47.65065, 86.825, 47.65065, 17.8738, 47.65065]),
+        np.random.default_rng(0),
+    )
+    weights = weights / weights.sum()
+    shares = [averaging._shares(weights * (1 + 1e-9 * rng.uniform(-1, 1, 8)), 400).tolist() for _ in range(50)]
+    assert shares == [shares[0]] * 50 and sum(shares[0]) == 400
