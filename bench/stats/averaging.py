@@ -173,8 +173,8 @@ def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:
 
 
 def _shares(weights: np.ndarray, draws: int) -> np.ndarray:
-    """Whole numbers in proportion to weights, whose sum is `draws`: those with the largest remainders round up. Weights of
-    forms that become each other differ in their last digits, by the processor: no remainder may turn on these."""
+    """Whole numbers in proportion to weights, whose sum is `draws`: those with the largest remainders round up. Where
+    forms become each other, their weights differ in the last digits, by the processor: no remainder may turn on these."""
     exact = np.round(weights * draws, 3)
     counts = np.floor(exact).astype(int)
     counts[np.argsort(counts - exact, kind="stable")[: draws - int(counts.sum())]] += 1
