@@ -174,7 +174,7 @@ def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:
 
 def _shares(weights: np.ndarray, draws: int) -> np.ndarray:
     """Whole numbers in proportion to weights, whose sum is `draws`: those with the largest remainders round up. Where
-    forms become each other, their weights differ in the last digits, by the processor: no remainder may turn on these."""
+    forms become each other, their weights differ by the processor: no remainder turns on these."""
     exact = np.round(weights * draws, 3)
     counts = np.floor(exact).astype(int)
     counts[np.argsort(counts - exact, kind="stable")[: draws - int(counts.sum())]] += 1
