@@ -363,7 +363,7 @@ def flops(
 
     Raises:
         UserError: an unknown name, or a size that the model does not take.
-        NotImplementedError: a contraction without a formula.
+        NotImplementedError: a module with a contraction without a formula.
     """
     if isinstance(model, str):
         sizes = {"image_size": image_size, "channels": channels, "classes": classes}

@@ -240,8 +240,8 @@ class Evidence:
         return self._averages[key]
 
     def estimates(self, measure: str, *, shots: int | None = None) -> dict[PointKey, Estimate]:
-        """Estimates of one measure at every point. The variances between seeds of trained points moderate each other,
-        and those of untrained ones do."""
+        """Estimates of one measure at every point. The variances between seeds moderate each other, those of trained
+        points and those of untrained ones apart."""
         cached = self._estimates.get((measure, shots))
         if cached is None:
             cached = {}
@@ -301,9 +301,9 @@ def build(
     controlled: bool = True,
     reference: Evidence | None = None,
 ) -> Evidence:
-    """Arrange records. Downstream sets that the user named for the study are its headline, by the tasks of the suite's.
-    Otherwise headline tasks that were not scored are left out; without any, the same tasks on other sets count, without
-    those all that are not far, and then the far ones.
+    """Arrange records. Where the user named downstream sets, the tasks of the suite's headline on these are the
+    headline. Otherwise it is the suite's, as far as it was scored. Where none of it was, it is the first of these that
+    there is: the same tasks on other sets, all tasks that are not far, the far ones.
 
     Scores that others supersede are set aside. Cells at learning rates that a sweep rejects are not:
     `bench.analysis.lr_sweep.without_rejected` leaves them out.

@@ -102,7 +102,7 @@ class Law:
 
     @cached_property
     def on_grid(self) -> Bands:
-        """The law where it is asked what an error takes: at `forecast.grid`."""
+        """The law at `forecast.grid`, where it is inverted."""
         return self.bands(self.forecast.grid)
 
 

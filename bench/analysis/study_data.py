@@ -353,7 +353,7 @@ OF_SAMPLE = ["variant", "images_seen", "measure", "shots"]
 
 def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Samples]:
     """Scores of complete cells as seeds × draws, for every variant, budget, measure and number of shots. A second
-    score of the same seed and draw is left out. Draws that are all the same images are none."""
+    score of the same seed and draw is left out. Draws of one and the same images are left out."""
     of_cell = ["directory", "images_seen", "variant", "seed", "family", "model"]
     cells = horizons.loc[horizons["status"] == "complete", of_cell]
     known = scores[scores["value"].notna()].astype({"directory": object, "measure": object})

@@ -154,6 +154,10 @@ _MATRIX = ("mv", "matmul", "linear", "bilinear", "trilinear", "einsum", "attenti
 SUSPECTS = frozenset(("conv", "conv1d", "conv2d", "conv3d", "convolution", "lstm", "gru", "rnn", *_MATRIX))
 
 
+class NoFormula(NotImplementedError):
+    """A contraction whose MACs nobody has written down."""
+
+
 def is_uncounted_contraction(name: str) -> bool:
     """Whether an operation without a formula looks like a contraction; the counter refuses it rather than miss it."""
     words = name.split("::")[-1].split(".")[0].split("_")
@@ -235,7 +239,7 @@ class MacCounter(TorchDispatchMode):
         elif name == "aten::constant_pad_nd":
             self._remember_padding(args, result)
         elif is_uncounted_contraction(name):
-            raise NotImplementedError(f"No formula for {name}: add one to bench/cost/counter.py.")
+            raise NoFormula(f"No formula for {name}: add one to bench/cost/counter.py.")
         return result
 
     def _add(self, name: str, works: list[OperationCount]) -> None:

@@ -119,8 +119,7 @@ def count(
         activations: also measure `activation_bytes` (three forwards instead of one).
 
     Raises:
-        UserError: unknown model, or a size it cannot take.
-        NotImplementedError: the model uses a contraction without a formula.
+        UserError: unknown model, a size it cannot take, or a contraction without a formula.
     """
     from bench.core import registry
 
@@ -131,6 +130,7 @@ def count(
     registry.check_model(model_name)
     import torch
 
+    from bench.cost.counter import NoFormula
     from bench.cost.memory import activation_bytes
     from bench.cost.shapes import KnownShapes
 
@@ -152,6 +152,11 @@ def count(
         with KnownShapes():
             counter = count_forward(model, images(1), run=run)
             kept = activation_bytes(model, images, run=run) if activations else None
+    except NoFormula as error:
+        raise UserError(
+            f"Model {model_name!r} ({registry.source_of(model_name)}) cannot be counted: {error}",
+            "Without it the operation's work would be missed. Other models of the study go on.",
+        ) from error
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         what = f"Model {model_name!r} ({registry.source_of(model_name)}) cannot be counted"
         raise UserError(

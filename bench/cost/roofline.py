@@ -2,9 +2,9 @@
 
 Bytes follow from the activations that a model keeps for its backward pass, by a factor per family. The factors, and the
 shares assumed of the peaks, are those of the code that is generated for an H100 (tools/h100.csv), which the
-roofline here gives again within an eighth. `reached`, the share of the roofline that training reaches, comes from rates
-that others published (published_rates.csv beside this file), since this project has no record of a GPU; so does its
-error. No torch.
+roofline here gives again within an eighth. `reached`, the share of the roofline that training reaches, and its error
+come from rates that others published (published_rates.csv beside this file): this project has no record of a GPU. No
+torch.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def refused(plan: Plan) -> list[Failure]:
 
 
 def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
-    """Environment variables by which workers find NVIDIA's MPS while `opened` is; none without `--share mps`."""
+    """Environment variables by which workers find NVIDIA's MPS until `opened` is closed; none without `--share mps`."""
     if plan.share != "mps":
         return {}
     from bench.execute.sharing import served

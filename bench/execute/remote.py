@@ -81,6 +81,8 @@ def run(
     refused = local.refused(plan)
     if not plan.todo:
         return refused
+    if not files.has_locks(plan.store):
+        on_event(-1, Notice(message=local.NO_LOCKS.format(plan.store)))
     gpus = options.device != "cpu" and plan.on_gpu
     if not gpus and options.device == "auto":
         on_event(-1, Notice(message=NO_GPUS))
@@ -131,9 +133,9 @@ def run(
 
 
 def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int, list[Path]]:
-    """Follow jobs of earlier runs that are still queued or running and have nothing to do but cells of this run, each
-    as one of the kind of whose cells it was submitted for the most; call off those that have nothing to do at all.
-    Returns how many are followed, and the folders of runs that nobody else needs."""
+    """Follow jobs of earlier runs that are still queued or running and have only cells of this run to do; call off
+    those that have nothing to do. A job counts as one of the kind that most of its cells are of. Returns how many are
+    followed, and the folders of runs that nobody else needs."""
     followed, done = 0, list[Path]()
     asked = frozenset[str]().union(*(kind.names for kind in kinds))
     for earlier in sorted({path.parent for path in folder.glob(f"*/{SUBMITTED_FILE.format('*')}")}):

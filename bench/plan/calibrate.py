@@ -68,8 +68,7 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
 
 
 def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool) -> dict[str, Any]:
-    """{"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again};
-    without
+    """{"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again}. Without
     `measure` the rates are derived from the model's FLOPs, as are those of a step that would take too long."""
     from bench.train import modes
 

@@ -341,8 +341,9 @@ def waited(cell: Cell, solving: float, *, training: float) -> float:
 
 
 def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0) -> float:
-    """How many times as fast as one process with a processor of its own `ranks` of them train a cell, each with the
-    share `own` of one: they exchange gradients after every step, at an assumed speed and without overlap."""
+    """How many times as fast as one process `ranks` of them train a cell. The one has a processor of its own, the
+    others the share `own` of one each; they exchange gradients after every step, at an assumed speed and without
+    overlap."""
     step = cell.recipe.batch / rates.train_images_per_second
     if ranks == 1:
         return own

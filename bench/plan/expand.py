@@ -56,7 +56,11 @@ def _idle(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[st
         "--recipe": options.overrides.recipe,
     }
     idle = [flag for flag, given in asked.items() if given and not any(cell.job == "train" for cell in cells)]
-    return [f"Suite {suite.name!r} trains nothing: no effect has {join(idle)}."] if idle else []
+    return (
+        [f"Suite {suite.name!r} trains nothing: {join(idle)} {'has' if len(idle) == 1 else 'have'} no effect."]
+        if idle
+        else []
+    )
 
 
 def _request(suite: Suite, options: StudyOptions, sizes: DataSizes, device_name: str) -> StudyRequest:

@@ -264,7 +264,7 @@ class StudyOptions:
         retry: "failed": only those.
         co2: grams per kilowatt-hour.
         reference: "paper" or "published" adds such results to the figures.
-        target: accuracies, 0..1, that the report says the need of.
+        target: accuracies, 0..1; the report says what each takes.
         track: trackers, see `bench.trackers`.
         profile: write traces.
     """

@@ -19,7 +19,7 @@ class StudyCells:
 
     Attributes:
         cells: all of them.
-        chosen: those that this run is of; `--only` leaves fewer.
+        chosen: those of this run; `--only` leaves fewer.
         notes: deviations from the suite, one sentence each.
         stored: upstream sets as they were written -> as they are stored.
         waiting: sweeps whose next round is not known yet.

@@ -22,7 +22,7 @@ class StudyTitle:
 
     Attributes:
         text: one sentence, then `others`.
-        others: what its question is answered for other subjects; "" where there is nothing to add.
+        others: the answers for other subjects; "" where there is nothing to add.
         finding: place in `Findings.findings`.
         figure: name of the figure that shows it; "" where none does.
     """

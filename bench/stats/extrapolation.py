@@ -37,7 +37,7 @@ from bench.stats.intervals import t_quantile
 BENDING: tuple[Form, ...] = (POWER_FLOOR, ZHAI, M3, M4)
 """Forms of one input that bend. bnsl1 in place of power-floor missed 1.1 to 1.2 times as much."""
 MIN_PLACES = 4  # distinct x that an interval beyond them takes, and an origin
-PRIOR_ORIGINS = 2.0  # that other curves weigh as much as
+PRIOR_ORIGINS = 2.0  # the weight of other curves, in origins of this one
 PRIOR_SLOPE, PRIOR_ROUGHNESS = 0.2, 0.8  # rates of other curves, per unit of their slope and of their roughness,
 PRIOR_PLACES = 8  # at this many places; in proportion to 1 / (places - 2)
 FREEDOM = 3  # of misses in units of their scale

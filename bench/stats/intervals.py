@@ -8,8 +8,8 @@ Accuracies of one point form a table seeds × draws. Three sources of chance mov
   its interval excludes training noise, and says so;
 - few-shot draws: the spread of the draws' means; Student's t with (draws - 1);
 - test images: the binomial error of a finite test set; where images belong together, that over their groups, with
-  Student's t (groups - 1). Draws and seeds share the test images, so it does not shrink
-  with their number.
+  Student's t (groups - 1). Draws and seeds share the test images, so it does not
+  shrink with their number.
 
 Each source gets its own margin; margins add in quadrature. (Welch-Satterthwaite over sources would shorten intervals
 whenever a variance with one degree of freedom happens to come out small, and then cover too rarely.) Spread that both

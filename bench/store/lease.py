@@ -164,8 +164,8 @@ def _process(seen: Seen) -> tuple[int, str | None] | None:
 
 
 def holder(path: Path) -> Holder | None:
-    """The holder of the lease at `path`, for display: it is told after one look, so that of a holder elsewhere the two
-    clocks decide whether it is alive. None without a living holder."""
+    """The holder of the lease at `path`, for display; None without a living one. It looks once: whether a holder on
+    another machine lives is judged by the clocks of both."""
     try:
         seen = _look(path)
     except OSError:

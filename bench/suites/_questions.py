@@ -1,4 +1,4 @@
-"""Which questions (`bench/questions/`) suites ask, by name. A suite without QUESTIONS asks every one there is."""
+"""Which questions (`bench/questions/`) suites ask, by name. A suite without `questions` asks every one there is."""
 
 OF_FAMILIES = (
     "gap-over-images",

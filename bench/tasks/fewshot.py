@@ -11,8 +11,8 @@ On request ("each") one metric per ridge strength instead, to see what the choic
 The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set
 and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
 with fewer than k examples contribute what they have; `detail` tells how many images were used, and whether that left
-every draw the same ones. With one image per class leaving one out leaves nothing to learn
-its class from, so 1-shot uses 2^10 in both metrics.
+every draw the same ones. With one image per class, leaving one out leaves nothing to learn its class from: 1-shot uses
+2^10 in both metrics.
 """
 
 from __future__ import annotations

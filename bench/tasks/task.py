@@ -1,5 +1,4 @@
-"""A task and its context; and what tasks share: parts of a split, accuracies with their standard
-errors."""
+"""A task and its context; and what tasks share: parts of a split, accuracies with their standard errors."""
 
 from __future__ import annotations
 
@@ -202,8 +201,8 @@ def judged(
 
 
 def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., list[Score]]:
-    """The `evaluate` of a task that has a `begin`: the same arguments, but it reads the features and returns what is
-    left to compute, for which neither the model nor the device is needed."""
+    """The `evaluate` of a task that has a `begin`. `begin` takes the same arguments, reads the features, and returns
+    the rest of the computation, which needs neither the model nor the device."""
 
     @functools.wraps(begin)
     def evaluate(context: TaskContext, **given: Any) -> list[Score]:

@@ -39,7 +39,7 @@ LARGE_IMAGE_BYTES = 1 << 14  # bytes of an image that is better changed by itsel
 
 
 def to_input(images_BHWC: Tensor) -> Tensor:
-    """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1], the range that the same code uses."""
+    """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1]."""
     return scaled(images_BHWC.permute(0, 3, 1, 2))
 
 
@@ -83,7 +83,7 @@ def crop_boxes(
 
     Args:
         height, width: of the images, or of each.
-        least: the smallest share of the area that a crop keeps; there 0.05.
+        least: the smallest share of the area that a crop keeps.
     """
     ratio_B, tall_B, down_B, right_B = rng.random((4, number))
     ratio_B = RATIOS[0] + ratio_B * (RATIOS[1] - RATIOS[0])

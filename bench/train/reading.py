@@ -83,8 +83,8 @@ class Reader:
     Args:
         images: memory-mapped or encoded.
         request: (step) -> what to read. It is called for steps that come, and again after a jump.
-        workers: processes that read; 0 reads in this one, when it is asked to. None for one per thread of this
-            process, which are its share of the machine's cores, but for one.
+        workers: processes that read; 0 reads in this one, when it is asked to. None for one less than this process has
+            threads, which are its share of the machine's cores.
     """
 
     def __init__(

@@ -479,8 +479,8 @@ def set_aside(value: Tensor) -> Tensor:
 
 
 def kept(value: Tensor, before: Tensor | None, beside: Tensor) -> Tensor:
-    """A value in memory of its own on the device of another tensor: where it lay before, if it did, for a recording of
-    the update finds it there."""
+    """A copy of a value on the device of `beside`, in the memory of `before` where it fits: a recorded update reads it
+    there."""
     if before is None or before.shape != value.shape or before.dtype != value.dtype:
         return value.clone().to(beside.device)
     return before.copy_(value)

@@ -358,6 +358,23 @@ def test_an_unknown_contraction_is_refused_not_missed() -> None:
         count_forward(lstm, torch.ones(3, 2, 4))
 
 
+def test_a_model_with_an_unknown_contraction_is_refused_for_that_reason(tmp_path: Path) -> None:
+    """Not for being unable to run on the meta device: `NotImplementedError` is a `RuntimeError` too."""
+    net = tmp_path / "net.py"
+    net.write_text(
+        "from torch import nn\n\n\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, *, num_classes, channels, image_size):\n"
+        "        super().__init__()\n"
+        "        self.body, self.head = nn.Bilinear(image_size, image_size, 4), nn.Linear(4, num_classes)\n\n"
+        "    def forward(self, x_BCHW):\n"
+        "        return self.head(self.body(x_BCHW[:, 0, 0], x_BCHW[:, 0, 1]))\n"
+    )
+    with pytest.raises(UserError, match=r"cannot be counted: No formula for aten::_trilinear") as refused:
+        count(f"{net}:Net", image_size=8, num_classes=2)
+    assert "meta device" not in str(refused.value)
+
+
 def test_what_looks_like_a_contraction() -> None:
     for name in ("aten::_flash_attention_forward", "aten::mkldnn_linear", "aten::_sparse_mm", "aten::_trilinear"):
         assert name in FORMULAS or is_uncounted_contraction(name), name
