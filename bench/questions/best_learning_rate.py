@@ -331,6 +331,15 @@ def _offered(rule: RateRule) -> str:
     return f"{rule.family}: no rule offered, {why}."
 
 
+def sentence(f: Finding) -> str:
+    (swept,) = wording.every(f, Sweep)
+    at, inside = f"at a learning rate of {wording.number(f).text}", f.verdict == Verdict.YES
+    if swept.chosen is swept.best:
+        return f"{f.subject[0]} trains best {at}{'' if inside else ', the edge of its sweep'}"
+    near = f"{f.subject[0]} trains within {100 * RATE_MARGIN:g} points of its best {at}, the lowest that does"
+    return near if inside else f"{near}; its best is at the edge of its sweep"
+
+
 QUESTION = Question(
     name=NAME,
     label="Best learning rate?",
@@ -351,8 +360,5 @@ QUESTION = Question(
     measure=lambda f: "",
     tables=tables,
     figures=("learning-rates",),
-    sentence=lambda f: (
-        f"{f.subject[0]} trains best at a learning rate of {wording.number(f).text}"
-        f"{'' if f.verdict == Verdict.YES else ', the edge of its sweep'}"
-    ),
+    sentence=sentence,
 )
