@@ -140,25 +140,49 @@ def mean_finding(
     """
     mean = mean or overall(differences)[0]
     accuracy, number = mean_accuracy(differences), len(differences)
-    why = undecided(mean, accuracy, models=number)
     models = len({c.pair.model for c in differences})
+    made = difference_finding(question, subject, mean, accuracy, measure=differences[0].measure, models=number)
+    return replace(
+        made,
+        main=made.measure == HEADLINE,
+        reasons=(*made.reasons, *reasons),
+        n=counts(mean, models=models, steps=number if number > models else 0, paired=paired),
+        margin=unreplicated_noise(accuracy) / math.sqrt(number) if Reason.UNREPLICATED in made.reasons else None,
+        evidence=(*(c.item for c in differences), *evidence),
+    )
+
+
+def difference_finding(
+    question: str,
+    subject: Sequence[str],
+    e: Estimate,
+    accuracy: float,
+    *,
+    measure: str = HEADLINE,
+    models: int = 1,
+    paired: bool = False,
+) -> Finding:
+    """A difference of accuracies, judged.
+
+    Args:
+        accuracy: around which it lies.
+        models: that it is the mean of.
+        paired: whether test images were compared one by one.
+    """
     return Finding(
         question=question,
         subject=tuple(subject),
-        measure=differences[0].measure,
-        main=differences[0].measure == HEADLINE,
-        verdict=verdict(mean, accuracy, models=number),
-        reasons=(*why, *reasons),
+        measure=measure,
+        verdict=verdict(e, accuracy, models=models),
+        reasons=undecided(e, accuracy, models=models),
         quantity="accuracy difference",
         unit=Unit.SHARE,
-        estimate=mean.value,
-        low=mean.low,
-        high=mean.high,
-        level=mean.level,
-        n=counts(mean, models=models, steps=number if number > models else 0, paired=paired),
-        excluded=mean.excluded,
-        margin=unreplicated_noise(accuracy) / math.sqrt(number) if Reason.UNREPLICATED in why else None,
-        evidence=(*(c.item for c in differences), *evidence),
+        estimate=e.value,
+        low=e.low,
+        high=e.high,
+        level=e.level,
+        n=counts(e, paired=int(paired)),
+        excluded=e.excluded,
     )
 
 

@@ -13,13 +13,13 @@ Findings:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.analysis import class_tables, wording
 from bench.analysis.adaptation import USAGE, WAYS, Adapted, adapted, best_of_models, compared, probes
-from bench.analysis.comparisons import counts, undecided, verdict
-from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.finding import Finding, Item, Unit, Verdict
+from bench.analysis.comparisons import difference_finding
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Finding, Item, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import count, percent, plural
@@ -56,20 +56,8 @@ def best_adaptations(evidence: Evidence) -> Iterator[Finding]:
             continue
         e, paired = both
         accuracy = first.samples[-1].mean - e.value / 2
-        yield Finding(
-            question=NAME,
-            subject=(data, first.name, others[0].name),
-            measure=HEADLINE,
-            verdict=verdict(e, accuracy),
-            reasons=undecided(e, accuracy),
-            quantity="accuracy difference",
-            unit=Unit.SHARE,
-            estimate=e.value,
-            low=e.low,
-            high=e.high,
-            level=e.level,
-            n=counts(e, paired=int(paired)),
-            excluded=e.excluded,
+        yield replace(
+            difference_finding(NAME, (data, first.name, others[0].name), e, accuracy, paired=paired),
             leader=first.name,
             evidence=tuple(map(_item, models)),
         )

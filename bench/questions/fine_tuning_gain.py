@@ -12,13 +12,13 @@ Findings:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.analysis import wording
 from bench.analysis.adaptation import TUNED, WAYS, Adapted, adapted, compared, probes
-from bench.analysis.comparisons import counts, undecided, verdict
-from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.finding import Finding, Item, Unit
+from bench.analysis.comparisons import difference_finding
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Finding, Item
 from bench.analysis.question import Question
 from bench.core.formatting import count, duration, percent
 
@@ -50,20 +50,8 @@ def _compared(tuned: Adapted, probe: Adapted) -> Finding | None:
         return None
     e, paired = both
     values = tuned.samples[-1].mean, probe.samples[-1].mean
-    return Finding(
-        question=NAME,
-        subject=(tuned.data, tuned.model),
-        measure=HEADLINE,
-        verdict=verdict(e, sum(values) / 2),
-        reasons=undecided(e, sum(values) / 2),
-        quantity="accuracy difference",
-        unit=Unit.SHARE,
-        estimate=e.value,
-        low=e.low,
-        high=e.high,
-        level=e.level,
-        n=counts(e, paired=int(paired)),
-        excluded=e.excluded,
+    return replace(
+        difference_finding(NAME, (tuned.data, tuned.model), e, sum(values) / 2, paired=paired),
         evidence=(
             TunedAndProbed(
                 way=probe.way,
