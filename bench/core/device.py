@@ -11,6 +11,7 @@ import gc
 import os
 import platform
 import subprocess
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -162,14 +163,33 @@ def to_device(tensor: Any, device: str) -> Any:
 
 
 def uploaded(array: Any, device: str) -> Any:
-    """A copy of an array, which may be a read-only map, on a device, without waiting: copied once, into
-    pinned memory, which is free again when the device has it."""
+    """A copy of an array, which may be a read-only map, on a device. It is copied once, into pinned memory, and from
+    there while the device computes with what it was given before; the processor is at most `UNDER_WAY` copies ahead."""
     import torch
 
+    streams = module(device) if device.startswith(("cuda", "xpu")) else None
+    if streams is not None:
+        if device not in _uploads:
+            _uploads[device] = streams.Stream(), deque()
+        copies, before = _uploads[device]
+        own = streams.current_stream()
+        before.append(own.record_event())
+        if len(before) > UNDER_WAY:
+            before.popleft().synchronize()
     dtype = torch.from_numpy(array[:0].copy()).dtype
-    held = torch.empty(array.shape, dtype=dtype, pin_memory=device.startswith(("cuda", "xpu")))
+    held = torch.empty(array.shape, dtype=dtype, pin_memory=streams is not None)
     held.numpy()[...] = array
-    return held.to(device, non_blocking=True)
+    if streams is None:
+        return held.to(device, non_blocking=True)
+    with streams.stream(copies):
+        moved = held.to(device, non_blocking=True)
+    own.wait_stream(copies)
+    moved.record_stream(own)
+    return moved
+
+
+UNDER_WAY = 2
+_uploads: dict[str, tuple[Any, deque[Any]]] = {}  # of a device: its stream of copies, what was asked of it before each
 
 
 def synchronise(device: str) -> None:

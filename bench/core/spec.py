@@ -40,11 +40,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "decay": ("constant", "rsqrt"),
     "cooldown_shape": ("1-sqrt", "linear", "cosine"),
     "sharding": ("replicate", "fsdp"),
+    "decoding": ("processor", "device"),
     "dtype": ("auto", "float32", "bfloat16"),
     "evaluation_dtype": ("auto", "float32", "bfloat16"),
 }
 """Allowed values of recipe fields; they are documented where they are implemented: optim, schedule, precision,
-inference."""
+inference, device_reading."""
 SCALARS = frozenset((str, int, float, bool, type(None)))
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
 BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the training would be left
@@ -83,6 +84,7 @@ class Recipe:
     flip: bool = False
     crop: float = 0.0  # least share of its area that a random crop of an image keeps (the paper: 0.05); 0: no crops
     sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
+    decoding: str = "processor"  # of encoded images in training; "device": bench/train/device_reading.py
     dtype: str = "auto"  # "bfloat16" where it is faster; see bench/train/precision.py
     evaluation_dtype: str = "auto"  # of features and logits; "bfloat16" on a GPU; see bench/train/inference.py
 

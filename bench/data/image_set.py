@@ -52,6 +52,9 @@ class MappedImages(LazyImages):
         return MappedImages(self.images_NHWC, self.rows_N[indices_M])
 
 
+FileOrPixels = bytes | np.ndarray  # a JPEG, or pixels uint8 (H, W, C)
+
+
 class EncodedImages(LazyImages):
     """Images that are decoded when they are indexed (`bench.data.stream`).
 
@@ -59,11 +62,13 @@ class EncodedImages(LazyImages):
         keys_N: uint64 per image, from its file's bytes.
         identity: what else the pixels follow from.
         encoded_bytes: of all files together.
+        whole: indexed, an image is all of it, whatever its shape, instead of its central square.
     """
 
     keys_N: np.ndarray
     identity: str
     encoded_bytes: int
+    whole: bool
 
     @abstractmethod
     def at(self, size: int) -> EncodedImages:
@@ -84,6 +89,10 @@ class EncodedImages(LazyImages):
     ) -> None:
         """Read images for training, into uint8 (B, H, W, C): of each full image a part (top, left, height, width),
         which `resize` brings to this size; or as indexing gives it. In one thread."""
+
+    @abstractmethod
+    def files(self, rows_B: np.ndarray) -> list[FileOrPixels]:
+        """Upright baseline JPEGs as they are; of other files the pixels, in full size. In one thread."""
 
 
 Images = np.ndarray | LazyImages  # uint8 (N, H, W, C), read by slices

@@ -45,16 +45,27 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: R
     """
     top, left, height, width = map(int, box)
     size, _, channels = out_SSC.shape
-    halvings = min(3, max(0, (min(height, width) // size).bit_length() - 1))
+    times = halvings(box, size=size)
     frame = _frame(data) if orientation == 1 else None
     if frame is not None and simplejpeg is not None:
-        pixels_HWC = _decoded(data, frame, bottom=top + height, halvings=halvings, channels=channels)
+        pixels_HWC = _decoded(data, frame, bottom=top + height, times=times, channels=channels)
     else:
-        pixels_HWC = _opened(data, halvings=halvings, channels=channels, orientation=orientation)
-        halvings = halvings if data[:2] == b"\xff\xd8" else 0
-    top, left = top >> halvings, left >> halvings
-    part_HWC = pixels_HWC[top : top + (height >> halvings), left : left + (width >> halvings)]
+        pixels_HWC = opened(data, times=times, channels=channels, orientation=orientation)
+        times = times if data[:2] == b"\xff\xd8" else 0
+    top, left = top >> times, left >> times
+    part_HWC = pixels_HWC[top : top + (height >> times), left : left + (width >> times)]
     resize(part_HWC, out_SSC)
+
+
+def halvings(box: Sequence[int], *, size: int) -> int:
+    """How often a part (top, left, height, width) is halved, up to three times, before it would be smaller than
+    `size` pixels."""
+    return min(3, max(0, (min(box[2:]) // size).bit_length() - 1))
+
+
+def is_baseline(data: bytes) -> bool:
+    """Whether a file is a baseline JPEG, grey or of three components."""
+    return _frame(data) is not None
 
 
 def _frame(data: bytes) -> tuple[int, int, int] | None:
@@ -73,13 +84,13 @@ def _frame(data: bytes) -> tuple[int, int, int] | None:
     return None
 
 
-def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, halvings: int, channels: int) -> np.ndarray:
-    """The image down to the row `bottom` or somewhat below, reduced."""
+def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, times: int, channels: int) -> np.ndarray:
+    """The image down to the row `bottom` or somewhat below, halved so many times."""
     place, height, width = frame
     rows = (bottom + MARGIN + BLOCK - 1) // BLOCK * BLOCK
     if rows < height:
         height, data = rows, b"".join((data[:place], struct.pack(">H", rows), data[place + 2 :]))
-    reduced = [-(-side // (1 << halvings)) for side in (height, width)]
+    reduced = [-(-side // (1 << times)) for side in (height, width)]
     needed = reduced[0] * reduced[1] * channels
     buffer = getattr(_buffers, "pixels", None)
     if buffer is None or len(buffer) < needed:
@@ -87,19 +98,19 @@ def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, halvings:
     return simplejpeg.decode_jpeg(
         data,
         "RGB" if channels == 3 else "GRAY",
-        min_height=reduced[0] if halvings else 0,
-        min_width=reduced[1] if halvings else 0,
+        min_height=reduced[0] if times else 0,
+        min_width=reduced[1] if times else 0,
         buffer=buffer,
         strict=False,
     )
 
 
-def _opened(data: bytes, *, halvings: int, channels: int, orientation: int) -> np.ndarray:
-    """The whole image, reduced where it is a JPEG, by Pillow."""
+def opened(data: bytes, *, channels: int, times: int = 0, orientation: int = 1) -> np.ndarray:
+    """The whole image (H, W, channels), upright, halved so many times where it is a JPEG, by Pillow."""
     mode = "L" if channels == 1 else "RGB"
     with Image.open(io.BytesIO(data)) as image:
         if image.format == "JPEG":
-            reduced = image.width >> halvings, image.height >> halvings
+            reduced = image.width >> times, image.height >> times
             image.draft("L" if channels == 1 and image.mode in ("RGB", "L") else None, reduced)
         upright = ImageOps.exif_transpose(image) if orientation != 1 else image
         pixels = np.asarray(upright if upright.mode == mode else upright.convert(mode))

@@ -6,8 +6,9 @@ square, or all of it, at one size. `bench.data.jpeg` defines the parts that trai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import jpeg
 from bench.data.decode import Storage, Unreadable, pixels_of
-from bench.data.image_set import EncodedImages
+from bench.data.image_set import EncodedImages, FileOrPixels
 from bench.data.index import ImageIndex
 
 SMALLEST_TASK = 8  # images that a thread decodes at a time, at least
@@ -38,7 +39,7 @@ class StreamedImages(EncodedImages):
         self.size, self.channels = storage.size, storage.channels
         number = len(index) if rows_N is None else len(rows_N)
         self.shape = (number, self.size, self.size, self.channels)
-        self.identity = repr(storage)
+        self.identity, self.whole = repr(storage), storage.whole
         self._ahead: tuple[tuple[int, int], Future[np.ndarray]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,6 +106,15 @@ class StreamedImages(EncodedImages):
     ) -> None:
         self._fill(self.rows(rows_B), boxes_4B, out_MSSC=out_BHWC, threads=1, resize=resize)
 
+    def files(self, rows_B: np.ndarray) -> list[FileOrPixels]:
+        found: list[FileOrPixels] = []
+        for row in self.rows(rows_B).tolist():
+            data, orientation = self.index.read(row), int(self.index.orientation[row])
+            with self._decodable(row):
+                as_it_is = orientation == 1 and jpeg.is_baseline(data)
+                found.append(data if as_it_is else jpeg.opened(data, channels=self.channels, orientation=orientation))
+        return found
+
     def _fill(
         self,
         rows_M: np.ndarray,
@@ -119,7 +129,7 @@ class StreamedImages(EncodedImages):
 
         def some(part: slice) -> None:
             for row, box, out_SSC in zip(rows_M[part].tolist(), boxes[part], out_MSSC[part], strict=True):
-                try:
+                with self._decodable(row):
                     put(
                         self.index.read(row),
                         box,
@@ -129,10 +139,6 @@ class StreamedImages(EncodedImages):
                         resize=resize,
                         orientation=int(self.index.orientation[row]),
                     )
-                except (Unreadable, OSError, ValueError) as error:
-                    what = f"{self.index.name(row)} could be decoded when it was indexed, and no longer: {error}."
-                    fix = "Get the file again; or delete it, and what is left is another set."
-                    raise UserError(what, fix) from error
 
         each = max(SMALLEST_TASK, -(-len(rows_M) // (4 * threads)))
         parts = [slice(start, start + each) for start in range(0, len(rows_M), each)]
@@ -141,6 +147,15 @@ class StreamedImages(EncodedImages):
         else:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(some, parts))
+
+    @contextmanager
+    def _decodable(self, row: int) -> Iterator[None]:
+        try:
+            yield
+        except (Unreadable, OSError, ValueError) as error:
+            what = f"{self.index.name(row)} could be decoded when it was indexed, and no longer: {error}."
+            fix = "Get the file again; or delete it, and what is left is another set."
+            raise UserError(what, fix) from error
 
 
 def put(

@@ -27,7 +27,7 @@ from PIL import Image
 
 from bench.core import environment, registry
 from bench.core.device import InBatches, accelerators, is_out_of_memory, release
-from bench.core.errors import EXIT_OK
+from bench.core.errors import EXIT_OK, UserError
 from bench.core.formatting import compact
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
@@ -70,6 +70,7 @@ ROUNDING = 2**-6  # relative, of losses on a GPU: bfloat16's
 SIDE, BATCH, FED = 224, 256, 20  # pixels, images of a batch, and batches, of the checks of speed
 MODEL, LARGE = "ViT-S/16", "ViT-B/16"
 MEMORY_SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # of the memory that a step needs
+LEVELS_APART = 2.0  # of 256, on average: a device's pixels from a processor's, which lie 0.2 to 1.3 from its own such
 TARGET_GIGABYTES_PER_SECOND = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a target
 
 
@@ -381,12 +382,22 @@ def feed(device: str) -> Iterator[CheckResult]:
         )
         write_jpegs(Path(name, "made"), number=2 * BATCH)
         encoded = load(f"folder:made:{SIDE}px:stream", "train", root=Path(name))
-        for where, images, tier in (
-            ("resident", stored, "resident"),
-            ("mapped", stored, "mapped"),
-            ("JPEG", encoded, "streamed"),
+        for where, images, tier, decoding in (
+            ("resident", stored, "resident", "processor"),
+            ("mapped", stored, "mapped", "processor"),
+            ("JPEG", encoded, "streamed", "processor"),
+            ("JPEG by nvJPEG", encoded, "streamed", "device"),
         ):
-            made: Any = Batches(images, recipe=recipe, seed=0, device=device, tier=tier)  # type: ignore[arg-type]
+            asked = replace(recipe, decoding=decoding)
+            try:
+                made: Any = Batches(images, recipe=asked, seed=0, device=device, tier=tier)  # type: ignore[arg-type]
+            except UserError as error:
+                yield CheckResult(check=f"{where}: decoded", value=str(error).splitlines()[0], outcome="fail")
+                continue
+            if decoding == "device":
+                decoded = Batches(images, recipe=recipe, seed=0, device=device, tier=tier)(0)[0].float()  # type: ignore[arg-type]
+                apart = (made(0)[0].float() - decoded).abs().mean().item()
+                yield at_most(f"{where}: apart from the processor's pixels", apart, LEVELS_APART, "levels of 256")
             at = iter(range(10**6))
 
             def next_one(made: Any = made, at: Iterator[int] = at) -> Any:

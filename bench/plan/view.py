@@ -198,7 +198,8 @@ def _feed(plan: Plan) -> list[str]:
     """Whether the devices or their images decide how long cells that decode images take."""
     fed = [(c, c.needs) for c in plan.todo if c.needs is not None and c.needs.decoded]
     if not fed:
-        return []
+        by_device = any(c.cell.recipe.decoding == "device" for c in plan.todo)
+        return ["Decoding: by the device, where images are not resident; how fast was never measured."] * by_device
     slow = [(c, needs) for c, needs in fed if needs.wait >= MIN_WAIT_SHARE]
     low, high = (short_count(end([needs.decoded for _, needs in fed])) for end in (min, max))
     rate = low if low == high else f"{low} to {high}"
@@ -216,7 +217,8 @@ def _feed(plan: Plan) -> list[str]:
     takes = short_count(most.decoded / (1 - most.wait))
     return [
         f"{text}, and {worst.cell.model} takes {takes}: {decides} (up to {most.wait:.0%} of the training time "
-        f"is waiting), the device those of the others." + (" Other cores: --cores N." if plan.hardware else "")
+        "is waiting), the device those of the others. It decodes for itself with --set decoding=device."
+        + (" Other cores: --cores N." if plan.hardware else "")
     ]
 
 

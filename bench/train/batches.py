@@ -210,18 +210,19 @@ class Batches:
         self.height, self.width = (self.encoded or images.images_NHWC).shape[1:3]
         self._labels_N = np.asarray(images.labels_N)
         self.reader: Reader | None = None
+        request = partial(self.draws.request, encoded=self.encoded)
         if self.tier == "resident":
             self.images_NHWC = self._resident(images)
             self.labels_N = uploaded(self._labels_N.astype(np.int64), device)
+        elif self.encoded is not None and recipe.decoding == "device":
+            from bench.train.device_reading import DeviceReader
+
+            self.reader = DeviceReader(self.encoded, request=request, device=device)
         else:
             from bench.train.reading import Reader
 
-            self.reader = Reader(
-                self.encoded or images.images_NHWC,
-                request=partial(self.draws.request, encoded=self.encoded),
-                device=device,
-                workers=workers,
-            )
+            read_from = self.encoded or images.images_NHWC
+            self.reader = Reader(read_from, request=request, device=device, workers=workers)
 
     def _resident(self, images: ImageSet) -> Tensor:
         """All images on the device: some at a time, so that the processor's memory never holds them all."""

@@ -16,6 +16,7 @@ import signal
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.context import BaseContext
 
 import numpy as np
@@ -107,11 +108,11 @@ class Reader:
 
     def close(self) -> None:
         """End the processes that read."""
-        self._parts = self._places = self._staged = None
+        self._parts = self._places = self._staged = self._next = None
 
     def __call__(self, step: int) -> Tensor:
         """Raises UserError where an image cannot be read."""
-        if step != self._next or self._parts is None:
+        if step != self._next:
             self._start(step)
         pixels = self._staged if self._staged is not None else self._collect()
         self._next, self._staged = step + 1, None
@@ -160,9 +161,8 @@ class Reader:
         else:
             pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
         while number < self._count:
-            started = time.perf_counter()
-            part = next(self._parts)
-            self.waited += time.perf_counter() - started
+            with self._waiting():
+                part = next(self._parts)
             if isinstance(part, UserError):
                 self.close()
                 raise part
@@ -173,6 +173,12 @@ class Reader:
             return pixels
         with torch.cuda.stream(self._copies):
             return pixels.to(self.device, non_blocking=True)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.waited += time.perf_counter() - started
 
 
 class _Requests:

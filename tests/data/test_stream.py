@@ -24,14 +24,18 @@ from bench.data.load import load
 from bench.data.sets import folder
 from bench.train import reading
 from bench.train.batches import Batches, crop_boxes
+from bench.train.device_reading import part
 from bench.train.reading import resize
 from tests.data import photographs
 from tests.data.writers import add, encoded, turned
+from tests.gpu.posing import posing
 from tests.train.test_batches import Rank
 
 NUMBER, SIDE = 40, 48
 WORDS = f"{SIDE}px:rgb:stream"
 CROPPED = Recipe(batch=8, crop=0.05, flip=True, shift=1)
+DECODED_THERE = replace(CROPPED, decoding="device")
+READERS = [(CROPPED, 0), (CROPPED, 2), (DECODED_THERE, None)]
 
 
 @pytest.fixture(scope="module")
@@ -151,17 +155,18 @@ def test_without_crops_batches_are_those_of_the_same_pixels_in_memory(streamed, 
         assert all(torch.equal(*pair) for pair in zip(one(step), other(step), strict=True))
 
 
-def test_readers_ranks_and_restarts_do_not_change_a_batch(streamed):
+@pytest.mark.parametrize("recipe", [CROPPED, DECODED_THERE], ids=["processor", "device"])
+def test_readers_ranks_and_restarts_do_not_change_a_batch(streamed, recipe):
     images = streamed()
-    whole = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=0)
+    whole = Batches(images, recipe=recipe, seed=1, device="cpu", workers=0)
     expected = {step: whole(step) for step in range(7)}
     for workers in (1, 2):
-        again = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=workers)
+        again = Batches(images, recipe=recipe, seed=1, device="cpu", workers=workers)
         for step in (3, 4, 5, 6, 2):  # a restart at its step; and a jump
             assert all(torch.equal(*pair) for pair in zip(again(step), expected[step], strict=True))
     for size in (2, 4):
         ranks = [
-            Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=0, ranks=Rank(rank, size))
+            Batches(images, recipe=recipe, seed=1, device="cpu", workers=0, ranks=Rank(rank, size))
             for rank in range(size)
         ]
         for step in (0, 5):
@@ -185,11 +190,11 @@ def test_readers_read_the_same_however_they_are_started(streamed, kind, start, m
     assert all(torch.equal(*pair) for pair in zip(again, expected, strict=True))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_set_is_let_go_with_its_batches(streamed, workers):
+@pytest.mark.parametrize(("recipe", "workers"), READERS)
+def test_a_set_is_let_go_with_its_batches(streamed, recipe, workers):
     """By counting references alone: open files and readers do not wait for a collection of cycles."""
     images = streamed()
-    batches = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=workers)
+    batches = Batches(images, recipe=recipe, seed=1, device="cpu", workers=workers)
     batches(0), batches(1), images.images_NHWC[:20], images.images_NHWC[20 : len(images)]
     kept = [weakref.ref(one) for one in (batches, batches.reader, images.images_NHWC, images.images_NHWC.index)]
     gc.collect()
@@ -275,11 +280,12 @@ def test_too_many_unreadable_images_are_refused_unless_they_are_allowed(streamed
     assert images.content_hash == streamed("arrow").content_hash
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("recipe", "workers"), READERS)
 @pytest.mark.parametrize("what", ["gone", "changed", "shorter"])
-def test_a_file_that_is_not_what_it_was_ends_training_with_its_name(streamed, tmp_path, workers, what):
-    batches = Batches(streamed("folder"), recipe=CROPPED, seed=0, device="cpu", workers=workers)
-    batches(0)
+def test_a_file_that_is_not_what_it_was_ends_training_with_its_name(streamed, tmp_path, recipe, workers, what):
+    batches = Batches(streamed("folder"), recipe=recipe, seed=0, device="cpu", workers=workers)
+    if workers is not None:  # else every file is open by then, and stays what it was
+        batches(0)
     for path in (tmp_path / "folder").glob("2/*.jpg"):
         data = path.read_bytes()
         path.unlink()
@@ -314,3 +320,106 @@ def test_large_sets_are_streamed_unless_they_are_to_be_stored(streamed, monkeypa
 
 def test_a_row_of_the_index_has_as_many_bytes_as_plans_say() -> None:
     assert sum(np.dtype(kind).itemsize for kind in IMAGE.values()) == INDEX_BYTES
+
+
+# -- decoded on the device ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed(tmp_path) -> Path:
+    """Photographs in full size: JPEGs of several kinds, some of which lie on their side, PNG, CMYK; grey ones too."""
+    root = tmp_path / "mixed"
+    how = [*VARIANTS.values(), {"exif": turned(6)}, {"exif": turned(2)}]
+    for number in range(24):
+        with Image.open(io.BytesIO(photographs.jpeg(number % 8))) as image:
+            image = image.convert("L") if number % 7 == 3 else image.convert("CMYK") if number == 5 else image.copy()
+        kind, options = ("PNG", {}) if number % 6 == 0 else ("JPEG", how[number % len(how)] | {"quality": 95})
+        path = root / "train" / str(number % 2) / f"{number:02}.{kind.lower()}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(image, kind, **options))
+    for label in "01":
+        path = root / "test" / label / "0.jpg"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(photographs.jpeg(9 + int(label)))
+    return root
+
+
+@pytest.mark.parametrize("size", [32, 160])
+@pytest.mark.parametrize("kind", ["rgb", "grey"])
+@pytest.mark.parametrize("crop", [0.0, 0.3])
+def test_a_device_cuts_nearly_the_same_pixels_out_of_any_file(mixed, size, kind, crop):
+    """Of 256 levels, on average over an image. Cropped, processors halve JPEGs alone before they resize them, and from
+    the left before they mirror them; else, odd margins are cut off half a pixel beside the middle."""
+    images = load(f"folder:mixed:{size}px:{kind}:stream", "train", root=mixed.parent)
+    recipe = Recipe(batch=24, crop=crop, shift=0)
+    one, other = (
+        Batches(images, recipe=replace(recipe, decoding=decoding), seed=1, device="cpu", workers=0, scaled=False)
+        for decoding in ("processor", "device")
+    )
+    index = images.images_NHWC.index
+    for step in (0, 5):
+        (x_BCHW, labels_B), (z_BCHW, same_B) = one(step), other(step)
+        assert x_BCHW.dtype == z_BCHW.dtype == torch.uint8 and torch.equal(labels_B, same_B)
+        rows_B = one.indices(step)
+        halved_alike = [".jpeg" in index.name(row) for row in rows_B.tolist()] & (index.orientation[rows_B] != 2)
+        apart_B = (x_BCHW.float() - z_BCHW.float()).abs().mean((1, 2, 3))[halved_alike | (not crop)]
+        assert len(apart_B) > 12 and apart_B.mean() < 1.5 and apart_B.max() < 4.0
+
+
+def test_parts_are_those_of_torchvision(mixed):
+    """Its decoder, crop and resize; boxes that are not halved."""
+    from torchvision.io import decode_image
+    from torchvision.transforms.v2 import functional
+
+    images = load("folder:mixed:128px:rgb:stream", "train", root=mixed.parent).images_NHWC
+    rng = np.random.default_rng(0)
+    for row in np.flatnonzero(images.index.orientation == 1)[:12]:
+        data = torch.frombuffer(bytearray(images.index.read(int(row))), dtype=torch.uint8)
+        pixels_CHW = decode_image(data, mode="RGB")
+        top, left, height, width = box = *rng.integers(0, 90, 2).tolist(), *rng.integers(130, 240, 2).tolist()
+        expected = functional.resized_crop(pixels_CHW, top, left, height, width, [128, 128], antialias=False)
+        given = part(pixels_CHW, box, size=128, whole=False)
+        assert (given.int() - expected.int()).abs().max() <= 1
+        margin = abs(pixels_CHW.shape[1] - pixels_CHW.shape[2])
+        for whole in (True,) if margin % 2 else (True, False):  # of half a pixel each has its own idea
+            seen = pixels_CHW if whole else functional.center_crop(pixels_CHW, [min(pixels_CHW.shape[1:])] * 2)
+            stored = functional.resize(seen, [128, 128], functional.InterpolationMode.BICUBIC, antialias=True)
+            apart = (part(pixels_CHW, None, size=128, whole=whole).int() - stored.int()).abs()
+            assert (apart <= 1).float().mean() > 0.999  # it clamps what overshoots after each axis
+
+
+def test_what_a_device_refuses_is_decoded_by_the_processor(mixed, monkeypatch):
+    import torchvision
+
+    images = load("folder:mixed:64px:rgb:stream", "train", root=mixed.parent)
+    batches, again = (
+        Batches(images, recipe=replace(DECODED_THERE, batch=24, shift=0), seed=1, device="cpu") for _ in range(2)
+    )
+    expected = batches(0)[0]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("nvjpegDecode failed: 5")
+
+    monkeypatch.setattr(torchvision.io, "decode_jpeg", refuse)
+    assert (again(0)[0] - expected).abs().mean() < 0.01
+    with pytest.raises(UserError, match=r"(?s)No JPEG can be decoded on cpu: nvjpegDecode failed: 5\..*processor"):
+        Batches(images, recipe=DECODED_THERE, seed=1, device="cpu")
+
+
+def test_a_gpu_is_given_the_files(mixed, monkeypatch):
+    import torchvision
+
+    images = load("folder:mixed:64px:rgb:stream", "train", root=mixed.parent)
+    by_processor = Batches(images, recipe=DECODED_THERE, seed=1, device="cpu", scaled=False)
+    expected = {step: by_processor(step)[0] for step in (0, 1, 2)}
+    decode, asked = torchvision.io.decode_jpeg, []
+
+    def by_nvjpeg(files: list[torch.Tensor], *, mode: str, device: torch.device) -> list[torch.Tensor]:
+        asked.append((len(files), device.type))
+        return decode(files, mode=mode)
+
+    monkeypatch.setattr(torchvision.io, "decode_jpeg", by_nvjpeg)
+    with posing():
+        batches = Batches(images, recipe=DECODED_THERE, seed=1, device="cuda", scaled=False, tier="streamed")
+        assert all(torch.equal(batches(step)[0], expected[step]) for step in (0, 1, 2, 1))
+    assert {kind for _, kind in asked} == {"cuda"} and max(number for number, _ in asked) > 2

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torchvision
 
 from bench.execute import first_hour
 from bench.train import precision, reading
@@ -66,10 +67,18 @@ def test_less_and_less_memory(gpu, monkeypatch):
 
 def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
     monkeypatch.setattr(reading, "_workers", lambda: 0)
-    lines = [*first_hour.evaluation("cuda"), *first_hour.feed("cuda")]
+    decode = torchvision.io.decode_jpeg
+    lines = [*first_hour.evaluation("cuda")]
+    with monkeypatch.context() as with_nvjpeg:
+        with_nvjpeg.setattr(torchvision.io, "decode_jpeg", lambda files, *, mode, device: decode(files, mode=mode))
+        lines += first_hour.feed("cuda")
     assert {line.outcome for line in lines if "apart" in line.check} == {"pass"}
     fed = [line.check.partition(":")[0] for line in lines if "batches alone" in line.check]
-    assert fed == ["resident", "mapped", "JPEG"]
+    assert fed == ["resident", "mapped", "JPEG", "JPEG by nvJPEG"]
+    assert any("levels" in line.value for line in lines)
+    monkeypatch.setattr(torchvision.io, "decode_jpeg", lambda *_, **__: torch.zeros(1, device="none"))
+    last = list(first_hour.feed("cuda"))[-1]
+    assert last.outcome == "fail" and "No JPEG can be decoded on cuda" in last.value
 
 
 def record(**parts):

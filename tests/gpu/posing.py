@@ -141,6 +141,11 @@ class Stream:
     def wait_stream(self, other: Stream) -> None:
         assert isinstance(other, Stream)
 
+    def record_event(self) -> Event:
+        event = Event()
+        event.record()
+        return event
+
     def synchronize(self) -> None:
         pass
 
@@ -154,6 +159,9 @@ class Event:
 
     def record(self) -> None:
         self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
 
     def elapsed_time(self, later: Event) -> float:
         assert self.timed and later.timed

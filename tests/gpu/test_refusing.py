@@ -1,5 +1,6 @@
 """Devices that refuse, as real ones do: Apple's, one that serves a single process, one from before bfloat16."""
 
+import contextlib
 import os
 from dataclasses import replace
 from multiprocessing import get_context
@@ -29,6 +30,7 @@ from bench.train.ranks import ONE_RANK
 from bench.train.recorded import Recorded
 from bench.train.step import Step, make_loss
 from tests.conftest import PROJECT
+from tests.gpu import posing as posing_module
 from tests.gpu.posing import Apple, Exclusive, Forked, Old, posing
 from tests.gpu.test_posing import context
 
@@ -380,3 +382,25 @@ def test_evaluated_images_are_copied_once_on_their_way_to_the_device(where, tmp_
     assert np.array_equal(torch.cat(parts[:2]).numpy(), pixels) and parts[2].tolist() == list(range(20))
     parts[0].zero_()
     assert np.array_equal(mapped, pixels)
+
+
+def test_the_processor_is_two_uploads_ahead_of_the_device_and_no_more(monkeypatch):
+    """What was asked of it before an upload is waited for two uploads later; copies have a stream of their own."""
+    asked, waited, order = [], [], []
+
+    class Asked(posing_module.Event):
+        def record(self):
+            super().record()
+            asked.append(self)
+
+        def synchronize(self):
+            waited.append(asked.index(self))
+
+    monkeypatch.setattr(posing_module, "Event", Asked)
+    monkeypatch.setattr(device, "_uploads", {})
+    with posing():
+        monkeypatch.setattr(torch.cuda, "stream", lambda own: (order.append(own), contextlib.nullcontext())[1])
+        for at in range(5):
+            assert device.uploaded(np.full(3, at), "cuda").tolist() == [at] * 3
+            assert waited == list(range(at - 1))
+    assert len(asked) == len(order) == 5 and len(set(map(id, order))) == 1

@@ -78,7 +78,9 @@ def test_a_set_that_is_not_here_is_decoded_as_photographs_are() -> None:
     cell = Cell(model="ViT-S/8", data="imagenet", image_size=224, channels=3, horizons=(64,), recipe=Recipe(crop=0.05))
     whole, large = replace(cell, recipe=Recipe()), replace(cell, image_size=384)
     drawn = replace(cell, data="visual-atoms:1000x1000", image_size=64)
-    rates = feed.per_core([cell, whole, large, drawn, replace(cell, data="digits")], DataSizes(published=True))
+    itself = replace(cell, recipe=Recipe(crop=0.05, decoding="device"))
+    asked = [cell, whole, large, drawn, itself, replace(cell, data="digits")]
+    rates = feed.per_core(asked, DataSizes(published=True))
     assert set(rates) == {cell, whole, large}
     assert rates[cell] == pytest.approx(feed.PHOTOGRAPHS_PER_SECOND) and rates[whole] < rates[cell] > rates[large]
 

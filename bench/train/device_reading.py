@@ -1,0 +1,115 @@
+"""Training images that the device decodes: JPEGs by nvJPEG, whole, of which it cuts the parts that training asks for.
+
+It has never run on a GPU; a processor takes the same path with libjpeg-turbo. Pixels are not quite those of
+`bench.train.reading`: an image is reduced after it is decoded, and nvJPEG rounds otherwise. So this is a recipe's
+`decoding`, and part of a cell's identity. What is not an upright baseline JPEG is decoded by the processor.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from bench.core.device import is_out_of_memory, to_device
+from bench.core.errors import UserError
+from bench.data import jpeg
+from bench.data.image_set import EncodedImages, FileOrPixels
+from bench.train.reading import Reader, Request
+
+BATCHES_AHEAD = 4  # whose files are read meanwhile, each in a thread
+
+
+class DeviceReader(Reader):
+    """A `Reader` of encoded images that are decoded where the network is trained.
+
+    Raises:
+        UserError: they cannot be.
+    """
+
+    def __init__(self, images: EncodedImages, *, request: Callable[[int], Request], device: str) -> None:
+        super().__init__(images, request=request, device=device, workers=0)
+        self.encoded, (_, self.size, _, self.channels) = images, images.shape
+        self._threads = ThreadPoolExecutor(BATCHES_AHEAD, thread_name_prefix="files")
+        self._ahead: deque[tuple[Future[list[FileOrPixels]], np.ndarray | None]] = deque()
+        smallest = io.BytesIO()
+        Image.new("RGB", (8, 8)).save(smallest, "JPEG")
+        try:
+            self._by_device([smallest.getvalue()])
+        except (RuntimeError, ImportError) as error:
+            why = f"No JPEG can be decoded on {device}: {str(error).splitlines()[0].rstrip('.')}."
+            raise UserError(why, "Set the recipe's decoding to processor.") from error
+
+    def close(self) -> None:
+        super().close()
+        self._ahead.clear()
+
+    def _start(self, step: int) -> None:
+        self.close()
+        self._asked = step
+
+    def _collect(self) -> Tensor:
+        while len(self._ahead) < BATCHES_AHEAD:
+            rows_B, boxes_4B = self.request(self._asked)
+            self._ahead.append((self._threads.submit(self.encoded.files, rows_B), boxes_4B))
+            self._asked += 1
+        reading, boxes_4B = self._ahead.popleft()
+        try:
+            with self._waiting():
+                files = reading.result()
+        except UserError:
+            self.close()
+            raise
+        boxes = [None] * len(files) if boxes_4B is None else boxes_4B.T.tolist()
+        with nullcontext() if self._copies is None else torch.cuda.stream(self._copies):
+            images = zip(self._decoded(files), boxes, strict=True)
+            parts = [part(pixels, box, size=self.size, whole=self.encoded.whole) for pixels, box in images]
+            return torch.stack(parts).permute(0, 2, 3, 1).contiguous()
+
+    def _decoded(self, files: Sequence[FileOrPixels]) -> list[Tensor]:
+        """uint8 (C, H, W) of each, in full size, on the device."""
+        encoded = [file for file in files if isinstance(file, bytes)]
+        try:
+            decoded = iter(self._by_device(encoded))
+        except RuntimeError as error:  # it says of none of them which one it cannot read
+            if is_out_of_memory(error):
+                raise
+            decoded = iter([self._uploaded(jpeg.opened(file, channels=self.channels)) for file in encoded])
+        return [next(decoded) if isinstance(file, bytes) else self._uploaded(file) for file in files]
+
+    def _by_device(self, encoded: Sequence[bytes]) -> list[Tensor]:
+        try:
+            from torchvision.io import decode_jpeg
+        except ImportError:  # torchvision will have no decoders any more
+            from torchcodec.decoders import decode_jpeg
+        tensors = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in encoded]
+        mode = "GRAY" if self.channels == 1 else "RGB"
+        return decode_jpeg(tensors, mode=mode, device=self.device) if tensors else []
+
+    def _uploaded(self, pixels_HWC: np.ndarray) -> Tensor:
+        return to_device(torch.from_numpy(pixels_HWC.copy()).permute(2, 0, 1).contiguous(), str(self.device))
+
+
+def part(pixels_CHW: Tensor, box: Sequence[int] | None, *, size: int, whole: bool = False) -> Tensor:
+    """uint8 (C, size, size) of an image: as `bench.data.jpeg` reduces a box (top, left, height, width) of it; without
+    one, as `bench.data.decode` stores it (`whole`, or its central square)."""
+    if box is None:
+        height, width = pixels_CHW.shape[1:]
+        tall, wide = (height, width) if whole else (min(height, width),) * 2
+        x_1CHW = pixels_CHW[None, :, (height - tall) // 2 :][..., :tall, (width - wide) // 2 :][..., :wide].float()
+        x_1CSS = F.interpolate(x_1CHW, (size, size), mode="bicubic", align_corners=False, antialias=True)
+    else:
+        by = 1 << jpeg.halvings(box, size=size)
+        top, left, height, width = (side // by * by for side in box)
+        x_1CHW = pixels_CHW[None, :, top : top + height, left : left + width].float()
+        x_1CHW = F.avg_pool2d(x_1CHW, by, ceil_mode=True) if by > 1 else x_1CHW
+        x_1CSS = F.interpolate(x_1CHW, (size, size), mode="bilinear", align_corners=False)
+    return x_1CSS[0].round().clamp(0, 255).to(torch.uint8)
