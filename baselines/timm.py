@@ -70,6 +70,8 @@ def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
     from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
 
     kind, where = parse_model_name(source)
+    if kind == "hf-hub":
+        _ask_no_hub_in_vain()
     config, base, arguments = (load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path)(where)
     return dict(config), base, dict(arguments or {})
 
@@ -128,6 +130,23 @@ def _config(name: str) -> dict[str, Any]:
     return found.to_dict() if found is not None else {}
 
 
+def _ask_no_hub_in_vain() -> None:
+    """Let the hub's library look on this disk alone where nobody knows the hub's address, as without a network: it
+    would ask for each file six times in half a minute. A proxy may know it."""
+    import socket
+    import urllib.parse
+    import urllib.request
+
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or urllib.request.getproxies():
+        return
+    try:
+        socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, None)
+    except OSError:
+        constants.HF_HUB_OFFLINE = True
+
+
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
     """The model (or, under `torch.device("meta")`, its shapes).
 
@@ -164,6 +183,8 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, (config.get("input_size") or (224,))[-1])
     anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None, whole=whole)
     on_meta = torch.get_default_device().type == "meta"  # which keeps no weights
+    if pretrained and not on_meta:
+        _ask_no_hub_in_vain()
     network = make(anatomy.input_size, anatomy.channels, pretrained and not on_meta)
     classifier = getattr(network, "default_cfg", {}).get("classifier") or ()
     module = sys.modules[type(network).__module__]

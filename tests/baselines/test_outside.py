@@ -1,12 +1,16 @@
 """Networks from outside: timm's and torchvision's own logits and features, files of one's own, and what is refused."""
 
 import re
+import socket
 import textwrap
+import urllib.request
 
 import numpy as np
 import PIL
 import pytest
 import torch
+from huggingface_hub import constants
+from huggingface_hub.errors import LocalEntryNotFoundError
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -190,6 +194,7 @@ def test_weights_that_are_not_here_are_refused_with_those_that_are(monkeypatch, 
     (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
     file = torchvision.models.ResNet18_Weights.DEFAULT.url.rpartition("/")[2]
     (tmp_path / "hub" / "checkpoints" / file).write_bytes(b"")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(timm, "create_model", lambda *_, pretrained=False, **__: absent(pretrained))
     with pytest.raises(UserError, match="not on this machine") as refusal:
         registry.build_model("timm:test_vit+pretrained", image_size=160, channels=3, num_classes=5)
@@ -335,3 +340,31 @@ def test_the_table_is_what_timm_has_and_torch_counts():
     cost = flops.count(f"timm:{name}", image_size=int(row["image_size"]), num_classes=int(row["num_classes"]))
     costs = (cost.params, cost.forward_macs["dense"], cost.forward_macs["paper"], cost.activation_bytes)
     assert costs == tuple(int(row[key]) for key in ("params", "macs_dense", "macs_paper", "activation_bytes"))
+
+
+@pytest.mark.parametrize(("proxies", "known"), [({}, False), ({}, True), ({"https": "http://proxy.test:3128"}, False)])
+def test_the_hub_is_asked_only_where_its_name_is_known(proxies, known, monkeypatch):
+    """Without a network its library asks for every file six times, in half a minute."""
+    asked = []
+
+    def look_up(host, *_):
+        asked.append(host)
+        if not known:
+            raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "https://mirror.test/hub")
+    monkeypatch.setattr(urllib.request, "getproxies", lambda: proxies)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    offline = []
+
+    def create(*given, pretrained=False, **how):
+        if pretrained:
+            offline.append(constants.HF_HUB_OFFLINE)
+            raise LocalEntryNotFoundError("no such file")
+        return CREATE(*given, **how)
+
+    monkeypatch.setattr(timm, "create_model", create)
+    with pytest.raises(UserError, match="not on this machine and cannot be fetched"):
+        registry.build_model("timm:resnet10t.c3_in1k+pretrained", image_size=64, channels=3, num_classes=7)
+    assert offline == [not known and not proxies] and asked == ([] if proxies else ["mirror.test"])
