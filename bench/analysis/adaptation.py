@@ -59,7 +59,8 @@ class Adapted:
         classes_seen: (class, labelled images, how many of them are right in cross-validation, test images).
         set_aside: labelled images that are copies of test images.
         contrary: pairs of copies with different labels.
-        groups, test_groups: of labelled and of test images; 0 where each image stands alone.
+        groups, test_groups: of labelled images, among which copies connect groups, and of test images; 0 where each
+            image stands alone.
         pairs, surest: some of them, and the surest errors, as small pictures (`bench.tasks._photos`).
     """
 

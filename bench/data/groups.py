@@ -128,37 +128,46 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
 
 
 def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[str], where: str) -> np.ndarray:
-    """Which images are for testing, bool (N,): whole groups, in the order of a hash, each where it brings the shares of
-    the classes nearer to HELD_OUT; then, for a class without any, the group that takes them least far.
+    """Which images are for testing, bool (N,): `nearest` to HELD_OUT of each class.
 
     Raises:
         UserError: no groups leave every class on both sides, such as one whose images are all in one group.
     """
-    keys_G, group_N = np.unique(groups_N, return_inverse=True)
     total_K = np.bincount(labels_N, minlength=len(classes))
-    wanted_K, held_K, test_G = np.maximum(1, np.round(HELD_OUT * total_K)), 0 * total_K, np.zeros(len(keys_G), bool)
-    members = np.split(labels_N[np.argsort(group_N, kind="stable")], np.cumsum(np.bincount(group_N))[:-1])
-
-    def gain(group: int) -> float:
-        after_K = held_K + np.bincount(members[group], minlength=len(classes))
-        if (after_K >= total_K).any():
-            return -math.inf  # nothing would be left to learn a class from
-        return float(((np.abs(held_K - wanted_K) - np.abs(after_K - wanted_K)) / wanted_K).sum())
-
-    in_order = np.argsort(mix(keys_G, "held-out"), kind="stable").tolist()
-    for label in (None, *range(len(classes))):
-        able = in_order if label is None else [g for g in in_order if not held_K[label] and label in members[g]]
-        for group in able if label is None else sorted(able, key=gain, reverse=True)[:1]:
-            if (nearer := gain(group)) > 0 or (label is not None and nearer > -math.inf):
-                test_G[group] = True
-                held_K += np.bincount(members[group], minlength=len(classes))
+    test_N = nearest(labels_N, groups_N, np.maximum(1, np.round(HELD_OUT * total_K)))
+    held_K = np.bincount(labels_N[test_N], minlength=len(classes))
     if not held_K.all():
         label = int(np.argmin(held_K))
-        of = plural(len(np.unique(group_N[labels_N == label])), "group")
+        of = plural(len(np.unique(groups_N[labels_N == label])), "group")
         what = f"{where}: the {total_K[label]} images of class {classes[label]} are of {of}; no division of the groups"
         raise UserError(
             f"{what} was found that leaves every class images to learn and to test.", "Add images of others."
         )
+    return test_N
+
+
+def nearest(labels_N: np.ndarray, groups_N: np.ndarray, wanted_K: np.ndarray) -> np.ndarray:
+    """Which images to hold out, bool (N,): whole groups, in the order of a hash, each where it brings the numbers of
+    the classes nearer to those that are wanted; then, for a class without any, the group that takes them least far. Of
+    every class some are left."""
+    keys_G, group_N = np.unique(groups_N, return_inverse=True)
+    total_K, number = np.bincount(labels_N, minlength=len(wanted_K)), len(wanted_K)
+    scale_K, held_K, test_G = np.maximum(1, wanted_K), 0 * total_K, np.zeros(len(keys_G), bool)
+    members = np.split(labels_N[np.argsort(group_N, kind="stable")], np.cumsum(np.bincount(group_N))[:-1])
+
+    def gain(group: int) -> float:
+        after_K = held_K + np.bincount(members[group], minlength=number)
+        if ((after_K >= total_K) & (after_K > held_K)).any():
+            return -math.inf  # nothing would be left to learn a class from
+        return float(((np.abs(held_K - wanted_K) - np.abs(after_K - wanted_K)) / scale_K).sum())
+
+    in_order = np.argsort(mix(keys_G, "held-out"), kind="stable").tolist()
+    for label in (None, *np.flatnonzero(wanted_K).tolist()):
+        able = in_order if label is None else [] if held_K[label] else [g for g in in_order if label in members[g]]
+        for group in able if label is None else sorted(able, key=gain, reverse=True)[:1]:
+            if (nearer := gain(group)) > 0 or (label is not None and nearer > -math.inf):
+                test_G[group] = True
+                held_K += np.bincount(members[group], minlength=number)
     return test_G[group_N]
 
 

@@ -19,7 +19,6 @@ SIDE = 72  # pixels of a small picture
 QUALITY = 75  # of its JPEG
 MAX_ERRORS, MAX_PAIRS = 12, 6  # that are kept as pictures
 PER_PIXEL, PER_PAIR = 30e-9, 20e-9  # seconds to shrink an image, and to compare two: for plans
-MAX_AMONG = 20_000  # images of a split that are compared among themselves: time grows with their square
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,13 +55,13 @@ def copies(train: ImageSet, test: ImageSet) -> Copies:
 
 def seconds(train: int, test: int, side: int) -> float:
     """Seconds that a core takes for `copies` of so many images, this many pixels wide; for plans."""
-    among = sum(number**2 for number in (train, test) if number <= MAX_AMONG)
+    among = sum(number**2 for number in (train, test) if number <= dedup.MAX_AMONG)
     return (train + test) * side**2 * PER_PIXEL + 2 * (train * test + among) * PER_PAIR
 
 
 def _contrary(one: ImageSet, other: ImageSet) -> Iterator[tuple[tuple[ImageSet, int], tuple[ImageSet, int]]]:
     """Pairs of copies with different labels, each once."""
-    if one is other and len(one) > MAX_AMONG:
+    if one is other and len(one) > dedup.MAX_AMONG:
         return
     for i, j in zip(*(place_M.tolist() for place_M in dedup.pairs(one, other)), strict=True):
         if one.labels_N[i] != other.labels_N[j]:

@@ -3,21 +3,23 @@
 Labelled images are drawn per class, nested over their numbers, and the same for every model and way; the last number is
 all of the largest class. The ways share one pass through the network:
 
-- "ridge": ridge regression in closed form, its strength by leave-one-out (`_ridge.py`), of groups by folds;
+- "ridge": ridge regression in closed form, its strength by leave-one-out (`_ridge.py`), of groups and copies by folds;
 - "knn": nearest neighbours by cosine similarity (`knn.py`);
 - "logistic": logistic regression, its strength by cross-validation (`_logistic.py`). It is what fine-tuning the head
   alone converges to.
 
 Ways and models are chosen without the test images: at the largest number, `detail["validation"]` is the accuracy within
 the labelled images, by cross-validation, and `detail["errors"]` says which classes were taken for which. Images of one
-group (`bench.data.groups`) are in one fold, and test images of one are not taken as independent. Training
-images that are copies of test images are set aside; `_photos.py` says what else the detail holds.
+group (`bench.data.groups`) and copies of each other are in one fold (`_folds.together`), and test images of one group
+are not taken as independent. Training images that are copies of test images are set aside; `_photos.py` says what else
+the detail holds.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
 from bench.tasks import _logistic, _photos, fewshot, knn
 from bench.tasks._features import timed
-from bench.tasks._folds import Parts, folds
+from bench.tasks._folds import Parts, alone, folds, together
 from bench.tasks._ridge import choose_by_folds, choose_ridge, decompose
 from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, judged
 
@@ -62,7 +64,7 @@ def ridge_head(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(w_DK, b_K) of ridge regression, for features as the model gives them."""
     support, strength = decompose(train_ND, labels_N, num_classes=num_classes), fewshot.PUBLISHED_RIDGE
-    if groups_N is not None:
+    if not alone(groups_N):
         if (parts := folds(labels_N, groups_N, FOLDS)) is not None:
             strength = choose_by_folds(train_ND, labels_N, parts, fewshot.RIDGES, num_classes=num_classes)
     elif int(np.bincount(labels_N).max()) > 1:  # leaving out a class's only image leaves nothing to learn it from
@@ -181,8 +183,8 @@ evaluate = at_once(begin)
 def read(
     context: TaskContext, *, data: str, train_limit: int | None = None, test_limit: int | None = None, **_: object
 ) -> tuple[ImageSet, np.ndarray, ImageSet, np.ndarray, _photos.Copies, float]:
-    """Labelled images without copies of test images, test images, the features of each; those copies; the seconds of
-    the network's pass over the labelled images.
+    """Labelled images without copies of test images, their groups those of `together`; test images; the features of
+    each; those copies; the seconds of the network's pass over the labelled images.
 
     Raises:
         UserError: as `begin`.
@@ -193,7 +195,7 @@ def read(
         raise UserError(f"{data} has images of one class.", "Adapting needs two classes or more.")
     train_ND, seconds = timed(context.features, train.images_NHWC)
     test_MD = context.features(test.images_NHWC)
-    copies = _photos.copies(train, test)
+    copies, train = _photos.copies(train, test), replace(train, groups_N=together(train))
     return train.take(np.flatnonzero(~copies.aside_N)), train_ND[~copies.aside_N], test, test_MD, copies, seconds
 
 
@@ -290,7 +292,7 @@ def slowness(quickest: Callable[[Callable[[], object]], float]) -> float:
 TASK = Task(
     evaluate=evaluate,
     begin=begin,
-    revision=2,  # 2: training images that are copies of test images are set aside
+    revision=3,  # 2: training images that are copies of test images are set aside; 3: others are never divided
     forward_images=forward_images,
     solving_seconds=solving_seconds,
     slowness=slowness,

@@ -18,9 +18,11 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.core.spec import Recipe
+from bench.data.groups import nearest
 from bench.data.image_set import ImageSet
 from bench.data.real import real_hash, real_right
 from bench.data.subset import priorities, rank_within_class
+from bench.tasks._folds import together
 from bench.tasks.task import NO_DETAIL, FineTuned, Task, TaskContext, Unsuited, accuracy_score, balanced_part, judged
 
 # By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
@@ -138,7 +140,7 @@ class Tuning:
 
     Attributes:
         steps, batch, rates: of every run; the rates are tried in this order.
-        num_held_out: images for the choice.
+        num_held_out: images for the choice; about so many where some are never divided.
         image_size: pixels per side; None for the model's own.
         shift, flip, crop: augmentation.
         average: Polyak averaging of the weights, decay per step; 0 for none (the paper: 0.9999, Table 2's ImageNet).
@@ -184,6 +186,7 @@ class Choice:
 
     rate: float | None
     accuracies: tuple[float | None, ...] = ()
+    num_held_out: int = 0
     at_edge: bool = False
     train_flops: int = 0
     seconds: float = 0.0
@@ -242,10 +245,20 @@ def _check(made: Tuning, num_train: int) -> None:
 
 
 def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
-    """(training part, held-out part): of every class its share, within one image; which ones, their content decides."""
+    """(training part, held-out part): of every class its share, within one image, or nearly, where some belong together
+    (`together`), which are never divided; which ones, their content decides.
+
+    Raises:
+        UserError: no class can be divided.
+    """
     order_N = np.argsort(priorities(train.labels_N, "held-out", keys_N=train.content_keys_N), kind="stable")
-    rank_N = rank_within_class(train.labels_N, order_N)
-    held_out_N = (rank_N < shares(np.bincount(train.labels_N), num_held_out)[train.labels_N])[order_N]
+    share_K = shares(np.bincount(train.labels_N), num_held_out)
+    if (groups_N := together(train)) is None:
+        held_out_N = rank_within_class(train.labels_N, order_N) < share_K[train.labels_N]
+    elif not (held_out_N := nearest(train.labels_N, groups_N, share_K)).any():
+        what = f"{train.name}: the training images of each class are of one group, or copies of each other."
+        raise UserError(f"{what} None can be held out to choose a learning rate.", "Give a single rate.")
+    held_out_N = held_out_N[order_N]
     return train.take(order_N[~held_out_N]), train.take(order_N[held_out_N])
 
 
@@ -278,7 +291,14 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
     worth = {rate: reached for rate, reached in zip(settings.rates, accuracies, strict=True) if reached is not None}
     best = min(worth, key=lambda rate: (-worth[rate], rate)) if worth else None
     at_edge = best in (min(settings.rates), max(settings.rates))
-    return Choice(rate=best, accuracies=tuple(accuracies), at_edge=at_edge, train_flops=flops, seconds=seconds)
+    return Choice(
+        rate=best,
+        accuracies=tuple(accuracies),
+        num_held_out=len(held_out),
+        at_edge=at_edge,
+        train_flops=flops,
+        seconds=seconds,
+    )
 
 
 def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
@@ -358,7 +378,7 @@ def _evaluate(
             "rate": choice.rate,
             "rate_at_edge": choice.at_edge,  # a wider sweep might find a better rate
             "held_out_accuracies": list(choice.accuracies),
-            "num_held_out": settings.num_held_out if len(settings.rates) > 1 else 0,
+            "num_held_out": choice.num_held_out,
         }
         predicted_M = None
         if choice.rate is not None:
@@ -408,6 +428,6 @@ def tuning_images(settings: Tuning, *, num_test: int, repeats: int, own_size: in
 
 TASK = Task(
     evaluate=evaluate,
-    revision=2,  # every class holds out its share
+    revision=3,  # 2: every class holds out its share; 3: groups and copies are never divided
     forward_images=forward_images,
 )

@@ -1,6 +1,7 @@
 """Linear probe: multinomial logistic regression on frozen, standardised features.
 
-The regularisation strength is chosen by cross-validation inside the training part, never on the test images.
+The regularisation strength is chosen by cross-validation inside the training part, never on the test images. Images of
+one group and copies of each other are in one fold; where no such folds have every class, it is scikit-learn's own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
+from bench.tasks import _folds
 from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, judged
 
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
@@ -44,7 +46,8 @@ def evaluate(
     train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
         return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
-    predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, folds=folds, max_iter=max_iter)
+    parts = _folds.folds(train.labels_N, _folds.together(train), folds)
+    predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, parts=parts, max_iter=max_iter)
     detail = {"inverse_penalty": strength, "num_train": len(train), "folds": folds}
     right_M, content = predicted_M == test.labels_N, test.content_hash
     judge: dict[str, Any] = {"copies_M": context.copies(test), "content_hash": content, "groups_M": test.groups_N}
@@ -83,18 +86,18 @@ def _check(folds: int, *, smallest: int, num_classes: int) -> None:
 
 
 def fit_predict(
-    train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, *, folds: int, max_iter: int
+    train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, *, parts: _folds.Parts | None, max_iter: int
 ) -> tuple[np.ndarray, float]:
     """(predicted class of every test row, the chosen C). Standardised by the training part; ties take the smaller C.
 
     Args:
-        folds: of the cross-validation; 0 takes a C of 1.
+        parts: of the cross-validation; None takes a C of 1.
     """
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.model_selection import cross_val_score
 
     mean_D, std_D = train_ND.mean(0, dtype=np.float64), train_ND.std(0, dtype=np.float64) + 1e-5
     x_ND, x_MD = (train_ND - mean_D) / std_D, (test_MD - mean_D) / std_D
@@ -102,10 +105,9 @@ def fit_predict(
         # A weak penalty on separable data never converges; its cross-validated accuracy is used as it is.
         warnings.simplefilter("ignore", ConvergenceWarning)
         best = 1.0
-        if folds:
-            splits = StratifiedKFold(folds, shuffle=True, random_state=0)
+        if parts is not None:
             means = [
-                cross_val_score(LogisticRegression(C=c, max_iter=max_iter), x_ND, labels_N, cv=splits).mean()
+                cross_val_score(LogisticRegression(C=c, max_iter=max_iter), x_ND, labels_N, cv=parts).mean()
                 for c in STRENGTHS
             ]
             best = STRENGTHS[int(np.argmax(means))]
@@ -115,5 +117,6 @@ def fit_predict(
 
 TASK = Task(
     evaluate=evaluate,
+    revision=2,  # groups and copies are never divided
     forward_images=forward_images,
 )

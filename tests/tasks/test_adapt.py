@@ -22,7 +22,7 @@ from bench.data.image_set import ImageSet
 from bench.store.prediction_bits import from_detail
 from bench.tasks import _logistic, adapt, fewshot, knn, linear
 from bench.tasks._features import Kept, timed
-from bench.tasks._folds import folds
+from bench.tasks._folds import folds, together
 from bench.tasks.task import TaskContext
 from tests.data.test_dedup import jpeg
 from tests.tasks.test_fewshot import CLASSES, Counting, context, image_set
@@ -257,6 +257,53 @@ def test_what_only_the_group_tells_is_not_validated() -> None:
         alone, whole = (adapt.cross_validated(way, x, labels, num_classes=3, groups_N=g) for g in (None, of))
         assert alone is not None and whole is not None
         assert alone.mean() > 0.95 and whole.mean() < 0.6
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=30, max_size=90),
+    st.lists(st.integers(0, 40), min_size=90, max_size=90),
+    st.booleans(),
+)
+def test_images_belong_together_by_group_by_copy_and_by_both(shown: list[int], of: list[int], grouped: bool) -> None:
+    """Against connected components found one by one; what they are called follows from the images, not their order."""
+    noise = np.random.default_rng(0).integers(0, 256, (41, 6, 6, 1), dtype=np.uint8)
+    keys, groups = np.array(shown), np.array(of[: len(shown)])
+    labelled = replace(
+        TRAIN,
+        images_NHWC=noise[keys],
+        labels_N=np.arange(len(keys)) % CLASSES,
+        groups_N=groups.astype(np.uint64) if grouped else None,
+    )
+    expected, least = np.arange(len(keys)), np.array([])
+    while not np.array_equal(least, expected):
+        least = expected
+        for same in (keys, groups) if grouped else (keys,):
+            expected = np.array([expected[same == one].min() for one in same])
+    found = together(labelled)
+    if found is None:
+        assert len(np.unique(expected)) == len(keys)
+        return
+    assert len(np.unique(np.stack([found, expected]), axis=1).T) == len(np.unique(found)) == len(np.unique(expected))
+    assert len(np.unique(expected)) < len(keys)
+    turned = together(labelled.take(np.arange(len(keys))[::-1]))
+    assert turned is not None and np.array_equal(turned[::-1], found)
+    assert together(TRAIN) is None
+
+
+def test_what_only_a_copy_tells_is_not_validated() -> None:
+    """Photos with labels by chance, each there twice, as it is or saved again: divided, every second is recognised."""
+    first, labels = textures(90, 0), np.random.default_rng(0).permutation(np.arange(90) % 3)
+    again = np.stack([image if i % 2 else jpeg(85)(image) for i, image in enumerate(first)])
+    train = photos("train", np.concatenate([first, again]), np.tile(labels, 2))
+    sets = {"train": train, "test": photos("test", textures(30, 1), np.arange(30) % 3)}
+    photographed = TaskContext(features=Counting(), load=lambda _, split: sets[split])
+    x = pixels(train)
+    for score in adapt.evaluate(photographed, data="photos", sizes=(1,), draws=1):
+        if score.shots == 60:
+            way = adapt.WAYS[score.task.removeprefix("adapt@")]
+            divided = adapt.cross_validated(way, x, train.labels_N, num_classes=3)
+            assert divided is not None and divided.mean() > 0.6
+            assert score.detail["validation"] < 0.5 and score.detail["groups"] == 90
 
 
 def test_scores_of_grouped_images_say_how_many_groups_and_err_over_them() -> None:

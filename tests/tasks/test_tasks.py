@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 from bench import probe
@@ -24,6 +25,7 @@ from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSize, DataSizes
 from bench.store.prediction_bits import from_detail
 from bench.tasks import knn, linear
+from bench.tasks._folds import folds
 from bench.tasks._options import checked_options
 from bench.tasks.task import TaskContext, Unsuited, balanced_part, judged
 from tests.tasks.conftest import arrays
@@ -102,11 +104,27 @@ def test_knn_equals_scikit_learn() -> None:
 def test_linear_equals_scikit_learn_at_the_chosen_strength() -> None:
     train, test = image_set("train"), image_set("test")
     x, z = (s.images_NHWC.reshape(len(s), -1).astype(np.float64) for s in (train, test))
-    predicted, strength = linear.fit_predict(x, train.labels_N, z, folds=3, max_iter=300)
+    predicted, strength = linear.fit_predict(x, train.labels_N, z, parts=folds(train.labels_N, None, 3), max_iter=300)
     assert strength in linear.STRENGTHS
     mean, std = x.mean(0), x.std(0) + 1e-5
     model = LogisticRegression(C=strength, max_iter=300).fit((x - mean) / std, train.labels_N)
     np.testing.assert_array_equal(predicted, model.predict((z - mean) / std))
+
+
+def test_linear_chooses_its_strength_as_scikit_learn_does_of_groups() -> None:
+    """Each image three times, labels by chance in a third of them: divided, copies would favour weaker penalties."""
+    distinct, rng = image_set("train", 120), np.random.default_rng(0)
+    noisy = np.where(rng.random(120) < 0.3, rng.integers(0, CLASSES, 120), distinct.labels_N)
+    of = np.tile(np.arange(120), 3)
+    train, test = replace(distinct.take(of), labels_N=noisy[of]), image_set("test")
+    x, z = (Counting()(s.images_NHWC).astype(np.float64) for s in (train, test))
+    images = TaskContext(features=Counting(), load=lambda _, split: {"train": train, "test": test}[split])
+    (score,) = linear.evaluate(images, data="toy")
+    _, divided = linear.fit_predict(x, noisy[of], z, parts=folds(noisy[of], None, 3), max_iter=300)
+    cv = StratifiedGroupKFold(3, shuffle=True, random_state=0)
+    model = GridSearchCV(LogisticRegression(max_iter=300), {"C": linear.STRENGTHS}, cv=cv)
+    chosen = model.fit((x - x.mean(0)) / (x.std(0) + 1e-5), noisy[of], groups=of).best_params_["C"]
+    assert score.detail["inverse_penalty"] == chosen < divided
 
 
 # -- images that a task cannot judge by: said before training where their numbers tell, else one score is missing ------

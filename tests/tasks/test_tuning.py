@@ -14,7 +14,8 @@ from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
 from bench.store.prediction_bits import from_detail
 from bench.tasks import finetune, vtab
-from bench.tasks.task import FineTuned, TaskContext, balanced_part
+from bench.tasks._folds import together
+from bench.tasks.task import FineTuned, TaskContext, Unsuited, balanced_part
 from tests.tasks.test_fewshot import CLASSES, image_set
 
 # The training images of Table 4's sets; of Flowers those of the official train and validation splits together.
@@ -323,3 +324,49 @@ def test_the_groups_are_those_of_the_paper() -> None:
     assert not set(vtab.task_names(vtab.VTAB)) & set(vtab.task_names(vtab.SMALL))
     assert set(vtab.task_names(vtab.SMALL)) <= set(registry.names("data set"))
     assert vtab.group_of("terrain") == "specialised" and vtab.group_of("glyphs") is None
+
+
+# -- groups and copies -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    of=st.lists(st.integers(0, 30), min_size=30, max_size=90),
+    copied=st.lists(st.integers(0, 29), max_size=20),
+    part=st.floats(0.1, 0.4),
+    seed=st.integers(0, 2**32),
+)
+def test_a_rate_is_chosen_on_images_of_other_groups_and_on_no_copies(
+    of: list[int], copied: list[int], part: float, seed: int
+) -> None:
+    plain = skewed(len(of) // 2, len(of) - len(of) // 2)
+    grouped = replace(plain, groups_N=np.array(of, dtype=np.uint64))
+    train = grouped.take(np.array([*range(len(of)), *copied], dtype=int))
+    number = round(part * len(train))
+    try:
+        learned, held = finetune.split(train, number)
+    except UserError as error:
+        parts = together(train)
+        assert parts is not None and "None can be held out" in str(error)
+        assert all(len(np.unique(parts[train.labels_N == k])) == 1 for k in range(2))
+        return
+    for one, other in ((learned.groups_N, held.groups_N), (learned.content_keys_N, held.content_keys_N)):
+        assert one is not None and other is not None and not np.intersect1d(one, other).size
+    assert len(learned) + len(held) == len(train) and set(learned.labels_N) == {0, 1}
+    shuffled = train.take(np.random.default_rng(seed).permutation(len(train)))
+    again = finetune.split(shuffled, number)[1]
+    np.testing.assert_array_equal(np.sort(again.content_keys_N), np.sort(held.content_keys_N))
+
+
+def test_small_groups_hold_out_the_share_of_each_class_and_how_many_is_said() -> None:
+    given_context, fake = context(RATES)
+    train = image_set("train", 1_200)
+    of = np.random.default_rng(0).permutation(1_200) // 3
+    grouped = replace(given_context, load=lambda _, split: replace(train, groups_N=of) if split == "train" else train)
+    (score,) = finetune.evaluate(grouped, data="toy", steps=1, batch=1, rates=(0.01, 0.03))
+    held = {len(keys) for purpose, keys in fake.asked if purpose.endswith("choose")}
+    assert held == {score.detail["num_held_out"]} and abs(score.detail["num_held_out"] - 120) <= 3 * CLASSES
+    alone = replace(given_context, load=lambda _, split: replace(train, groups_N=np.zeros(1_200, int)))
+    with pytest.raises(Unsuited, match="None can be held out to choose a learning rate"):
+        finetune.evaluate(alone, data="toy", steps=1, batch=1, rates=(0.01, 0.03))
+    assert finetune.evaluate(alone, data="toy", steps=1, batch=1, rates=(0.01,))[0].value
