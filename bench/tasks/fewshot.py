@@ -12,7 +12,8 @@ The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Dra
 and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
 with fewer than k examples contribute what they have; `detail` tells how many images were used, and whether that left
 every draw the same ones. With one image per class, leaving one out leaves nothing to learn its class from: 1-shot uses
-2^10 in both metrics.
+2^10 in both metrics. Leaving one out leaves its copies in, and images of its group: a support set that has such gets
+weaker ridges than it should, unlike in the task `adapt`.
 """
 
 from __future__ import annotations
