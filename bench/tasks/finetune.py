@@ -249,15 +249,15 @@ def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
     (`together`), which are never divided; which ones, their content decides.
 
     Raises:
-        UserError: no class can be divided.
+        UserError: then no image can be held out.
     """
     order_N = np.argsort(priorities(train.labels_N, "held-out", keys_N=train.content_keys_N), kind="stable")
     share_K = shares(np.bincount(train.labels_N), num_held_out)
     if (groups_N := together(train)) is None:
         held_out_N = rank_within_class(train.labels_N, order_N) < share_K[train.labels_N]
     elif not (held_out_N := nearest(train.labels_N, groups_N, share_K)).any():
-        what = f"{train.name}: the training images of each class are of one group, or copies of each other."
-        raise UserError(f"{what} None can be held out to choose a learning rate.", "Give a single rate.")
+        what = f"{train.name}: images of one group, and copies of each other, are not divided, and no others are there"
+        raise UserError(f"{what} that can be held out to choose a learning rate.", "Give a single rate.")
     held_out_N = held_out_N[order_N]
     return train.take(order_N[~held_out_N]), train.take(order_N[held_out_N])
 

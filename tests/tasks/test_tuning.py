@@ -347,7 +347,7 @@ def test_a_rate_is_chosen_on_images_of_other_groups_and_on_no_copies(
         learned, held = finetune.split(train, number)
     except UserError as error:
         parts = together(train)
-        assert parts is not None and "None can be held out" in str(error)
+        assert parts is not None and "can be held out" in str(error)
         assert all(len(np.unique(parts[train.labels_N == k])) == 1 for k in range(2))
         return
     for one, other in ((learned.groups_N, held.groups_N), (learned.content_keys_N, held.content_keys_N)):
@@ -367,6 +367,6 @@ def test_small_groups_hold_out_the_share_of_each_class_and_how_many_is_said() ->
     held = {len(keys) for purpose, keys in fake.asked if purpose.endswith("choose")}
     assert held == {score.detail["num_held_out"]} and abs(score.detail["num_held_out"] - 120) <= 3 * CLASSES
     alone = replace(given_context, load=lambda _, split: replace(train, groups_N=np.zeros(1_200, int)))
-    with pytest.raises(Unsuited, match="None can be held out to choose a learning rate"):
+    with pytest.raises(Unsuited, match="can be held out to choose a learning rate"):
         finetune.evaluate(alone, data="toy", steps=1, batch=1, rates=(0.01, 0.03))
     assert finetune.evaluate(alone, data="toy", steps=1, batch=1, rates=(0.01,))[0].value
