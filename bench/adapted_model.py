@@ -45,10 +45,10 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
     said = read_study(study / STUDY_FILE) if (study / STUDY_FILE).is_file() else {}
     if "groups" in said:
         os.environ[GROUPS] = str(said["groups"])
-    images = round(chosen.images[-1]), chosen.samples[-1].num_test
-    content, right_M = _made(record, chosen.way, root=data_root or said.get("data_root"), images=images)
-    recorded = chosen.samples[-1].correct_SD
-    same = 1.0 if recorded is None else float((recorded.flat[0].right_M == right_M).mean())
+    recorded = None if (known_SD := chosen.samples[-1].correct_SD) is None else known_SD.flat[0]
+    tested = None if recorded is None else recorded.content_hash
+    content, right_M = _made(record, chosen.way, root=data_root or said.get("data_root"), tested=tested)
+    same = 1.0 if recorded is None else float((recorded.right_M == right_M).mean())
     if same < MIN_SHARE_ALIKE:
         what = f"{chosen.name} is right and wrong as in the study on {same:.0%} of the test images only."
         raise UserError(what, "Its weights, images or libraries are not what they were: run the study again.")
@@ -61,11 +61,11 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
     return f"{path}: {chosen.name}{instead}; right on {int(right_M.sum()):,} of {len(right_M):,} test images."
 
 
-def _made(record: Any, way: str, *, root: Path | None, images: tuple[int, int]) -> tuple[dict[str, Any], np.ndarray]:
+def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tuple[dict[str, Any], np.ndarray]:
     """The contents of the file, and which test images its classifier gets right.
 
     Args:
-        images: how many the study had to learn from, and to test.
+        tested: content hash of the study's test images, where it is known.
     """
     import timm
     import torch
@@ -100,12 +100,10 @@ def _made(record: Any, way: str, *, root: Path | None, images: tuple[int, int]) 
 
     context = TaskContext(features=features, load=read)
     train, train_ND, test, test_MD, *_ = adapt.read(context, data=task.data, **task.kwargs)
-    if (now := (len(train), len(test))) != images:
-        raise UserError(
-            f"{task.data} has {now[0]:,} images to learn from and {now[1]:,} to test, and the study had {images[0]:,} "
-            f"and {images[1]:,}.",
-            "Run the study again: its numbers are of other images.",
-        )
+    contents = (record.data.content_hash, read(cell.data, "train").content_hash), (tested, test.content_hash)
+    if any(then not in (None, now) for then, now in contents):
+        what = f"{task.data} has other images than the study had."
+        raise UserError(what, "Run the study again: its numbers are of other images.")
     in_order_N = adapt.drawn(train, task.data, 0)[0]  # as the study had them: folds follow it
     train, train_ND = train.take(in_order_N), train_ND[in_order_N]
     w_DK, b_K = adapt.HEADS[way](train_ND, train.labels_N, len(classes), train.groups_N)

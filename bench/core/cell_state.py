@@ -14,7 +14,7 @@ class CellState(StrEnum):
         FAILED: tried, without a result.
         MISSING: nothing is known of it.
         DAMAGED: its record does not verify and will be set aside.
-        CHANGED: in a plan: it has results of a model whose code has changed since.
+        CHANGED: in a plan: it has results of code, or of images, that have changed since.
         REFUSED: in a plan: its model cannot be trained.
         RUNNING: a process works on it.
         STOPPED: a process holds it and does not go on.

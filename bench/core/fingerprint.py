@@ -52,6 +52,28 @@ class Fingerprint:
         return sorted({name for name, _ in self.modules.items() ^ other.modules.items()})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What results rest on beside their cell, as far as it is known.
+
+    Attributes:
+        code: of the model.
+        images: set -> digest of its images (`bench.data.identity`).
+    """
+
+    code: Fingerprint | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
+
+    def agrees(self, other: Basis) -> bool:
+        """Whether nothing that both know differs."""
+        return (self.code is None or other.code is None or self.code.digest == other.code.digest) and not any(
+            other.images.get(name, digest) != digest for name, digest in self.images.items()
+        )
+
+
+NOTHING_KNOWN = Basis()
+
+
 def of_model(name: str) -> Fingerprint | None:
     """Fingerprint of the family that builds a model; None where its source cannot be read. Imports no torch.
 

@@ -3,7 +3,7 @@ published sets exports. Nothing else is asked of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -90,6 +90,8 @@ class DataSet:
         indexed: (root) -> numbers of the copy that is here, once its files are indexed; None before.
         grouped: (option, root=…, file=…) -> the option with the identity of its images' groups (`bench.data.groups`),
             from a file or from its own, and a sentence's part on them; None where images cannot have groups.
+        places: (option, root=…) -> the folders that its images may lie in, where neither its name nor its revision says
+            which they are (`bench.data.identity`); None where these do.
         download: (option) -> what `--download` fetches; None where it has to be got by hand.
     """
 
@@ -118,6 +120,7 @@ class DataSet:
     some_encoded: Callable[..., list[bytes]] | None = None
     indexed: Callable[[Path | None], Numbers | None] | None = None
     grouped: Callable[..., tuple[str, str]] | None = None
+    places: Callable[..., Sequence[Path]] | None = None
     download: Callable[[str], Download] | None = None
 
     @property

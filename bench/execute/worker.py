@@ -54,12 +54,13 @@ from bench.core.events import (
     reports_failure,
     to_line,
 )
+from bench.core.fingerprint import Basis
 from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.core.user_code import answers_only
 from bench.cost import precomputed
-from bench.data import cache
+from bench.data import cache, identity
 from bench.execute.jobs.job import Job, JobContext
 from bench.store.lease import Lease, LeaseLost, claim, holder
 from bench.store.study import ENERGY, CellDirectory, Study, attempt_status
@@ -146,6 +147,7 @@ class Worker:
         self.ranks = ranks
         self.failed = False
         self.code = {cell.model: fingerprint.of_model(cell.model) for cell in cells}  # as it is when the worker starts
+        self.images = identity.of_cells(root=options.data_root)
 
     def run(self) -> int:
         """Work until every cell is done, failed here, or a signal stops it. Returns the exit code.
@@ -227,13 +229,14 @@ class Worker:
         cell = self.cells[number]
         directory = self.study.cell(cell)
         try:
-            if directory.is_settled(self.code[cell.model]):
+            basis = Basis(code=self.code[cell.model], images=self.images(cell))
+            if directory.is_settled(basis):
                 return True
             files.make_directory(directory.path)
             with claim(directory.lease) as lease:
                 if lease is None:
                     return False
-                directory.prepare(cell, self.code[cell.model])
+                directory.prepare(cell, basis)
                 if directory.is_done():
                     directory.settle()  # finished since the plan was made; `begin` tidies what was finished before
                 elif not self._refused(directory):

@@ -1,19 +1,23 @@
-"""Detects results of models whose code has changed since, so that a plan never reuses them silently."""
+"""Detects results of models whose code, or of sets whose images, have changed since, so that a plan never reuses them
+silently."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from bench.core import fingerprint, registry
+from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.errors import UserError
-from bench.core.fingerprint import Fingerprint
+from bench.core.fingerprint import Basis, Fingerprint
 from bench.core.formatting import join
 from bench.core.spec import Cell
 from bench.core.subprocesses import PROJECT
+from bench.data import identity
 from bench.store.study import CellDirectory, State
 
 WITH_RESULTS = (CellState.DONE, CellState.PARTIAL, CellState.FAILED)
@@ -21,57 +25,90 @@ WITH_RESULTS = (CellState.DONE, CellState.PARTIAL, CellState.FAILED)
 
 @dataclass(frozen=True)
 class Change:
-    """A cell whose results, or checkpoints, are of other code than its model has now."""
+    """A cell whose results, or checkpoints, are of other code than its model has now, or of other images."""
 
     model: str
     directory: CellDirectory
-    then: Fingerprint
-    now: Fingerprint
+    then: Basis
+    now: Basis
 
 
-def changes(cells: Sequence[Cell], directories: Sequence[CellDirectory], states: Sequence[State]) -> tuple[Change, ...]:
-    """The cells with results of other code. Results without a fingerprint of their code count as current."""
+def changes(
+    cells: Sequence[Cell], directories: Sequence[CellDirectory], states: Sequence[State], *, root: Path | None = None
+) -> tuple[Change, ...]:
+    """The cells with results of other code, or images. Results that do not say which theirs are count as current.
+
+    Args:
+        root: folder with data sets that do not come with the installation.
+
+    Raises:
+        UserError: images that were read then cannot be read now.
+    """
     changed = []
+    digest = cache(partial(identity.digest, root=root))
     for cell, directory, state in zip(cells, directories, states, strict=True):
-        if state.name not in WITH_RESULTS or (then := directory.code()) is None:
-            continue
-        now = fingerprint.of_model(cell.model)
-        if now is not None and now.digest != then.digest:
-            changed.append(Change(cell.model, directory, then, now))
+        if state.name in WITH_RESULTS:
+            then = directory.basis()
+            images = {name: known for name in then.images if (known := digest(name)) is not None}
+            now = Basis(code=then.code and (fingerprint.of_model(cell.model) or then.code), images=images)
+            if not then.agrees(now):
+                changed.append(Change(cell.model, directory, then, now))
     return tuple(changed)
 
 
 def refusal(changed: Sequence[Change]) -> UserError:
-    """The error for results of other code: which model, which files, since when, and what can be done."""
+    """The error for results of other code, or images: which, what differs, since when, and what can be done."""
+    of_code = [change for change in changed if not change.then.agrees(Basis(code=change.now.code))]
+    errors = [*([_other_code(of_code)] if of_code else []), *_other_images(changed)]
+    what, fix = (" ".join(dict.fromkeys(parts)) for parts in zip(*((e.what, e.fix) for e in errors), strict=True))
+    return UserError(what, fix)
+
+
+def _other_code(changed: Sequence[Change]) -> UserError:
     models = list(dict.fromkeys(change.model for change in changed))
-    differences = {name: change for change in changed for name in change.then.differing(change.now)}
-    what = join([_difference(name, change) for name, change in sorted(differences.items())])
-    made = max(_time(change.directory.spec) for change in changed)
+    pairs = [(change.then.code, change.now.code) for change in changed if change.then.code and change.now.code]
+    differences = {name: (then, now) for then, now in pairs for name in then.differing(now)}
+    what = join([_difference(name, *codes) for name, codes in sorted(differences.items())])
     family = join(sorted({_shown(registry.family_of(model).file) for model in models}))
+    about = f"The code of {join(models[:3])}{' and others' * (len(models) > 3)}"
     if all(registry.family_of(model).from_outside for model in models):
         return UserError(
-            _changed_since(models, changed, made, what),
+            _changed_since(about, changed, what),
             "Use --changed redo to replace the old results, "
             "or --changed keep to accept them because the network is the same.",
         )
     return UserError(
-        _changed_since(models, changed, made, what),
+        _changed_since(about, changed, what),
         f"If the network now computes something else, increment the revision in {family}: the cells are trained again "
         "and the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept "
         "them because the network is the same.",
     )
 
 
-def _changed_since(models: list[str], changed: Sequence[Change], made: str, what: str) -> str:
-    return (
-        f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} has changed since {len(changed)} of these "
-        f"cells were run, the last at {made}: {what}."
+def _other_images(changed: Sequence[Change]) -> Iterator[UserError]:
+    """An error for each set that holds other images than it did."""
+    differing = by_key(
+        ((name, then, now), change)
+        for change in changed
+        for name, then in change.then.images.items()
+        if (now := change.now.images.get(name, then)) != then
     )
+    for (name, then, now), cells in differing.items():
+        yield UserError(
+            _changed_since(name, cells, identity.difference(then, now)),
+            "Use --changed redo to replace the old results, or --changed keep to accept them as they are. To have "
+            "both, put the images back and give the new ones another name.",
+        )
 
 
-def _difference(name: str, change: Change) -> str:
+def _changed_since(about: str, changed: Sequence[Change], what: str) -> str:
+    made = max(_time(change.directory.spec) for change in changed)
+    return f"{about} has changed since {len(changed)} of these cells were run, the last at {made}: {what}."
+
+
+def _difference(name: str, *codes: Fingerprint) -> str:
     """One module, file or package that is not as it was."""
-    then, now = (code.modules.get(name, "not used") for code in (change.then, change.now))
+    then, now = (code.modules.get(name, "not used") for code in codes)
     if "version " in then + now:
         return f"{name} ({then} then, {now} now)"
     path = Path(name) if "/" in name else fingerprint.path_of(name)
@@ -79,7 +116,7 @@ def _difference(name: str, change: Change) -> str:
 
 
 def accept(changed: Sequence[Change]) -> None:
-    """Record that these results are valid for the current code. Their records keep the original fingerprint."""
+    """Record that these results are valid for the current code and images. Their records keep what they are of."""
     for change in changed:
         change.directory.accept(change.now)
 

@@ -161,7 +161,7 @@ STUDY = (
         choices=CHANGED,
         default=CHANGED[0],
         here=True,
-        help="what to do with results from other model code (default: refuse)",
+        help="what to do with results of other model code, or of other images (default: refuse)",
     ),
     Option(
         name="calibrate",
@@ -255,7 +255,7 @@ class StudyOptions:
         hardware: devices that are planned for, as bench/cost/hardware.py reads them.
         cores: of processors, beside each of those devices.
         price: of an hour of theirs.
-        changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
+        changed: what to do with results of code, or images, that have changed since; see `bench.plan.changed`.
         executor: "local", "slurm" or "ray".
         job: (name, value) pairs for it.
         detach: leave once jobs are submitted.

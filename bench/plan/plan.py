@@ -81,7 +81,7 @@ class Plan:
         calibration: rates that the costs rest on.
         asked: the study file that asks for it, with the scale resolved.
         notes: deviations from the suite, and warnings.
-        accepted: results of models whose code has changed, and which are to be taken as they are.
+        accepted: results of other code, or of other images, than there are now, to be taken as they are.
         hardware: devices that it is made for, where they are not this machine's.
         per_hour: what an hour of theirs costs, see `bench.cost.hardware.price`.
         elsewhere: what is left, on one accelerator; None for a small study of scale `cpu`.
@@ -265,10 +265,11 @@ def _device_name(model: CostModel) -> str:
 def _states(
     cells: Sequence[Cell], options: StudyOptions, *, to_run: bool, as_new: bool
 ) -> tuple[dict[Cell, State], tuple[Change, ...]]:
-    """The state of every cell in the store, and results of changed code that are to be taken as they are.
+    """The state of every cell in the store, and results of changed code, or images, that are to be taken as they are.
 
     Raises:
-        UserError: a store from a newer version; a run that would reuse results of changed code without a word.
+        UserError: a store from a newer version; a run that would reuse results of changed code, or images, without a
+            word.
     """
     study = Study(options.results / options.suite)
     study.check()
@@ -276,7 +277,7 @@ def _states(
         return {cell: State(CellState.MISSING, 0.0, None) for cell in cells}, ()
     directories = [study.cell(cell) for cell in cells]
     states = [state_of(directory) for directory in directories]
-    changed = changes(cells, directories, states)
+    changed = changes(cells, directories, states, root=options.data_root)
     if options.changed == "keep":
         return dict(zip(cells, states, strict=True)), changed
     if changed and to_run and options.changed == "refuse":

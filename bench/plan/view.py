@@ -138,7 +138,7 @@ def plan_summary(plan: Plan) -> list[str]:
         "done": plan.count(CellState.DONE),
         "partly done": plan.count(CellState.PARTIAL),
         "to repeat": plan.count(CellState.FAILED) + plan.count(CellState.DAMAGED),
-        "of other code (see --changed)": plan.count(CellState.CHANGED),
+        "of other code or images (see --changed)": plan.count(CellState.CHANGED),
         "that cannot be run": plan.count(CellState.REFUSED),
         "to do": plan.count(CellState.MISSING),
     }

@@ -16,7 +16,7 @@ from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.cell_state import CellState
 from bench.core.errors import UserError
-from bench.core.fingerprint import Fingerprint
+from bench.core.fingerprint import NOTHING_KNOWN, Basis, Fingerprint
 from bench.core.record import Attempt, Record
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, cell_from_json, to_json
@@ -65,12 +65,12 @@ class CellDirectory:
         found = (p for p in folder.iterdir() if p.is_dir() and NUMBER.fullmatch(p.name)) if folder.is_dir() else ()
         return sorted(found, key=lambda p: int(p.name))
 
-    def prepare(self, cell: Cell, code: Fingerprint | None = None) -> None:
-        """Create the folder and write spec.json, once. A damaged one is kept beside a new one; results of other code
-        are set aside. Only for the holder of the lease.
+    def prepare(self, cell: Cell, basis: Basis = NOTHING_KNOWN) -> None:
+        """Create the folder and write spec.json, once. A damaged one is kept beside a new one; results of other code,
+        or of other images, are set aside. Only for the holder of the lease.
 
         Args:
-            code: of the cell's model, as it will be trained.
+            basis: of what it is trained now.
         """
         files.make_directory(self.path)
         try:
@@ -78,14 +78,15 @@ class CellDirectory:
         except (OSError, ValueError):
             if self.spec.exists():
                 self.set_aside(self.spec)
-            self._write_spec(to_json(cell), code)
+            self._write_spec(to_json(cell), basis)
             return
-        then = self.code()
-        if then is not None and code is not None and then.digest != code.digest:
+        then = self.basis()
+        if not then.agrees(basis):
             if self.record.exists():
-                self.set_aside(self.record, as_what="other-code")
+                same_code = then.agrees(Basis(code=basis.code))
+                self.set_aside(self.record, as_what="other-images" if same_code else "other-code")
             checkpoints.clear(self.checkpoints)
-            self._write_spec(to_json(cell), code)
+            self._write_spec(to_json(cell), basis)
 
     def read_cell(self) -> Cell | None:
         """The cell's specification, from spec.json; None where that does not verify."""
@@ -94,22 +95,24 @@ class CellDirectory:
         except (OSError, ValueError, KeyError, UserError):
             return None
 
-    def code(self) -> Fingerprint | None:
-        """Fingerprint of the model code that the results here are valid for, from spec.json, if present."""
+    def basis(self) -> Basis:
+        """The code and the images that the results here are valid for, as far as spec.json says."""
         try:
-            match files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS).get("code"):
-                case {"digest": str(digest), "modules": dict(modules)}:
-                    return Fingerprint(digest=digest, modules=modules)
+            stated = files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (OSError, ValueError):
-            pass
-        return None
+            return NOTHING_KNOWN
+        code = None
+        match stated.get("code"):
+            case {"digest": str(digest), "modules": dict(modules)}:
+                code = Fingerprint(digest=digest, modules=modules)
+        return Basis(code=code, images=stated.get("images", {}))
 
-    def accept(self, code: Fingerprint) -> None:
-        """Record in spec.json that the results here are valid for this code."""
-        self._write_spec(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"], code)
+    def accept(self, now: Basis) -> None:
+        """Record in spec.json that the results here are valid for this code and these images."""
+        self._write_spec(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"], now)
 
-    def _write_spec(self, cell: dict[str, Any], code: Fingerprint | None) -> None:
-        stated = {} if code is None else {"code": dataclasses.asdict(code)}
+    def _write_spec(self, cell: dict[str, Any], basis: Basis) -> None:
+        stated = {name: value for name, value in dataclasses.asdict(basis).items() if value}
         files.write_sealed(self.spec, {"schema": SCHEMA_VERSION, "cell": cell} | stated)
 
     def new_attempt(self) -> Path:
@@ -182,9 +185,9 @@ class CellDirectory:
             return False
         return outcome is not None and outcome.status != "failed"
 
-    def is_settled(self, code: Fingerprint | None) -> bool:
-        """Whether there is a valid result of this code, and nothing left to tidy up. Asked without the lease: what is
-        not settled has to be looked at with it.
+    def is_settled(self, basis: Basis) -> bool:
+        """Whether there is a valid result of this code and these images, and nothing left to tidy up. Asked without the
+        lease: what is not settled has to be looked at with it.
 
         Raises:
             UserError: the record is from a newer version.
@@ -196,8 +199,7 @@ class CellDirectory:
             files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (records.DamagedRecord, OSError, ValueError):
             return False
-        then = self.code()
-        return then is None or code is None or then.digest == code.digest
+        return self.basis().agrees(basis)
 
     def check_attempt(self, attempt: Path) -> None:
         """Make sure that an attempt is the newest, and that the cell has no result yet.

@@ -228,7 +228,14 @@ def test_groups_are_held_out_whole_and_the_best_model_is_used_without_the_projec
     Image.open(files[0]).rotate(90).save(added)
     assert report.main([*results, "--export", str(path)]) == EXIT_USAGE
     assert "the study had" in capsys.readouterr().err
-    added.unlink()
+    assert run.main([*results, *asked, "--models", model, "--tasks", "adapt"]) == EXIT_USAGE
+    assert "1 image added" in capsys.readouterr().err
+    added.replace(files[0])  # as many as before
+    assert report.main([*results, "--export", str(path)]) == EXIT_USAGE
+    assert "the study had" in capsys.readouterr().err
+    (folder / "photos").rename(folder / "away")
+    assert report.main(results) == 0  # a report needs no images
+    (folder / "away").rename(folder / "photos")
 
     (folder / "cameras.csv").write_text("file,group\n")
     assert report.main([*results, "--export", str(path)]) == EXIT_USAGE  # the images are not divided so any more

@@ -4,20 +4,24 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.core import fingerprint
+from bench.core.fingerprint import Basis
 from bench.core.record import Cost, DataFacts, Environment, Execution, ModelFacts, Record
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_id
+from bench.data import identity
 from bench.store import records
 from bench.store.study import Study
 
 
-def finish(store: Path, cells: Iterable[Cell], *, reasons: tuple[str | None, ...] = ()) -> Study:
+def finish(
+    store: Path, cells: Iterable[Cell], *, reasons: tuple[str | None, ...] = (), root: Path | None = None
+) -> Study:
     """Leave a record, and a spec, of each cell; cells with a reason diverged."""
-    study = Study(store)
+    study, images = Study(store), identity.of_cells(root=root)
     study.create()
     for number, cell in enumerate(cells):
         directory, revisions = study.cell(cell), revisions_of(cell)
-        directory.prepare(cell, fingerprint.of_model(cell.model))
+        directory.prepare(cell, Basis(code=fingerprint.of_model(cell.model), images=images(cell)))
         reason = reasons[number] if number < len(reasons) else None
         record = Record(
             suite=store.name,

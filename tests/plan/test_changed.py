@@ -8,6 +8,7 @@ import pytest
 
 from bench.core import fingerprint, registry
 from bench.core.errors import UserError
+from bench.core.fingerprint import Basis
 from bench.core.spec import Cell, Recipe
 from bench.execute.prepare import begin
 from bench.plan import estimate
@@ -131,7 +132,7 @@ def test_cells_that_are_redone_set_their_old_results_aside(edit, study):
     assert len(plan(study, changed="redo").todo) == 2
     directory = study.cell(CELLS[0])
     old = directory.record.read_bytes()
-    directory.prepare(CELLS[0], fingerprint.of_model("mine-4"))  # as the worker does
+    directory.prepare(CELLS[0], Basis(code=fingerprint.of_model("mine-4")))  # as the worker does
     assert state_of(directory).name == "missing"
     (aside,) = directory.path.glob("record.other-code-*.json")
     assert aside.read_bytes() == old
@@ -152,4 +153,4 @@ def test_results_that_do_not_say_what_code_they_are_of_are_taken_as_they_are(edi
 
 def test_committed_references_are_valid_whatever_becomes_of_the_project(project):
     for path in sorted(project.glob("results/reference/*/cells/*/record.json"))[::20]:
-        assert CellDirectory(path.parent).code() is None  # it is in spec.json, which is not committed
+        assert CellDirectory(path.parent).basis().code is None  # it is in spec.json, which is not committed

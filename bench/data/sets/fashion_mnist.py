@@ -77,5 +77,6 @@ DATASET: DataSet = DataSet(
     carried_in_part=True,
     load=load,
     available=available,
+    places=lambda option, *, root: _folders(root),
     download=_download,
 )

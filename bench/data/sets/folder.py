@@ -298,4 +298,5 @@ DATASET = DataSet(
     look=look,
     listed_images=listed_images,
     some_encoded=some_encoded,
+    places=lambda option, *, root: [_place(root, parse_option(option)[0])],
 )

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bench.core.cell_state import CellState
 from bench.core.errors import UserError
@@ -43,7 +44,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """
     store = Study(request.store)
     store.check()
-    now = next_round(study.chosen, store, other_code=request.options.changed == "keep")
+    now = next_round(study.chosen, store, other_code=request.options.changed == "keep", root=request.options.data_root)
     return replace(
         study,
         cells=now.cells,
@@ -95,11 +96,12 @@ def following(rates: Sequence[float], accuracies: Mapping[float, float]) -> floa
     return None
 
 
-def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False) -> Round:
+def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False, root: Path | None = None) -> Round:
     """The cells that were trained so far, and those that follow. Writes nothing: a plan is no run.
 
     Args:
-        other_code: results of a model whose code has changed since count too (`--changed keep`).
+        other_code: results of code, or images, that have changed since count too (`--changed keep`).
+        root: folder with data sets that do not come with the installation.
 
     Raises:
         UserError: no sweep of enough rates, each read at one budget.
@@ -118,7 +120,7 @@ def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False)
         accuracies: dict[float, float] = {}
         while (rate := following(sorted(sweep), accuracies)) is not None:
             begun += sweep[rate]
-            accuracy = _accuracy(sweep[rate], study, other_code=other_code)
+            accuracy = _accuracy(sweep[rate], study, other_code=other_code, root=root)
             if accuracy is None:
                 waiting += 1
                 break
@@ -132,13 +134,13 @@ def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False)
     return Round(cells=tuple(begun), waiting=waiting, at_once=at_once, note=note)
 
 
-def _accuracy(cells: Sequence[Cell], study: Study, *, other_code: bool) -> float | None:
+def _accuracy(cells: Sequence[Cell], study: Study, *, other_code: bool, root: Path | None) -> float | None:
     """Mean over the seeds of a rate; minus infinity where one diverged; None where one is not done."""
     directories = [study.cell(cell) for cell in cells]
     states = [state_of(directory) for directory in directories]
     if any(state.name != CellState.DONE for state in states):
         return None
-    if not other_code and changes(cells, directories, states):
+    if not other_code and changes(cells, directories, states, root=root):
         return None
     done = [record for directory in directories if (record := directory.read_record()) is not None]
     return math.fsum(map(_upstream, done)) / len(done) if len(done) == len(cells) else None
