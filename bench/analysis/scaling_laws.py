@@ -34,7 +34,7 @@ POSSIBLE: tuple[Form, ...] = (*FORMS, ZHAI, M3)
 """Intervals are over these, by their weights. m4 and bnsl1 have more parameters than a family has budgets."""
 LOSSES = ("squares", "huber")
 """The first is the analysis that is shown; few points, none far off, are spent best by least squares."""
-DRAWS, STARTS = 200, 12
+DRAWS, STARTS = 500, 12
 SEED_STRIDE = 100_000  # between the seeds of two families
 NEARNESS = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
