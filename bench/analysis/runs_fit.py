@@ -102,7 +102,9 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
         raise unknown("form", request.form, known)
     table, notes = reader.with_inputs(table, request.x) if request.form in JOINT_FORMS else (table, [])
     warnings = reader.guard(table, x=request.x, y=request.y, group=request.group)
-    full = reader.full_accuracy(table if held is None else pd.concat([table, held]), request.y, accuracy=request.accuracy)
+    full = reader.full_accuracy(
+        table if held is None else pd.concat([table, held]), request.y, accuracy=request.accuracy
+    )
     _check_asked(request, full)
     if request.form == ISOFLOP:
         return _isoflop(table, request, full)
