@@ -36,6 +36,12 @@ ISOFLOP = "isoflop"
 ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
 SEED_STRIDE = 100_000  # between the seeds of two groups
+CHOICES = {
+    "form": (*forms.FORMS, "auto", ISOFLOP),
+    "loss": ("huber", "squares", "absolute"),
+    "schedule": ("runs", "constant", "decay"),
+}  # of a request
+LEAST_DRAWS = 20
 RULED_OUT = 0.01  # weight below which the points speak against a form
 FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 NEAREST_AT, AS_NEAR = (0.25, 1.0, 2.0, 4.0), 2e-3  # times the largest x; of log y
@@ -97,15 +103,11 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     Raises:
         UserError: unknown names, points that do not belong together or are too few, in every group.
     """
-    known = (*forms.FORMS, "auto", ISOFLOP)
-    if request.form not in known:
-        raise unknown("form", request.form, known)
+    whole = table if held is None else pd.concat([table, held])
+    full = reader.full_accuracy(whole, request.y, accuracy=request.accuracy)
+    _check_asked(request, full)
     table, notes = reader.with_inputs(table, request.x) if request.form in JOINT_FORMS else (table, [])
     warnings = reader.guard(table, x=request.x, y=request.y, group=request.group)
-    full = reader.full_accuracy(
-        table if held is None else pd.concat([table, held]), request.y, accuracy=request.accuracy
-    )
-    _check_asked(request, full)
     if request.form == ISOFLOP:
         return _isoflop(table, request, full)
     groups, refused = _groups(table, request, full)
@@ -145,7 +147,12 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
 
 
 def _check_asked(request: Request, full: float | None) -> None:
-    """Raises UserError for a place, or a value, that no run can have."""
+    """Raises UserError for an option out of range, a place, or a value, that no run can have."""
+    for name, allowed in CHOICES.items():
+        if getattr(request, name) not in (None, *allowed):
+            raise unknown(name, str(getattr(request, name)), allowed)
+    if request.draws < LEAST_DRAWS:
+        raise UserError(f"{request.draws} resamples are too few for an interval.", f"At least {LEAST_DRAWS}.")
     for value in (*request.reach, *(() if request.at is None else request.at.ravel().tolist())):
         if not 0 < value < math.inf:
             raise UserError(f"No run has {value:g}: laws are of numbers above zero.", "Ask for another value.")
