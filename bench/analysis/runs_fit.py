@@ -103,8 +103,7 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     Raises:
         UserError: unknown names, points that do not belong together or are too few, in every group.
     """
-    whole = table if held is None else pd.concat([table, held])
-    full = reader.full_accuracy(whole, request.y, accuracy=request.accuracy)
+    full = reader.full_accuracy(pd.concat([table, held]), request.y, accuracy=request.accuracy)
     _check_asked(request, full)
     table, notes = reader.with_inputs(table, request.x) if request.form in JOINT_FORMS else (table, [])
     warnings = reader.guard(table, x=request.x, y=request.y, group=request.group)

@@ -312,8 +312,7 @@ def scale_of(name: str) -> float:
 
 def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
     """The rows of every group, by its name; those without one are a group too."""
-    parts = table.groupby(column(table, name), sort=True, dropna=False)
-    return {group_name(group): part for group, part in parts}
+    return {group_name(group): part for group, part in table.groupby(column(table, name), dropna=False)}
 
 
 def group_name(entry: Any) -> str:
@@ -360,10 +359,9 @@ def points(
             f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
             "Keep every tenth row, say, choose rows (--where), or fit groups (--group).",
         )
-    trunks = np.arange(len(table)).astype(str)
-    if cluster:  # a run that names none shares its noise with no other
-        named = table[column(table, cluster)].map(group_name)
-        trunks = named.where(named != BLANK, [f"line {line}" for line in table.index]).to_numpy()
+    named = table[column(table, cluster)].map(group_name) if cluster else None
+    alone = [f"line {line}" for line in table.index]  # a run that names no trunk shares its noise with no other
+    trunks = np.arange(len(table)) if named is None else named.where(named != BLANK, alone).to_numpy()
     made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped), share=full is not None)
     return replace(made, labels=_labels(table[keep])), notes
 

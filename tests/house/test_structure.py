@@ -96,7 +96,7 @@ def test_extras_that_recipes_and_pages_install_are_declared():
 
 # -- what a reader has to hold, in statements --------------------------------------------------------------------------
 
-LIMITS = {"installed": 32_583, "tests": 20_879, "reached": 13_969, "spine": 5_000, "loaded": 16_470}
+LIMITS = {"installed": 32_622, "tests": 20_951, "reached": 13_979, "spine": 5_000, "loaded": 16_470}
 """Each is held at its size: lower it with it. A study loads a little more where the machine counts energy."""
 
 
