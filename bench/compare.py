@@ -337,7 +337,8 @@ def lines(made: Compared) -> list[str]:
 
 def _notes(sides: SideBySide) -> list[str]:
     average = sides.average
-    how = "image by image" if average.paired else "as two test sets (records do not say which images were right)"
+    why = "which images were right is not recorded, or it was the same for all but a few"
+    how = "image by image" if average.paired else f"as two test sets ({why})"
     if sides.at == "compute":
         counts = f"{plural(average.runs, 'seed')}, {plural(average.cells, 'level')} of compute"
     else:

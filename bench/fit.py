@@ -134,8 +134,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments = arguments_parser().parse_args(argv)
     if arguments.figure == BESIDE:
         arguments.figure = Path(arguments.csv.stem + FIGURES[0])
-    if arguments.bootstrap < 20:
-        raise UserError(f"--bootstrap {arguments.bootstrap} is too few for an interval.", "At least 20.")
     for option, path in {"--backtest": arguments.backtest, "--figure": arguments.figure}.items():
         if path and Path(path).suffix not in FIGURES:
             raise UserError(f"{option} {str(path)!r} is no figure.", f"Name a file: {', '.join(FIGURES)}.")

@@ -245,8 +245,10 @@ def _known(rows: pd.DataFrame, cost: str) -> pd.Series:
 
 
 def _percent(text: str) -> float:
+    """85%, 85 or 0.85."""
     try:
         value = float(text.strip().removesuffix("%"))
+        value *= 1 if "%" in text or value >= 1 else 100
     except ValueError:
         value = math.nan
     if not 0 < value <= 100:

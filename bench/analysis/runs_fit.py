@@ -36,6 +36,12 @@ ISOFLOP = "isoflop"
 ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
 SEED_STRIDE = 100_000  # between the seeds of two groups
+CHOICES = {
+    "form": (*forms.FORMS, "auto", ISOFLOP),
+    "loss": ("huber", "squares", "absolute"),
+    "schedule": ("runs", "constant", "decay"),
+}  # of a request
+LEAST_DRAWS = 20
 RULED_OUT = 0.01  # weight below which the points speak against a form
 FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 NEAREST_AT, AS_NEAR = (0.25, 1.0, 2.0, 4.0), 2e-3  # times the largest x; of log y
@@ -97,19 +103,18 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     Raises:
         UserError: unknown names, points that do not belong together or are too few, in every group.
     """
-    known = (*forms.FORMS, "auto", ISOFLOP)
-    if request.form not in known:
-        raise unknown("form", request.form, known)
+    full = reader.full_accuracy(pd.concat([table, held]), request.y, accuracy=request.accuracy)
+    _check_asked(request, full)
     table, notes = reader.with_inputs(table, request.x) if request.form in JOINT_FORMS else (table, [])
     warnings = reader.guard(table, x=request.x, y=request.y, group=request.group)
     if request.form == ISOFLOP:
-        return _isoflop(table, request)
-    groups, refused = _groups(table, request)
+        return _isoflop(table, request, full)
+    groups, refused = _groups(table, request, full)
     auto = request.form == "auto"
     form = _nearest(list(groups.values())) if auto else forms.FORMS[request.form]
     middle = _middle([group.points for group in groups.values()])
     asked = request.at is not None or request.curves
-    seen = _seen(table, held, request) if asked and held is not None and len(held) else None
+    seen = _seen(table, held, request, full) if asked and held is not None and len(held) else None
     made = {
         name: _fit(group, form, request, middle=middle, seed=number, held=seen and seen.of(name))
         for number, (name, group) in enumerate(groups.items())
@@ -140,6 +145,24 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     return result
 
 
+def _check_asked(request: Request, full: float | None) -> None:
+    """Raises UserError for an option out of range, a place, or a value, that no run can have."""
+    for name, allowed in CHOICES.items():
+        if getattr(request, name) not in (None, *allowed):
+            raise unknown(name, str(getattr(request, name)), allowed)
+    if request.draws < LEAST_DRAWS:
+        raise UserError(f"{request.draws} resamples are too few for an interval.", f"At least {LEAST_DRAWS}.")
+    for value in (*request.reach, *(() if request.at is None else request.at.ravel().tolist())):
+        if not 0 < value < math.inf:
+            raise UserError(f"No run has {value:g}: laws are of numbers above zero.", "Ask for another value.")
+    if full and (beyond := [value for value in request.reach if _error_of(value) <= 0]):
+        raise UserError(f"No law tells what an accuracy of {beyond[0]:g} takes.", "Name one below 100 %.")
+
+
+def _error_of(accuracy: float) -> float:
+    return 1 - accuracy / (100 if accuracy > 1 else 1)
+
+
 def exponents_apart(first: Averaged, second: Averaged, x: float) -> dict[str, Any]:
     """Exponent of the first at x less that of the second, from independent refits of both: value, low, high; or None of
     these, and the reason.
@@ -161,11 +184,11 @@ def exponents_apart(first: Averaged, second: Averaged, x: float) -> dict[str, An
     return {"value": value, "low": low, "high": high, "reason": None}
 
 
-def _groups(table: pd.DataFrame, request: Request) -> tuple[dict[str, Group], dict[str, str]]:
+def _groups(table: pd.DataFrame, request: Request, full: float | None) -> tuple[dict[str, Group], dict[str, str]]:
     """Groups that can be fitted, and why the others cannot."""
     parts = {ONLY_GROUP: table}
     if request.group:
-        parts = {str(name): part for name, part in table.groupby(reader.column(table, request.group), sort=True)}
+        parts = reader.by_group(table, request.group)
     if len(parts) > MAX_GROUPS:
         raise UserError(
             f"{request.group!r} names {len(parts):,} groups; at most {MAX_GROUPS} are fitted at once.",
@@ -175,7 +198,7 @@ def _groups(table: pd.DataFrame, request: Request) -> tuple[dict[str, Group], di
     refused: dict[str, str] = {}
     for name, part in parts.items():
         try:
-            groups[name] = _read(part, request)
+            groups[name] = _read(part, request, full)
         except UserError as error:
             if len(parts) == 1:
                 raise
@@ -188,8 +211,8 @@ def _groups(table: pd.DataFrame, request: Request) -> tuple[dict[str, Group], di
     return groups, refused
 
 
-def _read(table: pd.DataFrame, request: Request) -> Group:
-    points, notes = reader.points(table, x=request.x, y=request.y, cluster=request.cluster, accuracy=request.accuracy)
+def _read(table: pd.DataFrame, request: Request, full: float | None) -> Group:
+    points, notes = reader.points(table, x=request.x, y=request.y, cluster=request.cluster, full=full)
     form = forms.POWER if request.form == "auto" else forms.FORMS[request.form]
     if len(request.x) != form.inputs:
         raise UserError(
@@ -392,7 +415,7 @@ def _why_not(made: Forecast, distance: float) -> str | None:
 def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) -> dict[str, float | str | None]:
     """The x at which one more run would have a y, with both ends of its interval, from the bands that predictions come
     from; None where an end is not known, and why. `share`: the table has accuracies."""
-    y = (1 - wanted / (100 if wanted > 1 else 1)) if share else wanted
+    y = _error_of(wanted) if share else wanted
     ends = extrapolation.reached(made.grid, made.bands(resampled, made.grid[None]), y)
     refused = _why_not(made, np.inf)
     far = (
@@ -438,7 +461,7 @@ class UnfittedRows:
         return UnfittedRows(x=self.x[:, kept], y=self.y[kept], group=self.group[kept])
 
 
-def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request) -> UnfittedRows:
+def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request, full: float | None) -> UnfittedRows:
     """Read beside the fitted rows, so that columns mean the same."""
     both = pd.concat([table, held.drop_duplicates()])
     if request.form in JOINT_FORMS:
@@ -446,13 +469,11 @@ def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request) -> Unfitted
     rows = slice(len(table), None)
     x_IN = np.stack([reader.numbers(both, name)[rows] for name in request.x])
     group = (
-        both[reader.column(both, request.group)].map(str).to_numpy()
+        both[reader.column(both, request.group)].map(reader.group_name).to_numpy()
         if request.group
         else np.full(len(both), ONLY_GROUP)
     )
-    return UnfittedRows(
-        x=x_IN, y=reader.outcomes(both, request.y, accuracy=request.accuracy)[0][rows], group=group[rows]
-    )
+    return UnfittedRows(x=x_IN, y=reader.outcomes(both, request.y, full)[rows], group=group[rows])
 
 
 def observed(seen: UnfittedRows, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -511,7 +532,7 @@ def backtest(made: Forecast) -> dict[str, Any]:
     }
 
 
-def _isoflop(table: pd.DataFrame, request: Request) -> dict[str, Any]:
+def _isoflop(table: pd.DataFrame, request: Request, full: float | None) -> dict[str, Any]:
     """Best size at each budget, and its exponent."""
     if request.group:
         raise UserError(
@@ -520,7 +541,7 @@ def _isoflop(table: pd.DataFrame, request: Request) -> dict[str, Any]:
         )
     if not request.budget:
         raise UserError("The form 'isoflop' needs the column of budgets.", "Add --budget flops.")
-    points, notes = reader.points(table, x=(request.budget, *request.x), y=request.y, accuracy=request.accuracy)
+    points, notes = reader.points(table, x=(request.budget, *request.x), y=request.y, full=full)
     made = isoflop.fit(points.x[0], points.x[1], points.y)
     fitted = {name: value for name, value in dataclasses.asdict(made).items() if name != "lines"}
     fitted["dropped"] = [*points.dropped, *fitted["dropped"]]

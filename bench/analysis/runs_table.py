@@ -77,7 +77,10 @@ THOUSANDS = re.compile(
 DECIMAL_COMMA = re.compile(r"^[+-]?\d*,\d+(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)
 GROUPED = re.compile(r"^(?=.*\d)[+-]?[\d.]*[, ][\d., ]*(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)  # like a number
 UNCLEAR = "unclear commas"  # columns of a table whose commas may be decimal or between thousands
-ACCURACY = re.compile(r"acc|top.?[15](?!.*err)|correct", re.IGNORECASE)
+ACCURACY = re.compile(
+    r"^(?!.*err(?:ors?|s)?(?:rate)?(?![a-z]))(?!\s*1\s*[-−–]).*?(?:(?<!in)acc|top.?[15]|(?<!in)correct)", re.IGNORECASE
+)  # in the name of an accuracy, and not in "error (top-1)", "1 - accuracy", "incorrect"
+BLANK = "(blank)"  # name of the rows whose group is not named
 CONDITION = re.compile(r"^(.*?)(<=|>=|!=|<|>|=)(.*)$", re.DOTALL)
 UNIT = re.compile(r"\s*[\[(].*?[\])]|[_ ]((thousand|million|billion|trillion)s?|[kMBGT])$")
 MIN_OF_A_KIND = 3  # rows, on average, before a column of words is taken to name kinds of rows
@@ -131,7 +134,9 @@ def read(path: Path) -> pd.DataFrame:
     text = io.StringIO()
     csv.writer(text).writerows([names, *rows])
     text.seek(0)
-    table = pd.read_csv(text, index_col=False, skip_blank_lines=False)
+    # what a file calls None or NA is a name there: of a family, or of "no teacher"
+    missing = {"keep_default_na": False, "na_values": ["", "nan", "NaN"]}
+    table = pd.read_csv(text, index_col=False, skip_blank_lines=False, **missing)
     table.index = pd.Index(numbers_of_lines)
     table.attrs[UNCLEAR] = unclear
     return table
@@ -305,10 +310,23 @@ def scale_of(name: str) -> float:
     return SUFFIXES[bracket.group(1).lower()] if bracket else 1.0
 
 
+def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
+    """The rows of every group, by its name; those without one are a group too."""
+    return {group_name(group): part for group, part in table.groupby(column(table, name), dropna=False)}
+
+
+def group_name(entry: Any) -> str:
+    """What the group of a row is called."""
+    return BLANK if pd.isna(entry) or entry == "" else str(entry)
+
+
 def points(
-    table: pd.DataFrame, *, x: Sequence[str], y: str, cluster: str | None = None, accuracy: bool | None = None
+    table: pd.DataFrame, *, x: Sequence[str], y: str, cluster: str | None = None, full: float | None = None
 ) -> tuple[Points, list[str]]:
     """Points and notes on how the columns were read. An accuracy becomes an error.
+
+    Args:
+        full: see `full_accuracy`.
 
     Raises:
         UserError: an unknown column, or no row left.
@@ -318,7 +336,7 @@ def points(
         for name in (column(table, n) for n in (*x, y))
         if scale_of(name) != 1
     ]
-    x_IN, (y_N, full) = np.stack([numbers(table, name) for name in x]), outcomes(table, y, accuracy=accuracy)
+    x_IN, y_N = np.stack([numbers(table, name) for name in x]), outcomes(table, y, full)
     if full is not None:
         notes.append(
             f"{column(table, y)} was read as an accuracy {'in percent' if full > 1 else 'from 0 to 1'}: "
@@ -341,18 +359,25 @@ def points(
             f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
             "Keep every tenth row, say, choose rows (--where), or fit groups (--group).",
         )
-    trunks = table[column(table, cluster)].map(str).to_numpy() if cluster else np.arange(len(table))
+    named = table[column(table, cluster)].map(group_name) if cluster else None
+    alone = [f"line {line}" for line in table.index]  # a run that names no trunk shares its noise with no other
+    trunks = np.arange(len(table)) if named is None else named.where(named != BLANK, alone).to_numpy()
     made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped), share=full is not None)
     return replace(made, labels=_labels(table[keep])), notes
 
 
-def outcomes(table: pd.DataFrame, y: str, *, accuracy: bool | None = None) -> tuple[np.ndarray, float | None]:
-    """y as a loss or an error, and what a full accuracy is, 100 or 1; None where y is no accuracy."""
-    y_N = numbers(table, y)
+def full_accuracy(table: pd.DataFrame, y: str, *, accuracy: bool | None = None) -> float | None:
+    """What a full accuracy is in the table, 100 or 1; None where y is no accuracy. A few rows do not tell: those of a
+    hard test set may all be below one percent."""
     if not (accuracy or (accuracy is None and ACCURACY.search(column(table, y)))):
-        return y_N, None
-    full = 100.0 if np.nanmax(y_N) > 1 else 1.0
-    return 1 - y_N / full, full
+        return None
+    return 100.0 if np.nanmax(numbers(table, y)) > 1 else 1.0
+
+
+def outcomes(table: pd.DataFrame, y: str, full: float | None) -> np.ndarray:
+    """y as a loss or an error."""
+    y_N = numbers(table, y)
+    return y_N if full is None else 1 - y_N / full
 
 
 def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -150,7 +150,7 @@ def sentence(f: Finding) -> str:
 
 def target(f: Finding) -> str:
     item = wording.first(f, AccuracyTarget)
-    return f"{100 * item.accuracy:.3g} %" if item else "the target"
+    return f"{100 * item.accuracy:.6g} %" if item else "the target"
 
 
 REASONS: Mapping[str, Sentence] = {

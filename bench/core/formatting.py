@@ -19,6 +19,7 @@ FLOP_UNITS = (
 )
 TIME_UNITS = ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))  # in seconds
 MISSING = "–"
+NEARLY_ZERO = 1e-9  # below it numbers are shown with their exponents
 ONE_SIDED_POINTS, ONE_SIDED_SHARE = 0.1, 0.2  # by which the sides of an interval may differ and be printed as one
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 
@@ -29,6 +30,8 @@ def significant(value: float, digits: int = 3) -> str:
         return MISSING
     if value == 0:
         return "0"
+    if abs(value) < NEARLY_ZERO:
+        return _typed(value, digits)
     places = digits - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, places)
     return f"{rounded:,.{max(0, places)}f}".rstrip("0").rstrip(".") if places > 0 else f"{rounded:,.0f}"
@@ -38,6 +41,10 @@ def compact(value: float, digits: int = 4) -> str:
     """A number of any unit and size: `significant` from 0.0001 to ten millions, else as people type it, "1.68e9"."""
     if value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e7:
         return significant(value, digits)
+    return _typed(value, digits)
+
+
+def _typed(value: float, digits: int) -> str:
     mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
 

@@ -41,6 +41,7 @@ from bench.data.index import ImageIndex
 from bench.data.load import SPLITS, data_set, load, parse
 from bench.data.progress import Progress
 from bench.data.readable import allow_unreadable
+from bench.data.sets.folder import parse_option
 from bench.data.stream import StreamedImages
 
 REVISION = 1  # raised when the same source gives other bytes
@@ -144,8 +145,10 @@ def pack(source: str, target: Path, *, root: Path | None, side: int = SIDE, qual
 
     Raises:
         UserError: a set that is not kept as encoded images; a target that holds something else, that another process is
-            packing, or whose disk has no room.
+            packing, whose disk has no room, or of a name that no set has.
     """
+    if parse_option(target.name)[0] != target.name:
+        raise UserError(f"A set cannot be read from a folder named {target.name}.", "Name another folder.")
     splits = _splits(source, root)
     facts = {
         "revision": REVISION,

@@ -91,8 +91,7 @@ def within(plan: Plan, budget: Budget) -> float:
     if plan.per_hour is None or plan.hardware is None:
         raise UserError("A budget of money needs a price.", "Give --hardware 8xH100 --price 2.5/gpuh.")
     amount, for_one = plan.per_hour
-    each = amount if for_one else amount / plan.hardware.count
-    return budget.amount / each * 3600 / plan.ranks
+    return budget.amount / amount * 3600 * (1 / plan.ranks if for_one else plan.workers)
 
 
 # -- what can be chosen ------------------------------------------------------------------------------------------------

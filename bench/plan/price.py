@@ -37,7 +37,7 @@ class Price:
         device_hours: of one device each, summed.
         hours: of the clock.
         factor: of the range.
-        per_device_hour: None without a price.
+        asked: see `bench.cost.hardware.price`: an hour of all devices is paid for whether or not each has work.
         bases: where rates come from, in words.
     """
 
@@ -46,7 +46,7 @@ class Price:
     device_hours: float
     hours: float
     factor: float
-    per_device_hour: float | None
+    asked: tuple[float, bool] | None
     bases: tuple[str, ...]
 
     @property
@@ -55,7 +55,10 @@ class Price:
 
     @property
     def money(self) -> float | None:
-        return None if self.per_device_hour is None else self.device_hours * self.per_device_hour
+        if self.asked is None:
+            return None
+        amount, for_one = self.asked
+        return amount * (self.device_hours if for_one else self.hours)
 
     def json(self) -> dict[str, Any]:
         """As JSON types."""
@@ -87,16 +90,12 @@ def of(
     """
     hours = sum(cell.device_hours or 0.0 for cell in todo)
     weighted = sum((cell.device_hours or 0.0) * cell.error for cell in todo)
-    each = None
-    if asked is not None:
-        amount, for_one = asked
-        each = amount if for_one else amount / hardware.count
     return Price(
         hardware=hardware,
         ranks=ranks,
         device_hours=hours,
         hours=wall / HOUR,
-        per_device_hour=each,
+        asked=asked,
         factor=math.exp(RANGE_DEVIATIONS * weighted / hours) if hours else 1.0,
         bases=tuple(dict.fromkeys(cell.basis for cell in todo if cell.basis)),
     )

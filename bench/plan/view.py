@@ -78,7 +78,7 @@ def plan_table(plan: Plan) -> Table:
     times = ("one worker",) if priced is None else ("of peak", priced.unit)
     numbers = ("recipes", "seeds", "images", "FLOPs", *times, "cost", "done")
     columns = ["model", "upstream", "recipes", "seeds", "budgets", "images", "FLOPs", *times, "cost", "done"]
-    without = {"" if swept else "recipes", "" if priced and priced.per_device_hour else "cost"}
+    without = {"" if swept else "recipes", "" if priced and priced.asked else "cost"}
     table = make_table(*(name for name in columns if name not in without), right=numbers)
     for (model, data, horizons), members in groups.items():
         left = [m for m in members if m.state not in (CellState.DONE, CellState.REFUSED)]
@@ -117,7 +117,7 @@ def _times(left: Sequence[PlannedCell], priced: Price | None) -> list[str]:
         return [duration(sum(m.seconds or 0 for m in left)) if left else ""]
     hours = sum(m.device_hours or 0.0 for m in left)
     used = next((f"{m.utilisation:.0%}" for m in left if m.utilisation is not None), "")
-    money = [] if not priced.per_device_hour else [amount(hours * priced.per_device_hour)]
+    money = [] if priced.money is None else [amount(priced.money * hours / (priced.device_hours or 1.0))]
     return [used, amount(hours), *money] if left else ["", "", *("" for _ in money)]
 
 
@@ -276,10 +276,12 @@ def _priced(priced: Price) -> list[str]:
         )
         + "."
     ]
-    if priced.money is not None and priced.per_device_hour is not None:
+    if priced.money is not None and priced.asked is not None:
+        each, for_one = priced.asked
+        whose = f"one {name}" if for_one else priced.hardware
         lines.append(
             f"Money: about {amount(priced.money)} ({amount(priced.money * low)} to "
-            f"{amount(priced.money * high)}), at {compact(priced.per_device_hour)} an hour of one {name}."
+            f"{amount(priced.money * high)}), at {compact(each)} an hour of {whose}."
         )
     lines.append(f"Rates: {join(list(priced.bases))}.")
     return lines

@@ -139,7 +139,7 @@ def say(f: Finding) -> list[str]:
 
 def target(f: Finding) -> str:
     asked = wording.first(f, Labelling)
-    return f"{100 * asked.target:.3g} %" if asked else "the target"
+    return f"{100 * asked.target:.6g} %" if asked else "the target"
 
 
 def sentence(f: Finding) -> str:

@@ -19,7 +19,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     if "isoflop" in result:
         return text + _isoflop(result["isoflop"]) + [f"  warning: {item}" for item in result["warnings"]]
     for name, answer in result["fits"].items():
-        text += _fit(name, answer)
+        text += _fit(name, answer, "accuracy" if result["share"] else "y")
     pairs = result.get("exponents", [])
     if len(pairs) > MAX_PAIRS:
         text += [title(result), f"--json tells {len(pairs):,} pairs of groups apart, and where they cross"]
@@ -80,7 +80,8 @@ def _crossing(c: Mapping[str, Any]) -> str:
     return f"{c['first']} and {c['second']} cross: {c['verdict']}{where} ({c['reason']})"
 
 
-def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
+def _fit(name: str, answer: Mapping[str, Any], reached: str) -> list[str]:
+    """Lines on one law. reached: what the values of --reach are."""
     card = answer["card"]
     form, level = card["form"], f"{answer['level']:.0%}"
     law = answer.get("predicted_by", [form])
@@ -105,7 +106,7 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     for p in answer.get("predictions", []):
         text.append(_prediction(f"x = {_inputs(p['x'])}", f"y = {significant(p['y'], 4)}", p))
         text += [_observed(p["observed"])] if p["observed"] else []
-    text += [_reached(r) for r in answer.get("reached", [])]
+    text += [_reached(r, reached) for r in answer.get("reached", [])]
     text += _backtest(answer["backtest"]) if "backtest" in answer else []
     text += [f"  dropped: {item}" for item in card["dropped"]]
     return text + [f"  warning: {item}" for item in answer["warnings"]]
@@ -126,14 +127,14 @@ def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:
     return f"{text}; {reach}; off so far {at}, {plural(record['origins'], 'origin')}"
 
 
-def _reached(r: Mapping[str, Any]) -> str:
-    """Where another run has a y."""
+def _reached(r: Mapping[str, Any], what: str) -> str:
+    """Where another run has a y, or an accuracy."""
     low, high = ("?" if r[end] is None else compact(r[end]) for end in ("low", "high"))
     if r["x"] is None:
         least = f"; x is at least {low}" if r["low"] is not None else ""
-        return f"  y = {compact(r['y'])}: {r['why']}{least}"
+        return f"  {what} = {compact(r['y'])}: {r['why']}{least}"
     beyond = f", {significant(r['reach'], 2)} times beyond the data" if r["reach"] > 1 else ""
-    return f"  another run has y = {compact(r['y'])} at x = {compact(r['x'])} [{low}, {high}]{beyond}" + (
+    return f"  another run has {what} = {compact(r['y'])} at x = {compact(r['x'])} [{low}, {high}]{beyond}" + (
         f" ({r['why']})" if r["why"] else ""
     )
 

@@ -83,7 +83,8 @@ class FormFit:
 
     def log_predict(self, x: np.ndarray) -> np.ndarray:
         """log y at x (one row per input), in the user's units."""
-        return self.form.log_predict(self.theta, np.atleast_2d(x) / self.scale[:, None])
+        with np.errstate(over="ignore"):  # as in `fit`
+            return self.form.log_predict(self.theta, np.atleast_2d(x) / self.scale[:, None])
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """y at x (one row per input, or a vector for one input)."""
@@ -134,6 +135,7 @@ def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarr
     return (weight * each).sum(axis=-1)
 
 
+@np.errstate(over="ignore")  # of a parameter that the points do not determine
 def fit(
     points: Points,
     form: Form,

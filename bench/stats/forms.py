@@ -190,7 +190,7 @@ M3 = Form(
         "g": float(np.exp(t[1]) / s[0]),
         "c": float(np.exp(t[2])),
     },
-    limit=lambda p: p["b"] * p["g"] ** p["c"],
+    limit=lambda p: float(np.exp(np.log(p["b"]) + p["c"] * np.log(p["g"]))),  # either factor may leave the range
 )
 
 

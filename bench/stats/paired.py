@@ -136,9 +136,13 @@ def _shared(x_RM: np.ndarray) -> float:
     return float((rest_RM**2).sum()) / ((runs - 1) * (images - 1)) / x_RM.size
 
 
-def detectable(num_test: int, *, disagree: float = USUALLY_DISAGREE) -> float:
-    """The difference of two accuracies whose interval excludes 0 with a probability of `POWER`: of models of which
-    exactly one is right on a share `disagree` of the images (McNemar's test, by the normal distribution)."""
+def detectable(num_test: int) -> tuple[float, float] | None:
+    """The difference of two accuracies whose interval excludes 0 with a probability of `POWER` (McNemar's test, by the
+    normal distribution), and the share of the images on which exactly one of the models is then right: `MIN_DIFFERING`
+    images at least. None for a test set of fewer."""
     from scipy import special
 
-    return float((z_quantile(POINT_LEVEL) + special.ndtri(POWER)) * (disagree / num_test) ** 0.5)
+    disagree = max(USUALLY_DISAGREE, MIN_DIFFERING / num_test)
+    if disagree > 1:
+        return None
+    return float((z_quantile(POINT_LEVEL) + special.ndtri(POWER)) * (disagree / num_test) ** 0.5), disagree

@@ -203,7 +203,7 @@ def is_one_run(points: Points) -> bool:
 def check_direction(points: Points) -> list[str]:
     """A warning if y grows with x: it may be an accuracy."""
     log_x, log_y = np.log(points.x[0]), np.log(points.y)
-    if len(points) > 2 and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
+    if len(points) > 2 and np.ptp(log_x) and np.ptp(log_y) and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
         return ["y grows with x. If it is an accuracy, add --accuracy; a law of error falls."]
     return []
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from bench.analysis.adaptation import adapted, best_of_models
 from bench.core.record import Record, Score
+from bench.questions.images_to_label import target
 from tests.analysis._records import World
 from tests.analysis._study import ask, read
 
@@ -29,3 +30,8 @@ def test_models_whose_short_names_are_the_same_are_told_apart() -> None:
     (best,) = ask(evidence, "best adaptation")
     assert best.estimate is not None and abs(best.estimate - 0.2) < 1e-9 and names[1] in best.subject[2]
     assert [one.model for one in adapted(read([record(names[0], 0.9), record(names[3], 0.5)]))] == ["net", "x"]
+
+
+def test_a_target_near_all_is_not_called_all() -> None:
+    evidence = replace(read([record("timm:x", 0.9)]), targets=(0.07, 0.9995))
+    assert [target(finding) for finding in ask(evidence, "images to label")] == ["7 %", "99.95 %"]

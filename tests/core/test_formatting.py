@@ -23,7 +23,8 @@ def test_flops(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value, text", [(0.000123, "0.000123"), (0, "0"), (1234.5, "1,230"), (0.1, "0.1"), (99.96, "100")]
+    "value, text",
+    [(0.000123, "0.000123"), (0, "0"), (1234.5, "1,230"), (0.1, "0.1"), (99.96, "100"), (-3.81e-32, "-3.81e-32")],
 )
 def test_significant(value: float, text: str) -> None:
     assert words.significant(value) == text

@@ -188,6 +188,8 @@ def test_mistakes_are_said(tmp_path, files, capsys, monkeypatch):
     assert "kept as pixels" in said("fashion-mnist")
     assert "Leave the size out" in said("folder:photos:64px")
     assert "no folder" in said("folder:nowhere")
+    assert "cannot be used" in said("folder:photos", "my photos")  # nor read there
+    assert "folder named rgb" in said("folder:photos", "rgb")
     assert "From 50 to 100" in said("folder:photos", "packed", "--quality", "101")
     assert "From 32 to 2048" in said("folder:photos", "packed", "--side", "8")
     with monkeypatch.context() as changed:

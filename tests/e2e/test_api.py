@@ -387,3 +387,14 @@ def test_a_law_is_asked_again(tmp_path):
     assert as_accuracy.reach(0.2)["x"].item() == pytest.approx(same["x"], rel=1e-4)  # of an accuracy the error
     assert law.plot(tmp_path / "law.png").path.read_bytes() == law.plot()._repr_png_()
     assert law.table is law.parameters and str(law) in html.unescape(law._repr_html_())
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"loss": "hubber"}, "Unknown loss"), ({"schedule": "one"}, "Unknown schedule"), ({"draws": 0}, "too few")]
+    + [({"predict": [value]}, "No run has") for value in (0.0, -1.0, float("nan"), float("inf"))],
+)
+def test_a_fit_is_refused_what_the_command_refuses(asked: dict, said: str) -> None:
+    runs = pd.DataFrame({"x": X, "y": X**-0.25})
+    with pytest.raises(bench.api.UserError, match=said):
+        bench.api.fit(runs, x="x", y="y", form="power", **asked)

@@ -44,6 +44,11 @@ def test_the_cheapest_ways_come_first_with_their_source_and_without_torch():
     assert rows[0]["train_exaflops"] == chosen.train_exaflops.min()
 
 
+def test_an_accuracy_is_a_percentage_or_a_share():
+    assert {published.parser().parse_args(["--reach", said]).reach for said in ("85%", "85", "0.85")} == {85.0}
+    assert published.parser().parse_args(["--reach", "0.85%"]).reach == 0.85
+
+
 def test_an_expression_selects_what_pandas_selects():
     table = api.published()
     selected = published.where(table, "family == 'ViT' and pretrain_images > 1e7 and image_size in [224, 384]")

@@ -666,8 +666,15 @@ def test_jobs_are_called_off_though_the_run_that_submitted_them_has_ended_and_ti
     assert not second.alive
 
 
-@pytest.mark.parametrize("limit, short", [("4", 1), ("0:04:59", 1), ("4:30", 1), ("5", 0), ("1:00:00", 0), ("1-0", 0)])
+@pytest.mark.parametrize(
+    "limit, short", [("4", 1), ("0:04:59", 1), ("4:30", 1), ("5", 0), ("1:00:00", 0), ("1-0", 0), ("0", 0)]
+)
 def test_a_time_limit_in_which_nothing_could_be_done_is_refused(limit, short):
     needs = Resources(memory=1 << 30, hours=1.0, options={"time": limit})
     with pytest.raises(UserError, match="under 5 minutes") if short else contextlib.nullcontext():
         assert slurm.options(needs)["time"] == limit
+
+
+def test_a_name_that_slurm_would_take_for_two_is_refused():
+    with pytest.raises(UserError, match="a name with a comma"):
+        slurm.options(Resources(memory=1 << 30, hours=1.0, options={"job_name": "mine,yours"}))

@@ -10,6 +10,7 @@ from bench.analysis import evidence
 from bench.analysis.study_data import Records
 from bench.core.errors import UserError
 from bench.core.spec import Cell
+from bench.cost.hardware import parse
 from bench.plan import budget
 from bench.plan.passes import chosen_grid
 from tests.plan import recorded
@@ -42,6 +43,9 @@ def test_a_budget_is_the_time_of_one_worker():
     assert budget.within(replace(plan, ranks=2), budget.parse("1gpuh")) == 1800
     with pytest.raises(UserError, match="price"):
         budget.within(plan, budget.parse("5eur"))
+    priced = replace(plan, hardware=parse("4xH100"), per_hour=(10.0, False))
+    assert budget.within(priced, budget.parse("5eur")) == budget.within(priced, budget.parse("30min"))
+    assert budget.within(replace(priced, per_hour=(2.5, True)), budget.parse("5eur")) == 2 * 3600
     for text, words in (
         ("a lot", "is no budget"),
         ("0h", r"is no budget.\n  Give"),

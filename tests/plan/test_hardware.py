@@ -198,7 +198,18 @@ def test_a_plan_for_named_devices_says_hours_money_and_how_sure_it_is(monkeypatc
     assert sum(cell["device_hours"] for cell in trained) == pytest.approx(priced.device_hours)
     assert all(cell["basis"] and cell["needs"]["device"] < 80e9 for cell in trained)
     hourly = plan(monkeypatch, hardware="8xH100", price="20/h", results=tmp_path).priced
-    assert hourly is not None and hourly.money == pytest.approx(priced.money)
+    assert hourly is not None and hourly.money == pytest.approx(20 * hourly.hours)
+
+
+def test_all_devices_are_paid_for_while_one_works(monkeypatch, tmp_path):
+    made = plan(monkeypatch, hardware="8xH100", results=tmp_path)
+    cells = tuple(cell for cell in made.todo if cell.device_hours)[:1]
+    wall = 3600 * (cells[0].device_hours or 0.0)  # the other seven have nothing to do
+    every, one = (
+        price.of(cells, hardware=parse("8xH100"), ranks=1, wall=wall, asked=asked)
+        for asked in ((20.0, False), (2.5, True))
+    )
+    assert every.money == pytest.approx(8 * (one.money or 0.0)) == pytest.approx(20 * wall / 3600)
 
 
 def test_the_slower_of_device_and_feed_decides_the_hours(monkeypatch, tmp_path):

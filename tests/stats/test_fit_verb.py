@@ -396,6 +396,50 @@ def test_an_accuracy_given_as_an_error_is_asked_about(csv, capsys: pytest.Captur
     assert exponent(told) == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("name", ["error (top-1)", "err_top1", "1 - accuracy", "frac_incorrect", "inaccuracy"])
+def test_the_name_of_an_error_is_not_that_of_an_accuracy(csv, capsys: pytest.CaptureFixture, name: str) -> None:
+    assert exponent(fitted(csv({"compute": X, name: ERROR}), capsys, y=name)) == pytest.approx(0.25)
+
+
+def test_a_group_without_a_name_or_called_none_is_fitted_as_the_others(csv, capsys: pytest.CaptureFixture) -> None:
+    table = {"compute": np.tile(X, 4), "error": np.tile(ERROR, 4), "teacher": np.repeat(["None", "NA", "", "big"], 12)}
+    answer = fitted(csv(table), capsys, "--group", "teacher")
+    assert {name: card["card"]["points"] for name, card in answer["fits"].items()} == dict.fromkeys(
+        ("None", "NA", "(blank)", "big"), 12
+    )
+    one = fitted(csv(table), capsys, "--where", "teacher=None")
+    assert one["fits"]["all"]["card"]["points"] == 12
+
+
+def test_percents_are_those_of_the_whole_column(csv, capsys: pytest.CaptureFixture) -> None:
+    """On a hard test set no run reaches one percent: the other rows say what the numbers are."""
+    table = {"compute": np.tile(X, 2), "acc": [*100 * (1 - ERROR), *np.linspace(0.1, 0.9, 12)]}
+    table["set"] = np.repeat(["easy", "hard"], 12)
+    answer = fitted(csv(table), capsys, "--group", "set", "--predict", str(X[-1]), y="acc")
+    (at,) = answer["fits"]["hard"]["predictions"]
+    assert at["y"] == pytest.approx(0.991, abs=1e-3) and "in percent" in answer["fits"]["hard"]["notes"][0]
+
+
+def test_runs_that_name_no_trunk_share_their_noise_with_no_other(csv) -> None:
+    table = reader.read(Path(csv({"compute": X, "error": ERROR, "trunk": ["a", "a", *[""] * 10]})))
+    points, _ = reader.points(table, x=("compute",), y="error", cluster="trunk")
+    assert len(set(points.cluster)) == 11
+
+
+@pytest.mark.parametrize("goal", ["100", "1", "150"])
+def test_what_no_accuracy_can_be_is_refused(csv, capsys: pytest.CaptureFixture, goal: str) -> None:
+    table = csv({"compute": X, "accuracy": 1 - ERROR})
+    assert verb.main([table, "--x", "compute", "--y", "accuracy", "--reach", goal]) == 2
+    assert f"an accuracy of {goal} takes" in capsys.readouterr().err
+    assert verb.main([table, "--x", "compute", "--y", "accuracy", "--reach", "0.5"]) == 0
+    assert "has accuracy = 0.5 at x = " in capsys.readouterr().out
+
+
+def test_a_law_without_a_slope_is_said_without_warnings_of_a_library(csv, capsys, recwarn) -> None:
+    answer = fitted(csv({"compute": X, "error": np.full(12, 0.5)}), capsys)
+    assert exponent(answer) == pytest.approx(0, abs=1e-4) and not [w for w in recwarn if w.category is RuntimeWarning]
+
+
 WHERE = pd.DataFrame(
     {
         "model": ["6 Enc, 6 Dec", "6 Enc", "ViT", "ViT"],

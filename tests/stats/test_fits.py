@@ -182,6 +182,13 @@ def test_pareto_and_the_luck_of_the_best() -> None:
     assert -0.018 < bias[0] < -0.013 and abs(bias[1]) < 1e-3  # E[min of ten normals] = -1.54 sd
 
 
+def test_a_floor_is_where_the_law_ends_whatever_the_unit_of_x() -> None:
+    theta = np.array([0.5, -1.0, -0.7])
+    end = np.exp(forms.M3.log_predict(theta, np.array([[1e300]])))
+    assert forms.M3.limit(forms.M3.natural(theta, np.ones(1))) == pytest.approx(float(end[0]))
+    assert forms.M3.limit({"b": 1e-250, "g": 1e120, "c": 3.0}) == pytest.approx(1e110)
+
+
 def test_refusals() -> None:
     with pytest.raises(UserError, match="cannot determine the 4 parameters"):
         fit.fit(points(np.array([0.5, 0.4, 0.3, 0.2]), X[:4]), forms.ZHAI)

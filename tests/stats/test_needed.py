@@ -7,7 +7,7 @@ import pytest
 
 from bench.core.cli import accuracies
 from bench.stats.needed import Observed, needed
-from bench.stats.paired import POWER, USUALLY_DISAGREE, detectable
+from bench.stats.paired import MIN_DIFFERING, POWER, detectable
 from tools import measure_labelling
 
 
@@ -62,12 +62,18 @@ def test_held_out_curves_hold_within_what_chance_explains() -> None:
 
 def test_what_a_test_set_tells_apart_by_simulation() -> None:
     rng, number = np.random.default_rng(0), 2_000
-    gap = detectable(number)
-    first, second = (USUALLY_DISAGREE + gap) / 2, (USUALLY_DISAGREE - gap) / 2
-    counts = rng.multinomial(number, [first, second, 1 - USUALLY_DISAGREE], size=4_000)
+    gap, disagree = detectable(number) or (0.0, 0.0)
+    counts = rng.multinomial(number, [(disagree + gap) / 2, (disagree - gap) / 2, 1 - disagree], size=4_000)
     difference = (counts[:, 0] - counts[:, 1]) / number
     error = np.sqrt((counts[:, 0] + counts[:, 1]) / number - difference**2) / number**0.5
     assert (difference > 1.96 * error).mean() == pytest.approx(POWER, abs=0.03)
+
+
+def test_a_small_test_set_promises_no_more_than_models_can_differ() -> None:
+    """By no more than the share of the images on which they disagree, and on enough of them for a paired interval."""
+    found = [detectable(number) for number in range(MIN_DIFFERING, 200)]
+    assert all(made and made[0] <= made[1] <= 1 for made in found) and detectable(MIN_DIFFERING - 1) is None
+    assert all(made[1] * number >= MIN_DIFFERING - 1e-9 for number, made in enumerate(found, MIN_DIFFERING) if made)
 
 
 def test_accuracies_are_read_in_percent_and_as_shares() -> None:

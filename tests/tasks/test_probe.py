@@ -8,6 +8,7 @@ import pytest
 
 from bench import probe
 from tests.data import writers
+from tests.tasks.conftest import arrays
 
 SMALL = ["--image-size", "28", "--channels", "1"]
 
@@ -24,6 +25,22 @@ def test_features_from_a_file(capsys: pytest.CaptureFixture[str], features: Path
     assert code == 0 and len(scores) == 8
     assert {s["data"] for s in scores} == {"mine"} and {s["num_test"] for s in scores} == {30}
     assert all(s["value"] > 0.8 for s in scores if s["metric"] == "accuracy")
+
+
+@pytest.mark.parametrize("task", ["fewshot", "linear"])
+def test_classes_are_those_that_there_are_however_numbered(capsys, tmp_path: Path, task: str) -> None:
+    """From 1, as Matlab does, or with gaps: as many classes, and the same scores, as numbered from 0."""
+    shots, found = (["--shots", "5", "--draws", "1"] if task == "fewshot" else []), []
+    for number, new in enumerate((np.arange(3), np.arange(1, 4), np.array([0, 10, 10**12]))):
+        (tmp_path / str(number)).mkdir()
+        given = {key: new[value] if key.endswith("_y") else value for key, value in arrays().items()}
+        np.savez(tmp_path / str(number) / "mine.npz", **given)  # type: ignore[arg-type]
+        code, out, _ = run(
+            capsys, "--features", str(tmp_path / str(number) / "mine.npz"), "--task", task, *shots, "--json"
+        )
+        found.append([(s["value"], s["chance"], s["num_classes"]) for s in json.loads(out)])
+        assert code == 0 and all(s["num_classes"] == 3 for s in json.loads(out))
+    assert found[0] == found[1] == found[2]
 
 
 def test_what_is_computed_and_that_it_is_untrained_is_said(capsys: pytest.CaptureFixture[str]) -> None:

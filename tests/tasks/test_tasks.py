@@ -265,7 +265,7 @@ def test_options(capsys: pytest.CaptureFixture[str], features: Path, task: str, 
     [
         ({"train_x": np.full((60, 8), np.nan)}, "not finite"),
         ({"test_x": np.full((30, 8), 1e300)}, "not finite in float32"),
-        ({"train_y": np.full(60, 10**12)}, "label 1000000000000"),
+        ({"train_y": np.full(60, 10**12)}, "classes without a training example: 0, 1, 2."),
         ({"train_x": np.zeros((60, 0)), "test_x": np.zeros((30, 0))}, "D of at least 1"),
         ({"test_x": np.zeros((0, 8)), "test_y": np.zeros(0, int)}, "N and D"),
         ({"train_y": np.ones(60, bool)}, "integers from 0"),

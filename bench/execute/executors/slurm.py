@@ -20,7 +20,8 @@ from bench.execute.executors.executor import Ended, Executor, Resources, WorkerC
 from bench.store.lease import RUNNER
 
 SIGNAL_SECONDS = 120  # before the end of a job, in which its worker saves; SLURM sends it up to a minute earlier
-TOO_SHORT = r"(0+:)?0*[0-4](:\d+)?"  # limits as SLURM reads them, M, M:S or H:M:S: such jobs would save as they begin
+TOO_SHORT = r"(?!0+$)(0+:)?0*[0-4](:\d+)?"  # limits as SLURM reads them, M, M:S or H:M:S, of jobs that would save as
+# they begin; 0 is no limit
 MAX_ARRAY_JOBS = 1000  # jobs of an array, as SLURM is usually configured
 LOOK_SECONDS, HURRY_SECONDS = 10.0, 1.0  # between looks at the queue; and once jobs were told to end
 LONG_SECONDS = 180  # in the queue, after which it is said why: requeued jobs wait for two minutes
@@ -154,7 +155,7 @@ def options(needs: Resources) -> dict[str, str]:
     """Options of sbatch: those of the plan, unless `--job` says otherwise.
 
     Raises:
-        UserError: less time than a job needs to save.
+        UserError: less time than a job needs to save; a name that is a list.
     """
     asked = {
         "requeue": FLAG,
@@ -168,6 +169,8 @@ def options(needs: Resources) -> dict[str, str]:
         "signal": f"B:USR2@{SIGNAL_SECONDS}",
     }
     given = {name.replace("_", "-"): value for name, value in needs.options.items()}
+    if "," in str(given.get("job-name")):  # squeue would look for several
+        raise UserError(f"--job job-name={given['job-name']}: a name with a comma is two.", "Leave the comma out.")
     for group in OPTION_ALIASES:
         if any(name in given for name in group):
             asked.pop(group[0], None)

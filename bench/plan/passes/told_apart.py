@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.formatting import percent
+from bench.core.formatting import percent, plural
 from bench.plan.study_cells import StudyCells, StudyRequest
-from bench.stats.paired import POWER, USUALLY_DISAGREE, detectable
+from bench.stats.paired import POWER, detectable
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """The study with a note per set on which models are compared."""
     limits = {task.data: task.kwargs.get("test_limit") for cell in study.cells for task in cell.tasks[:1]}
     images = {name: min(request.sizes[name].test, limit or request.sizes[name].test) for name, limit in limits.items()}
-    notes = [
-        f"{count:,} test images of {name} tell two models apart whose accuracies differ by "
-        f"{percent(detectable(count))} points or more (with a chance of {POWER:.0%}, where exactly one is right "
-        f"on {USUALLY_DISAGREE:.0%} of the images)."
-        for name, count in images.items()
-        if ":groups-" not in name  # whose images are not independent
-    ]
+    notes = [_note(name, count) for name, count in images.items() if ":groups-" not in name]  # images not independent
     return replace(study, notes=(*study.notes, *notes))
+
+
+def _note(name: str, count: int) -> str:
+    if (found := detectable(count)) is None:
+        return f"{plural(count, 'test image')} of {name} cannot tell two models apart."
+    gap, disagree = found
+    return (
+        f"{count:,} test images of {name} tell two models apart whose accuracies differ by {percent(gap)} points or "
+        f"more (with a chance of {POWER:.0%}, where exactly one is right on {disagree:.0%} of the images)."
+    )
