@@ -189,7 +189,7 @@ class Fit(Shown):
         Args:
             x: values of the only x, as the fit reads it: FLOPs of a column in exaFLOPs.
         """
-        fits = self.ask(at=np.atleast_2d(np.asarray(x, dtype=float)))["fits"]
+        fits = self.ask(at=np.atleast_2d(_given(x)))["fits"]
         rows = [
             {"group": group, "x": at["x"], "y": at["y"], "low": ends[0], "high": ends[1], "reach": at["reach"]}
             for group, fitted in fits.items()
@@ -205,7 +205,11 @@ class Fit(Shown):
         Args:
             y: as the fit reads it: of an accuracy the error.
         """
-        goals = np.ravel(y).astype(float).tolist()
+        goals = _given(y).tolist()
+        if self.answer["share"] and not all(0 < goal < 1 for goal in goals):
+            raise UserError(
+                f"An error of {goals} cannot be reached.", "Give shares, between 0 and 1: 0.15 is 85 % right."
+            )
         fits = self.ask(reach=tuple(1 - goal if self.answer["share"] else goal for goal in goals))["fits"]
         rows = [
             {"group": group, **found, "y": goal}
@@ -495,6 +499,13 @@ def fit(
     return Fit(answer=runs_fit.answer(chosen, request, held=held), ask=ask)
 
 
+def _given(values: float | Sequence[float] | np.ndarray) -> np.ndarray:
+    found = np.ravel(np.asarray(values, dtype=float))
+    if not len(found):
+        raise UserError("Nothing is asked for.", "Give one value or several.")
+    return found
+
+
 def _asked(runs: pd.DataFrame, request: runs_fit.Request, held: pd.DataFrame, **changes: Any) -> Mapping[str, Any]:
     if len(request.x) > 1:
         raise UserError(f"predict, reach and plot are for laws of one x, not of {', '.join(request.x)}.")
@@ -503,5 +514,6 @@ def _asked(runs: pd.DataFrame, request: runs_fit.Request, held: pd.DataFrame, **
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:
     """A table as if read from a file: every value as text, missing ones empty, rows numbered from 2."""
+    runs_table.check_columns(list(map(str, table.columns)), rows=len(table), of="The table")
     text = table.astype(object).where(table.notna(), "").astype(str).rename(columns=str)
     return text.set_axis(range(2, 2 + len(table)))

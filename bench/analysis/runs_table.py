@@ -90,6 +90,14 @@ SEPARATORS = (",", ";", "\t", "|")
 FLOP_PER = 6.0  # floating-point operations of training per parameter and sample: C = 6 N D (Kaplan et al. 2020)
 
 
+def check_columns(names: Sequence[str], *, rows: int, of: str) -> None:
+    """Raises UserError where there are no rows, or columns of one name."""
+    if not rows:
+        raise UserError(f"{of} has no rows.", "Give a header, and below it one run per row.")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"{of} has several columns named {repeated[0]!r}.", "Give each a name of its own.")
+
+
 def read(path: Path) -> pd.DataFrame:
     """The file, separated by commas, semicolons, tabs or bars; the index holds line numbers. Between semicolons a
     comma may be decimal: where a column shows that it is, points stand for its commas.
@@ -126,10 +134,7 @@ def read(path: Path) -> pd.DataFrame:
         raise UserError(f"There is no file {path}.", "Name a CSV file with one run per row.") from None
     except (ValueError, OSError, csv.Error) as error:
         raise UserError(f"{path} cannot be read as CSV: {error}", "Name a CSV file with one run per row.") from error
-    if not rows:
-        raise UserError(f"{path} has no rows.", "Give a header, and below it one run per row.")
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(f"{path} has several columns named {repeated[0]!r}.", "Give each a name of its own.")
+    check_columns(names, rows=len(rows), of=str(path))
     unclear = _read_decimal_commas(names, rows) if separator == ";" else ()
     text = io.StringIO()
     csv.writer(text).writerows([names, *rows])

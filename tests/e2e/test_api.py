@@ -398,3 +398,17 @@ def test_a_fit_is_refused_what_the_command_refuses(asked: dict, said: str) -> No
     runs = pd.DataFrame({"x": X, "y": X**-0.25})
     with pytest.raises(bench.api.UserError, match=said):
         bench.api.fit(runs, x="x", y="y", form="power", **asked)
+
+
+def test_tables_and_questions_that_hold_nothing_are_refused() -> None:
+    runs = pd.DataFrame({"x": X, "accuracy": 1 - X**-0.25})
+    for table, said in ((runs[:0], "no rows"), (runs.rename(columns={"accuracy": "x"}), "several columns named 'x'")):
+        with pytest.raises(bench.api.UserError, match=said):
+            bench.api.fit(table, x="x", y="x")
+    law = bench.api.fit(runs, x="x", y="accuracy", form="power", draws=20)
+    for ask in (law.predict, law.reach):
+        with pytest.raises(bench.api.UserError, match="Nothing is asked for"):
+            ask([])
+    for goal in (-1, 0, 1, [0.1, 85]):
+        with pytest.raises(bench.api.UserError, match="cannot be reached"):
+            law.reach(goal)

@@ -223,6 +223,9 @@ def test_the_slower_of_device_and_feed_decides_the_hours(monkeypatch, tmp_path):
     assert longest.device_hours == pytest.approx(trained, rel=0.05) and longest.device_hours > 3 * alone.device_hours
     assert usual.cells[0].needs.decoded == pytest.approx(CORES["H100"] * feed.PHOTOGRAPHS_PER_SECOND)
     assert alone.needs.wait == 0 and few.priced.device_hours > usual.priced.device_hours >= many.priced.device_hours
+    for share in ("4", "mps"):
+        with pytest.raises(UserError, match=f"--share {share} is for GPUs of this machine, and not for 2xH100"):
+            plan(monkeypatch, hardware="2xH100", share=share, results=tmp_path)
     with pytest.raises(UserError, match="--cores is of --hardware"):
         plan(monkeypatch, cores=8, results=tmp_path)
 
