@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
             if wrong.startswith("-"):
                 what, hint = "Unknown option", f"Did you mean --{' or --'.join(close)}? " if close else ""
             raise UserError(f"{what} {wrong!r}.", f"{hint}See `{self.prog} --help`.")
-        if match := re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message):
+        if match := re.fullmatch(r"argument (.+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
             raise unknown(f"value of {match[1]}", match[2], match[3].replace("'", "").split(", "))
         message = re.sub(r"invalid (?:int|float) value: (.*)", r"\1 is not a number", message)
         raise UserError(message[0].upper() + message[1:].rstrip(".") + ".", f"See `{self.prog} --help`.")

@@ -139,13 +139,13 @@ def new_directory(path: Path) -> Iterator[Path]:
         raise
 
 
-def remove_leftovers(folder: Path, *, owned: bool = False) -> None:
-    """Remove what killed processes left half-written in `folder`: temporary names on which nobody holds a lock.
+def remove_leftovers(*folders: Path, owned: bool = False) -> None:
+    """Remove what killed processes left half-written in `folders`: temporary names on which nobody holds a lock.
 
     Args:
         owned: nobody else has any business there. Where files cannot be locked, only this or age can tell.
     """
-    for path in folder.glob(".*.tmp"):
+    for path in [path for folder in folders for path in folder.glob(".*.tmp")]:
         with contextlib.suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:

@@ -124,8 +124,7 @@ class CellDirectory:
             UserError: it cannot be created.
         """
         earlier = self.attempts()
-        for folder in (self.path, self.checkpoints, self.weights, *earlier):
-            files.remove_leftovers(folder, owned=True)
+        files.remove_leftovers(self.path, self.checkpoints, self.weights, *earlier, owned=True)
         folder = files.make_directory(self.path / "attempts")
         for number in itertools.count(1 + (int(earlier[-1].name) if earlier else 0)):
             try:
@@ -245,12 +244,14 @@ class CellDirectory:
             with claim(self.lease, finished=True) as held:
                 if held is not None:
                     self.settle()
-                    files.remove_leftovers(self.path, owned=True)
+                    files.remove_leftovers(self.path, *self.attempts(), owned=True)
 
     def _left_behind(self) -> bool:
         """Whether a finished cell has what belongs to an unfinished one."""
-        left = [self.lease, self.checkpoints, *self.path.glob(".*.tmp"), *self.path.glob(f"attempts/*/{WEIGHTS}")]
-        return any(path.exists() for path in left)
+        left = [
+            path for name in (".*.tmp", "attempts/*/.*.tmp", f"attempts/*/{WEIGHTS}") for path in self.path.glob(name)
+        ]
+        return any(path.exists() for path in (self.lease, self.checkpoints, *left))
 
     def settle(self) -> None:
         """After the record: the weights of the attempt that it names take their place; checkpoints and weights of other

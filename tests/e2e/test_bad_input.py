@@ -160,7 +160,7 @@ MISTAKES = (  # of all commands: what is said, first of options without effect
     (f"probe {SMALL} --data digits --seed 99999999999999999999", "2^63"),
     (f"probe {SMALL} --data digits --seed -1", "whole number from 0"),
     ("probe --model ViT-pico/14 --data digits --image-size 0", "at least 1"),
-    ("probe --model ViT-pico/14 --data digits --image-size 28 --channels 2", "choose from"),
+    ("probe --model ViT-pico/14 --data digits --image-size 28 --channels 2", "Known: 1, 3."),
     ("probe --checkpoint none.safetensors --data digits", "no checkpoint none.safetensors"),
     (f"probe {SMALL} --data digits@100", "test_limit"),
     ("probe --model ViT-pico/14", "--data"),
@@ -209,8 +209,8 @@ def test_a_study_file_with_one_value_where_several_are_wanted(verb, tmp_path, na
 @pytest.mark.parametrize(
     "line, words",
     [
-        (r'results = "\u0000"', ("results", "null byte")),
-        (r'data_root = "a\u0000"', ("data_root", "null byte")),
+        (r'results = "\u0000"', ("results: '\\x00' is no path", "null")),
+        (r'data_root = "a\u0000"', ("data_root: 'a\\x00' is no path", "null")),
         ("only = {a = 1}", ("only takes a list", "{'a': 1}")),
         (f"seeds = {'9' * 5000}", ("is not TOML",)),
     ],

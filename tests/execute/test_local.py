@@ -470,8 +470,9 @@ def test_what_a_kill_after_the_record_left_goes_before_the_next_run(study):
     directory = study.cell(CELL)
     directory.lease.write_bytes(files.sealed({"machine": lease._machine(), "pid": 2**30, "started": None}))
     (directory.path / ".lease.json.0.tmp").write_text("{")
+    (directory.attempts()[0] / ".status.json.0.tmp").write_text("{")
     directory.tidy()
-    assert not [path for path in directory.path.iterdir() if "lease" in path.name]
+    assert not [path for path in directory.path.rglob("*") if "lease" in path.name or path.suffix == ".tmp"]
     for age, left in (
         (60, True),
         (lease.MAX_SKEW + 2 * lease.EXPIRES_AFTER, False),
