@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +72,9 @@ def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
     from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
 
     kind, where = parse_model_name(source)
-    if kind == "hf-hub":
-        _ask_no_hub_in_vain()
-    config, base, arguments = (load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path)(where)
+    with _without_a_hub_that_nobody_knows() if kind == "hf-hub" else nullcontext():
+        read = load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path
+        config, base, arguments = read(where)
     return dict(config), base, dict(arguments or {})
 
 
@@ -130,7 +132,8 @@ def _config(name: str) -> dict[str, Any]:
     return found.to_dict() if found is not None else {}
 
 
-def _ask_no_hub_in_vain() -> None:
+@contextmanager
+def _without_a_hub_that_nobody_knows() -> Iterator[None]:
     """Let the hub's library look on this disk alone where nobody knows the hub's address, as without a network: it
     would ask for each file six times in half a minute. A proxy may know it."""
     import socket
@@ -139,12 +142,16 @@ def _ask_no_hub_in_vain() -> None:
 
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE or urllib.request.getproxies():
-        return
+    before = constants.HF_HUB_OFFLINE
+    if not before and not urllib.request.getproxies():
+        try:
+            socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, None)
+        except OSError:
+            constants.HF_HUB_OFFLINE = True
     try:
-        socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, None)
-    except OSError:
-        constants.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
@@ -183,9 +190,9 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, (config.get("input_size") or (224,))[-1])
     anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None, whole=whole)
     on_meta = torch.get_default_device().type == "meta"  # which keeps no weights
-    if pretrained and not on_meta:
-        _ask_no_hub_in_vain()
-    network = make(anatomy.input_size, anatomy.channels, pretrained and not on_meta)
+    fetches = pretrained and not on_meta
+    with _without_a_hub_that_nobody_knows() if fetches else nullcontext():
+        network = make(anatomy.input_size, anatomy.channels, fetches)
     classifier = getattr(network, "default_cfg", {}).get("classifier") or ()
     module = sys.modules[type(network).__module__]
     return _outside.Outside(

@@ -45,7 +45,7 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: R
     """
     top, left, height, width = map(int, box)
     size, _, channels = out_SSC.shape
-    times = halvings(box, size=size)
+    times = halvings((top, left, height, width), size=size)
     frame = _frame(data) if orientation == 1 else None
     if frame is not None and simplejpeg is not None:
         pixels_HWC = _decoded(data, frame, bottom=top + height, times=times, channels=channels)

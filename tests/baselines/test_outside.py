@@ -368,3 +368,4 @@ def test_the_hub_is_asked_only_where_its_name_is_known(proxies, known, monkeypat
     with pytest.raises(UserError, match="not on this machine and cannot be fetched"):
         registry.build_model("timm:resnet10t.c3_in1k+pretrained", image_size=64, channels=3, num_classes=7)
     assert offline == [not known and not proxies] and asked == ([] if proxies else ["mirror.test"])
+    assert not constants.HF_HUB_OFFLINE  # what asks it later asks anew
