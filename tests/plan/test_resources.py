@@ -82,6 +82,7 @@ def test_a_set_that_is_not_here_is_decoded_as_photographs_are() -> None:
     asked = [cell, whole, large, drawn, itself, replace(cell, data="digits")]
     rates = feed.per_core(asked, DataSizes(published=True))
     assert set(rates) == {cell, whole, large}
+    assert feed.per_core([itself], DataSizes(published=True), device="cpu") == {itself: rates[cell]}
     assert rates[cell] == pytest.approx(feed.PHOTOGRAPHS_PER_SECOND) and rates[whole] < rates[cell] > rates[large]
 
 

@@ -105,7 +105,7 @@ class ThisMachine:
         if left.to_run:
             resources.check_memory(rated, memory, device=self.device, ranks=left.options.ranks)
         trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
-        decoded = feed.per_core([cell for cell, _ in trained], left.sizes)
+        decoded = feed.per_core([cell for cell, _ in trained], left.sizes, device=self.device)
         cores = environment.cores() / (workers * left.options.ranks)
         return {
             cell: resources.needs(
