@@ -99,7 +99,11 @@ def main(argv: list[str] | None = None) -> int:
     table = public_models.table(options.table)
     if options.where:
         table = where(table, options.where)
-    usual = PRINTED.get(options.by, COSTS[options.by]) if options.table == "paper" else COSTS[options.by]
+    costs = COSTS | PRINTED if options.table == "paper" else COSTS
+    usual = costs[options.by]
+    if options.x is None and usual not in table:
+        here = ", ".join(by for by, name in costs.items() if name in table)
+        raise UserError(f"The table {options.table} has no cost of {options.by}.", f"Allowed with --by: {here}.")
     cost = column(table, options.x or usual, of_numbers=True)
     measure = column(table, options.y or MEASURES[options.table], of_numbers=True)
     if options.like:

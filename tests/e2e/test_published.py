@@ -88,6 +88,11 @@ def test_what_is_no_condition_on_columns_is_refused(expression):
         published.where(TABLE, expression)
 
 
+def test_a_cost_that_a_table_has_not_is_named_as_it_was_typed(capsys):
+    assert published.main(["--table", "paper", "--by", "inference", "--reach", "60%"]) != 0
+    assert "no cost of inference" in (said := capsys.readouterr().err) and "--by: train, images." in said
+
+
 def test_a_lower_bound_is_never_best_and_is_marked(capsys):
     rows = published.frontier(TABLE, **COST)
     assert dict(zip(rows.model, rows.best, strict=True)) == {
