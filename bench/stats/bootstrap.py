@@ -41,7 +41,7 @@ class Resampled:
 
     def parameters(self, *, level: float = LAW_LEVEL) -> dict[str, tuple[float, float]]:
         """Interval of every parameter."""
-        with np.errstate(over="ignore"):  # a parameter that these points do not determine may be anything
+        with np.errstate(over="ignore", invalid="ignore"):  # what points leave open may be anything
             every = [self.fit.form.natural(theta, self.fit.scale) for theta in self.thetas]
         return {name: self.interval(np.array([p[name] for p in every]), level=level) for name in self.fit.parameters}
 

@@ -245,7 +245,7 @@ def check(points: Points, form: Form) -> None:
 
 
 def _natural(form: Form, theta: np.ndarray, scale: np.ndarray) -> Mapping[str, float]:
-    with np.errstate(over="ignore"):  # a flat law's factor on x may be anything
+    with np.errstate(over="ignore", invalid="ignore"):  # a flat law's factor on x may be anything
         return form.natural(theta, scale)
 
 
