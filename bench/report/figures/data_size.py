@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from bench.analysis import targets, wording
 from bench.analysis.comparisons import SizeCurve, size_curves
@@ -20,6 +21,7 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 TITLE = "Accuracy versus number of pre-training images"
 
@@ -51,6 +53,8 @@ def draw(evidence: Evidence) -> Drawing:
         alt=f"{TITLE}: {len(lines)} models.",
     )
     rows = [_mark(drawing.figure.axes[0], f, curves) for f in needed]
+    if rows:
+        _name_marks(drawing.figure, targets.target(needed[0]))
     return replace(drawing, data=pd.concat([drawing.data, pd.DataFrame(rows)], ignore_index=True)) if rows else drawing
 
 
@@ -64,6 +68,18 @@ def _mark(axes: Axes, f: Finding, curves: Sequence[SizeCurve]) -> dict[str, Any]
     axes.plot(x, y, color=colour, marker=marker, markerfacecolor="white", markersize=7, zorder=5)
     about = {"measure": HEADLINE, "kind": QUESTION.name, "series": f"law of {family}", "family": family}
     return about | {"distinct_images": x, "accuracy": y / 100}
+
+
+def _name_marks(figure: Canvas, target: str) -> None:
+    """Add what is hollow to the figure's legend."""
+    named = figure.legends.pop()
+    handles = [handle for handle in named.legend_handles if handle is not None]
+    for handle, text in zip(handles, named.texts, strict=True):
+        handle.set_label(text.get_text())
+    hollow = Line2D([], [], color=_style.INK, linestyle=":", linewidth=0.8, marker="o", markerfacecolor="white")
+    hollow.set_label(f"reaches {target}")
+    with _style.context():
+        _style.legend(figure, [*handles, hollow])
 
 
 FIGURE = Figure(title=TITLE, draw=draw)
