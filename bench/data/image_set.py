@@ -62,13 +62,11 @@ class EncodedImages(LazyImages):
         keys_N: uint64 per image, from its file's bytes.
         identity: what else the pixels follow from.
         encoded_bytes: of all files together.
-        whole: indexed, an image is all of it, whatever its shape, instead of its central square.
     """
 
     keys_N: np.ndarray
     identity: str
     encoded_bytes: int
-    whole: bool
 
     @abstractmethod
     def at(self, size: int) -> EncodedImages:

@@ -39,7 +39,7 @@ class StreamedImages(EncodedImages):
         self.size, self.channels = storage.size, storage.channels
         number = len(index) if rows_N is None else len(rows_N)
         self.shape = (number, self.size, self.size, self.channels)
-        self.identity, self.whole = repr(storage), storage.whole
+        self.identity = repr(storage)
         self._ahead: tuple[tuple[int, int], Future[np.ndarray]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

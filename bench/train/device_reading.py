@@ -71,7 +71,7 @@ class DeviceReader(Reader):
         boxes = [None] * len(files) if boxes_4B is None else boxes_4B.T.tolist()
         with nullcontext() if self._copies is None else torch.cuda.stream(self._copies):
             images = zip(self._decoded(files), boxes, strict=True)
-            parts = [part(pixels, box, size=self.size, whole=self.encoded.whole) for pixels, box in images]
+            parts = [part(pixels, box, size=self.size) for pixels, box in images]
             return torch.stack(parts).permute(0, 2, 3, 1).contiguous()
 
     def _decoded(self, files: Sequence[FileOrPixels]) -> list[Tensor]:
@@ -98,13 +98,14 @@ class DeviceReader(Reader):
         return to_device(torch.from_numpy(pixels_HWC.copy()).permute(2, 0, 1).contiguous(), str(self.device))
 
 
-def part(pixels_CHW: Tensor, box: Sequence[int] | None, *, size: int, whole: bool = False) -> Tensor:
+def part(pixels_CHW: Tensor, box: Sequence[int] | None, *, size: int) -> Tensor:
     """uint8 (C, size, size) of an image: as `bench.data.jpeg` reduces a box (top, left, height, width) of it; without
-    one, as `bench.data.decode` stores it (`whole`, or its central square)."""
+    one, as `bench.data.decode` stores its central square."""
     if box is None:
         height, width = pixels_CHW.shape[1:]
-        tall, wide = (height, width) if whole else (min(height, width),) * 2
-        x_1CHW = pixels_CHW[None, :, (height - tall) // 2 :][..., :tall, (width - wide) // 2 :][..., :wide].float()
+        side = min(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        x_1CHW = pixels_CHW[None, :, top : top + side, left : left + side].float()
         x_1CSS = F.interpolate(x_1CHW, (size, size), mode="bicubic", align_corners=False, antialias=True)
     else:
         by = 1 << jpeg.halvings(box, size=size)
