@@ -441,7 +441,7 @@ def test_whatever_happens_to_jobs_is_noticed_and_every_cell_is_done(slurm_cluste
             done[event.cell] = what, job, time.monotonic() - began
         queued[:] = jobs_of(store) or queued
 
-    cells = naps.naps(len(HAPPENINGS) + 1, seconds=8.0)
+    cells = naps.naps(len(HAPPENINGS) + 1, seconds=2 * NOTICE_SECONDS)  # none is done before the others are replaced
     assert naps.run(cells, store, executor="slurm", workers=len(cells), on_event=on_event) == []
     assert not leftovers(store) and not (store / remote.RUNS_FOLDER).exists() and len(done) == len(HAPPENINGS)
     for name, (what, job, when) in done.items():
