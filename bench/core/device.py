@@ -1,4 +1,4 @@
-"""Device selection, out-of-memory detection, and evaluation in batches that fit. Torch is imported only if needed.
+"""Device selection, timed calls, out-of-memory detection, evaluation in batches that fit. Torch is imported if needed.
 
 AMD's ROCm answers as "cuda". Intel's GPUs are "xpu" and Apple's "mps": on request only, for nothing was measured on
 one. All of them are asked through `module`.
@@ -11,6 +11,7 @@ import gc
 import os
 import platform
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -240,6 +241,31 @@ def is_lost(device: str) -> bool:
         return torch.zeros(1, device=device).item() != 0.0
     except RuntimeError as error:
         return not is_out_of_memory(error)
+
+
+class OutOfMemory(Exception):
+    """The device has no room for a workload; its memory has been given back."""
+
+
+def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
+    """Seconds of `calls` calls, waiting for the device before and after, not between.
+
+    Raises:
+        OutOfMemory: instead of whatever the device raised.
+    """
+    try:
+        synchronise(device)
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        synchronise(device)
+        return time.perf_counter() - start
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside the handler the traceback, which holds the tensors, is gone.
+    release(device)
+    raise OutOfMemory
 
 
 class InBatches:

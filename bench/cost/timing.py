@@ -9,12 +9,11 @@ what the workload itself needs; first calls (allocation, compilation, autotuning
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.core.device import is_out_of_memory, release, synchronise
+from bench.core.device import OutOfMemory, timed
 from bench.core.record import Spread, Throughput
 
 
@@ -64,31 +63,6 @@ class Workload:
             first_call_seconds=self.first_call_seconds,
             **more,
         )
-
-
-class OutOfMemory(Exception):
-    """The device has no room for a workload; its memory has been given back."""
-
-
-def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
-    """Seconds of `calls` calls, waiting for the device before and after, not between.
-
-    Raises:
-        OutOfMemory: instead of whatever the device raised.
-    """
-    try:
-        synchronise(device)
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        synchronise(device)
-        return time.perf_counter() - start
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-    # Outside the handler the traceback, which holds the tensors, is gone.
-    release(device)
-    raise OutOfMemory
 
 
 def warm_up(workload: Workload, *, device: str, pace: Pace) -> None:

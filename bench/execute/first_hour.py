@@ -26,14 +26,13 @@ import torch.distributed as dist
 from PIL import Image
 
 from bench.core import environment, registry
-from bench.core.device import InBatches, accelerators, is_out_of_memory, release
+from bench.core.device import InBatches, accelerators, is_out_of_memory, release, timed
 from bench.core.errors import EXIT_OK, UserError
 from bench.core.formatting import compact
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.core.subprocesses import child_environment
 from bench.cost import memory, precomputed
-from bench.cost import timing as clock
 from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.execute.examined import CheckResult, as_wanted, at_least, at_most
@@ -252,8 +251,8 @@ def exchange(joined: Any) -> list[CheckResult]:
     """How fast gradients are exchanged."""
     size = 1 << 28 if joined.device == "cuda" else 1 << 20
     flat = torch.ones(size, device=joined.device)
-    clock.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=3)
-    seconds = clock.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=10) / 10
+    timed(lambda: dist.all_reduce(flat), device=joined.device, calls=3)
+    seconds = timed(lambda: dist.all_reduce(flat), device=joined.device, calls=10) / 10
     rate = 2 * (joined.size - 1) / joined.size * 4 * size / seconds / 1e9
     if joined.device == "cuda":
         return [at_least("exchange", rate, TARGET_GIGABYTES_PER_SECOND, "GB/s", why="target, with NVLink")]
@@ -299,8 +298,8 @@ def _rate(step: Any, batch: tuple[Any, Any], device: str) -> float:
     def once() -> None:
         step(*batch, lr=1e-6, seed=0)
 
-    clock.timed(once, device=device, calls=5)
-    return len(batch[1]) * FED / clock.timed(once, device=device, calls=FED)
+    timed(once, device=device, calls=5)
+    return len(batch[1]) * FED / timed(once, device=device, calls=FED)
 
 
 def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
@@ -406,10 +405,10 @@ def feed(device: str) -> Iterator[CheckResult]:
             def both(next_one: Callable[[], Any] = next_one) -> None:
                 step(*next_one(), lr=1e-6, seed=0)
 
-            clock.timed(next_one, device=device, calls=3)
-            fed = BATCH * FED / clock.timed(next_one, device=device, calls=FED)
-            clock.timed(both, device=device, calls=3)
-            together = BATCH * FED / clock.timed(both, device=device, calls=FED)
+            timed(next_one, device=device, calls=3)
+            fed = BATCH * FED / timed(next_one, device=device, calls=FED)
+            timed(both, device=device, calls=3)
+            together = BATCH * FED / timed(both, device=device, calls=FED)
             yield at_least(f"{where}: batches alone, over the step's rate", fed / alone, 1.3, why="target")
             yield at_least(f"{where}: step with its batches, over without", together / alone, 0.97, why="target")
             if made.reader is not None:
@@ -445,8 +444,8 @@ def evaluation(device: str) -> Iterator[CheckResult]:
         apart = float(np.linalg.norm(features(few) - wanted) / np.linalg.norm(wanted))
         yield at_most(f"{LARGE}, {name}: features apart from the CPU's", apart, limit)
         call = functools.partial(features, images_NHWC)
-        clock.timed(call, device=device)
-        rate = len(images_NHWC) / clock.timed(call, device=device)
+        timed(call, device=device)
+        rate = len(images_NHWC) / timed(call, device=device)
         yield CheckResult(check=f"{LARGE}, {name}: features", value=f"{compact(rate)} images/s")
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bench.core import environment, registry
-from bench.core.device import accelerators, release, synchronise
+from bench.core.device import accelerators, release, synchronise, timed
 from bench.core.formatting import compact
 from bench.core.spec import Recipe
 from bench.cost import peaks, timing
@@ -94,8 +94,8 @@ def ceilings(device: str) -> Iterator[CheckResult]:
     pinned, one = torch.empty(1 << 28, dtype=torch.uint8).pin_memory(), torch.zeros(1, device=device)
 
     def rate(size: float, call: Callable[[], object], calls: int = 20) -> float:
-        timing.timed(call, device=device, calls=3)
-        return size * calls / timing.timed(call, device=device, calls=calls)
+        timed(call, device=device, calls=3)
+        return size * calls / timed(call, device=device, calls=calls)
 
     copies = rate(2 * len(data), lambda: to.copy_(data))
     hosts = rate(len(pinned), lambda: data[: len(pinned)].copy_(pinned, non_blocking=True))

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bench.core import registry
-from bench.core.device import meta, release
+from bench.core.device import OutOfMemory, meta, release, timed
 from bench.core.spec import Recipe
 from bench.cost import timing as speed
 from bench.cost.memory import AssumeFused
@@ -90,7 +90,7 @@ class Subject:
                 images, labels = kept
             step(images, labels, lr=recipe.lr, seed=0)
             if step.micro_batch < batch:  # the step went on in parts: another workload
-                raise speed.OutOfMemory
+                raise OutOfMemory
 
         return Workload(name=f"training {batch}", call=call, images=batch)
 
@@ -102,7 +102,7 @@ class Subject:
             try:
                 speed.warm_up(workload, device=self.device, pace=pace)
                 return workload
-            except speed.OutOfMemory:
+            except OutOfMemory:
                 model.zero_grad(set_to_none=True)
                 batch //= 2
         return None
@@ -115,8 +115,8 @@ class Subject:
             if should_stop():
                 return False
             try:
-                speed.timed(self.inference(model, batch).call, device=self.device)
-            except speed.OutOfMemory:
+                timed(self.inference(model, batch).call, device=self.device)
+            except OutOfMemory:
                 return False
             finally:
                 release(self.device)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.core.device import is_out_of_memory
+from bench.core.device import OutOfMemory, is_out_of_memory, timed
 from bench.core.formatting import plural
 from bench.train import recorded
 from bench.train.modes import WITH_GRAPHS, mode_for
@@ -236,8 +236,6 @@ def ranked_kernels(
     SDPBackend.MATH, which takes everything. Those that refuse the shape, or whose results are not MATH's, are left out.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    from bench.cost.timing import OutOfMemory, timed
 
     B, H, N, E = shape
     own = torch.Generator(device=device).manual_seed(0)  # the step's stream has been set: dropout draws from it next

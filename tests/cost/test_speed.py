@@ -16,7 +16,7 @@ import torch
 from bench.analysis import evidence
 from bench.analysis.study_data import Records
 from bench.core import registry
-from bench.core.device import is_out_of_memory
+from bench.core.device import OutOfMemory, is_out_of_memory, timed
 from bench.core.errors import Interrupted, UserError
 from bench.core.record import (
     Conditions,
@@ -35,7 +35,7 @@ from bench.core.registry import revisions_of
 from bench.core.spec import Cell, Recipe, cell_id, to_json
 from bench.cost import profiler, trace
 from bench.cost import timing as speed
-from bench.cost.timing import CPU_PACE, OutOfMemory, Pace, Workload, spread
+from bench.cost.timing import CPU_PACE, Pace, Workload, spread
 from bench.cost.trace import ACTIVE, LABELS
 from bench.execute.jobs import speed as job
 from bench.execute.jobs.job import JobContext
@@ -123,7 +123,7 @@ def test_other_errors_are_not_taken_for_out_of_memory() -> None:
         raise RuntimeError("shapes do not match")
 
     with pytest.raises(RuntimeError, match="shapes"):
-        speed.timed(call, device="cpu")
+        timed(call, device="cpu")
     assert is_out_of_memory(torch.OutOfMemoryError("x")) and is_out_of_memory(MemoryError())
     for status in ("CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED"):
         assert is_out_of_memory(RuntimeError(f"CUDA error: {status} when calling `cublasCreate(handle)`"))

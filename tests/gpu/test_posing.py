@@ -188,7 +188,7 @@ def test_timing_and_memory_are_of_the_device_that_was_asked_for(device_name, gpu
         ("mem_get_info", (1, 1)),
     ):
         monkeypatch.setattr(torch.cuda, name, lambda at=None, answer=answer: asked.append(str(at)) or answer)
-    timing.timed(lambda: None, device=device_name)
+    device.timed(lambda: None, device=device_name)
     memory.reset_peak(device_name)
     memory.measured_peak_bytes(device_name)
     device.free_memory(device_name)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench.core.device import OutOfMemory, release, timed
 from bench.core.record import PeerSettings, PeerTrial
 from bench.cost import timing as speed
 from tools.race import builders, settings
@@ -44,15 +45,15 @@ class EntrantStep:
     def warm_up(self, batch: int, pace: speed.Pace) -> dict[str, Any]:
         """The compared steps, then until the time of a step settles."""
         workload = speed.Workload(name="step", call=self.once, images=batch)
-        first = speed.timed(self.once, device=self.device)
-        speed.timed(self.once, device=self.device, calls=COMPARED - 1)
+        first = timed(self.once, device=self.device)
+        timed(self.once, device=self.device, calls=COMPARED - 1)
         speed.warm_up(workload, device=self.device, pace=pace)
         losses = [float(loss) for loss in self.losses]
         return {"first_call_seconds": first, "call_seconds": workload.call_seconds, "losses": losses}
 
     def window(self, calls: int) -> float:
         """Seconds of `calls` steps."""
-        return speed.timed(self.once, device=self.device, calls=calls)
+        return timed(self.once, device=self.device, calls=calls)
 
 
 class Trial:
@@ -87,7 +88,7 @@ class Trials:
             for _ in range(TRIAL_PAIRS):
                 trial.window()
             trial.entrant = None
-            speed.release(self.device)
+            release(self.device)
         return trial
 
     def __call__(self, best: PeerSettings, challenger: PeerSettings) -> tuple[float | None, str | None]:
@@ -96,7 +97,7 @@ class Trials:
             self.best = best, self.begin(best)
         try:
             trial = self.begin(challenger)
-        except speed.OutOfMemory:
+        except OutOfMemory:
             return None, "out of memory"
         except Exception as error:  # compilers raise anything
             return None, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
@@ -149,7 +150,7 @@ def main() -> None:
             say(seconds=entrant.window(int(line)))
     except builders.NoCounterpart as error:
         say(left_out=str(error))
-    except speed.OutOfMemory:
+    except OutOfMemory:
         say(left_out="out of memory")
 
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.core import registry
+from bench.core.device import OutOfMemory
 from bench.core.record import PeerSettings
 from bench.core.spec import Cell, Recipe, cell_from_json
-from bench.cost import timing as speed
 from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.tasks._features import network_input
@@ -158,7 +158,7 @@ def own_step(model: nn.Module, recipe: Recipe, batches: Loader, device: str) -> 
     def once(number: int) -> Tensor:
         loss = step(*batches(number), lr=recipe.lr, seed=number)
         if step.micro_batch < recipe.batch:  # the others' batches are not done in parts
-            raise speed.OutOfMemory
+            raise OutOfMemory
         return loss
 
     return once

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bench.core.device import device_name, is_out_of_memory, release
+from bench.core.device import OutOfMemory, device_name, is_out_of_memory, release, timed
 from bench.core.events import Advanced
 from bench.core.record import (
     Conditions,
@@ -87,7 +87,6 @@ class SpeedJob:
     def result(self) -> Result:
         """The measurements, under `speed`."""
         from bench.core.errors import Interrupted
-        from bench.cost.timing import OutOfMemory
         from bench.execute.jobs._costs import recorded_cost
         from bench.execute.workloads import CLASSES
 
@@ -132,12 +131,12 @@ class SpeedJob:
             model = subject.build()
         except (RuntimeError, MemoryError) as error:
             if is_out_of_memory(error):
-                raise speed.OutOfMemory from error
+                raise OutOfMemory from error
             raise
         inference = functools.partial(subject.inference, model, kept=[])
         scanned, limit = speed.scan_batches(inference, device=self.device, pace=pace, should_stop=stop)
         if not scanned:
-            raise speed.OutOfMemory
+            raise OutOfMemory
         chosen = speed.fastest(scanned, count=CANDIDATES)
         self._say("warming up")
         reference = workloads.reference(self.device, subject.dtype)
@@ -193,7 +192,7 @@ class SpeedJob:
         workload = self.subject.inference(recorded, batch, kept=[images])
         try:
             speed.warm_up(workload, device=self.device, pace=self.pace)
-        except (speed.OutOfMemory, RuntimeError) as error:
+        except (OutOfMemory, RuntimeError) as error:
             self.context.log(f"not compiled: {error}")
             return None
         return workload
@@ -218,7 +217,6 @@ class SpeedJob:
         import torch
 
         from bench.cost import memory
-        from bench.cost import timing as speed
 
         if not self.on_gpu:
             how = "resident memory of the process at its largest so far"
@@ -230,7 +228,7 @@ class SpeedJob:
             if workload is None:
                 return None
             torch.cuda.reset_peak_memory_stats(self.device)
-            speed.timed(workload.call, device=self.device)
+            timed(workload.call, device=self.device)
             return torch.cuda.max_memory_allocated(self.device)
 
         return Memory(
