@@ -41,7 +41,7 @@ from bench.plan.keywords import Keywords, spelt_out
 from bench.plan.options import RUN, StudyOptions
 from bench.plan.plan import Plan, make_plan
 from bench.report import fit_figure, fit_text
-from bench.report.build import QUOTED, ReportPaths, build, say
+from bench.report.build import ReportPaths, build, say
 from bench.run import work_off
 from bench.store import index
 from bench.store.study import Study as Store
@@ -291,8 +291,9 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
     Raises:
         UserError: no results there.
     """
-    path = _named(folder) if folder in QUOTED else _study(folder)
-    suite = str(folder) if folder in QUOTED else index.suite_of(path)
+    quoted = folder in registry.names("quoted source")
+    path = _named(folder) if quoted else _study(folder)
+    suite = str(folder) if quoted else index.suite_of(path)
     return Results(folder=path, paths=build(path, suite=suite, reference=reference))
 
 

@@ -1,5 +1,5 @@
-"""The plug-in registry: finds suites, data sets, tasks, questions, figures, jobs, model families, trackers, executors
-and cost models by file name.
+"""The plug-in registry: finds suites, data sets, tasks, questions, figures, jobs, model families, trackers, executors,
+cost models and sources of published numbers by file name.
 
 A plug-in is one file that exports one object: `TASK = Task(…)`; `KINDS` says what each kind exports. Its public name is
 that of its file with "_" written as "-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_"
@@ -89,6 +89,9 @@ KINDS = {
         package="bench.execute.executors", export="EXECUTOR", defined="bench.execute.executors.executor"
     ),
     "cost model": PluginKind(package="bench.plan.cost_models", export="COST_MODEL"),
+    "quoted source": PluginKind(
+        package="bench.report.quoted", export="QUOTED", defined="bench.report.quoted.source:QuotedSource"
+    ),
 }
 SUBFOLDERS = {kind: about.subfolder for kind, about in KINDS.items() if about.subfolder}
 ADAPTERS = ("file", "timm", "torchvision")  # families of any network, whose names begin with where it comes from

@@ -195,7 +195,7 @@ STUDY = (
 )
 RUN = (
     *STUDY,
-    Option(name="reference", choices=("paper", "published"), help="add published results to the figures"),
+    Option(name="reference", choices=registry.names("quoted source"), help="add published results to the figures"),
     Option(
         name="target",
         kind=Kind.LIST,
@@ -263,7 +263,7 @@ class StudyOptions:
         max_cells: that this run does.
         retry: "failed": only those.
         co2: grams per kilowatt-hour.
-        reference: "paper" or "published" adds such results to the figures.
+        reference: a quoted source ("paper", "published"), whose results are added to the figures.
         target: accuracies, 0..1; the report says what each takes.
         track: trackers, see `bench.trackers`.
         profile: write traces.

@@ -16,7 +16,7 @@ from bench.core.console import busy
 from bench.core.errors import EXIT_OK, command, unknown
 from bench.core.formatting import plural, printable
 from bench.plan.options import results_of
-from bench.report.build import QUOTED, build, say, to_json
+from bench.report.build import build, say, to_json
 from bench.report.style import PAGE, style_named
 from bench.store import index
 
@@ -67,7 +67,11 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="which study: its folder's name (default: scaling)")
     p.add_argument("--results", type=folder, help="where results are (default: results)")
-    p.add_argument("--reference", choices=QUOTED, help="add results of the paper, or of published networks, to figures")
+    p.add_argument(
+        "--reference",
+        choices=registry.names("quoted source"),
+        help="add results of the paper, or of published networks, to figures",
+    )
     p.add_argument(
         "--target", type=accuracies, metavar="95%", help="accuracies: what do they take? (default: those of the run)"
     )
@@ -112,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _report(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
-    if suite not in QUOTED:
+    if suite not in registry.names("quoted source"):
         if not directory.is_dir():
             raise index.absent(suite, directory.parent)
         suite = index.suite_of(directory)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bench.report.text import ConsoleRow
     from bench.report.title import StudyTitle
 
-PAPER, PUBLIC = QUOTED = "paper", "published"  # suites of numbers that others published: nothing is run
 SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
@@ -70,8 +69,8 @@ def build(
         suite_directory: `results/<suite>`, with records under cells/.
         suite: the suite's name. A suite file of that name says which are headline tasks and which figures to draw, to
             which a sweep of learning rates adds its own; without one, all are headline tasks and every figure is tried.
-            "paper": the paper's own tables; "published": the tables of published networks.
-        reference: of `QUOTED`: lays its published points under the measured ones.
+            That of a quoted source ("paper", "published"): its numbers.
+        reference: a quoted source, whose points are laid under the measured ones.
         targets: accuracies, 0..1, whose need is asked for; None: those of the study file in the folder.
         style: sizes of figures and of their text.
 
@@ -86,7 +85,8 @@ def build(
     from bench.store.study import INSPECTED, Study
 
     Study(suite_directory).check()
-    evidence, by_figure = _quoted(suite) if suite in QUOTED else measured(suite_directory, suite, reference)
+    quoted = registry.load("quoted source", suite) if suite in registry.names("quoted source") else None
+    evidence, by_figure = quoted.read() if quoted else measured(suite_directory, suite, reference)
     wanted = grid.targets(suite_directory) if targets is None else tuple(targets)
     evidence = dataclasses.replace(evidence, targets=wanted) if wanted else evidence
     asked = questions.asked(_questions(suite, evidence))
@@ -105,8 +105,8 @@ def build(
         from bench.report import inspections
 
         looked_into = inspections.read(suite_directory)
-    links, pages = _explored(suite_directory) if suite == PUBLIC else ({}, {})
-    made = tables.of_questions(evidence, asked) if suite == PUBLIC else tables.build(evidence, asked)
+    links, pages = quoted.page(suite_directory) if quoted and quoted.page else ({}, dict[Path, bytes]())
+    made = tables.of_questions(evidence, asked) if links else tables.build(evidence, asked)
     shown = page.content(
         evidence,
         findings,
@@ -124,7 +124,7 @@ def build(
         pages[table_folder / f"{table.name}.csv"] = table.csv().encode()
         pages[table_folder / f"{table.name}.md"] = table.markdown().encode()
         pages[table_folder / f"{table.name}.tex"] = table.latex().encode()
-    if suite != PUBLIC:
+    if not links:
         pages[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
     for figure in figures:
         pages |= figure.files(figure_folder)
@@ -168,13 +168,6 @@ def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path
     built.write(suite_directory, now)
 
 
-def _explored(directory: Path) -> tuple[dict[str, str], dict[Path, bytes]]:
-    """A link to the page of all published results, and its files."""
-    from bench.report import explore
-
-    return {explore.LINK: explore.PAGE}, explore.files(directory)
-
-
 def measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
     """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
     from bench.analysis import lr_sweep, study_data
@@ -188,12 +181,9 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
         question=design.question if design else "",
         data_kinds=_data_kinds(records),
     )
-    if reference == PUBLIC:
-        from bench.analysis import public_evidence
-
-        evidence = dataclasses.replace(evidence, reference=public_evidence.beside(evidence))
-    elif reference:
-        evidence = dataclasses.replace(evidence, reference=_quoted(reference)[0])
+    if reference:
+        beside = registry.load("quoted source", reference).beside(evidence)
+        evidence = dataclasses.replace(evidence, reference=beside)
     every = sorted(registry.names("figure"), key=lambda name: name != "frontier")  # which answers most at a glance
     figures = every if design is None else design.figures
     return evidence, dict.fromkeys(figures, evidence)
@@ -218,19 +208,6 @@ def _questions(suite: str, evidence: Evidence) -> list[str] | None:
         return None
     swept = (SWEEP_QUESTION,) if lr_sweep.sweeps(evidence) else ()
     return list(dict.fromkeys((*design.questions, *swept, *registry.plugged_in("question"))))
-
-
-def _quoted(suite: str) -> tuple[Evidence, dict[str, Evidence]]:
-    """Published numbers as evidence, and the figures that they allow: of the paper's Table 6, or of published networks,
-    whose figures belong to their questions."""
-    if suite == PUBLIC:
-        from bench.analysis import public_evidence
-
-        return public_evidence.evidence(), {}
-    from bench.analysis import published
-
-    figures = published.figures()
-    return figures["compute"], {"frontier": figures["compute"], **figures}
 
 
 def to_json(paths: ReportPaths) -> dict[str, Any]:

@@ -47,6 +47,7 @@ PLUGINS = (
     "bench.plan.passes.",
     "bench.plan.cost_models.",
     "bench.report.figures.",
+    "bench.report.quoted.",
     "bench.execute.jobs.",
     "bench.trackers.",
     "baselines.",
