@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.analysis import catch_up, lr_sweep
+from bench.analysis import gap_series, lr_sweep
 from bench.analysis.comparisons import size_curves, unreplicated_noise
 from bench.analysis.evidence import HEADLINE, Evidence, PointKey, family_rank
 from bench.analysis.finding import Axis
@@ -276,7 +276,7 @@ def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 def still_falling(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Models compared at equal compute over images: whether more than the beginning of their training was over."""
-    falling = catch_up.still_falling(evidence)
+    falling = gap_series.still_falling(evidence)
     for flops in sorted({f.flops for f in falling}):
         mine = [f for f in falling if f.flops == flops]
         begun = [f for f in mine if f.share > MOST_FALL]

@@ -12,10 +12,11 @@ from functools import partial
 import numpy as np
 
 from bench.analysis import catch_up
-from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, gap_series, say, slope_of
+from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, say, slope_of
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import TREND_POINTS, Axis, Finding, Reason, TrendPoint, Verdict
+from bench.analysis.gap_series import gap_series
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 from bench.stats.bootstrap import LAW_LEVEL

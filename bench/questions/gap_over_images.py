@@ -16,10 +16,11 @@ from functools import partial
 
 from bench.analysis import catch_up
 from bench.analysis.budgets import FamilyBudget, one_budget
-from bench.analysis.catch_up import Closing, GapSeries, HeldOut, by_law, finding_of, gap_series, say, slope_of
+from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, say, slope_of
 from bench.analysis.comparisons import compared_series, counts
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis, Finding
+from bench.analysis.gap_series import GapSeries, gap_series
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from bench.analysis import catch_up
+from bench.analysis import gap_series
 from bench.analysis.budgets import FamilyBudget
 from bench.analysis.catch_up import Closing, HeldOut
 from bench.analysis.evidence import Evidence
@@ -62,7 +62,7 @@ def test_two_models_of_a_family_are_not_mixed() -> None:
     world.models["ViT-nano/7"] = "ViT", params // 2, macs  # fewer parameters: less accurate
     world.middle = (*world.middle, "ViT-nano/7")
     evidence = read(world.records())
-    lines = [line for line in catch_up.gap_series(evidence) if line.families == ("ViT", "ResNet")]
+    lines = [line for line in gap_series.gap_series(evidence) if line.families == ("ViT", "ResNet")]
     assert {line.models for line in lines} == {("ViT-mini/7", "ResNet-small"), ("ViT-nano/7", "ResNet-small")}
     at_most = [line for line in lines if line.flops == lines[0].flops]
     assert lines[0].places[-1].accuracy == max(line.places[-1].accuracy for line in at_most)
@@ -78,7 +78,7 @@ def test_two_models_of_a_family_are_not_mixed() -> None:
 
 
 def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> None:
-    line = next(line for line in catch_up.gap_series(equal) if line.families == ("ViT", "ResNet"))
+    line = next(line for line in gap_series.gap_series(equal) if line.families == ("ViT", "ResNet"))
     assert [place.x for place in line.places] == list(SIZES)
     for place in line.places:
         assert {place.first.train_flops, place.second.train_flops} == {line.flops}
@@ -88,7 +88,7 @@ def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> 
 
 def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
     """Where the gap is no line, Student's t by the places about the line."""
-    line = next(line for line in catch_up.gap_series(equal) if line.families == ("ViT", "ResNet"))
+    line = next(line for line in gap_series.gap_series(equal) if line.families == ("ViT", "ResNet"))
 
     def half(level: float) -> float:
         zigzag = tuple(
@@ -139,8 +139,8 @@ def test_the_laws_meet_where_accuracies_are_equal(over_images: list[Finding]) ->
 def test_a_run_that_sees_fewer_images_than_there_are_stands_for_larger_sets(equal: Evidence) -> None:
     points = [p for s in equal.series if s.label == "ViT-mini/7" for p in s.points if p.images_seen == 8_000]
     fresh = next(p for p in points if p.num_images == 10_000)
-    assert catch_up._point_on([fresh], 30_000) is fresh
-    assert catch_up._point_on([fresh], 3_000) is None
+    assert gap_series._point_on([fresh], 30_000) is fresh
+    assert gap_series._point_on([fresh], 3_000) is None
 
 
 def test_unequal_compute_is_not_compared() -> None:
@@ -160,7 +160,7 @@ def test_every_answer_has_words_and_a_figure(equal: Evidence, over_images: list[
 def test_a_loss_that_still_falls_by_much_is_a_warning() -> None:
     """The synthetic loss falls by 0.2 nats per tenfold compute: 0.06 per doubling, 1.3 % of ln 100."""
     world = Equal()
-    falling = catch_up.still_falling(read(world.records()))
+    falling = gap_series.still_falling(read(world.records()))
     assert {f.model for f in falling} == {"ViT-mini/7", "R-mini+ViT-mini/2", "ResNet-small"}
     assert all(f.share == pytest.approx(0.2 * math.log10(2) / math.log(100), rel=0.01) for f in falling)
     checks = [c for c in find(read(world.records())).checks if c.kind == "still falling"]

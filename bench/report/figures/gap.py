@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import seaborn.objects as so
 
-from bench.analysis import catch_up
-from bench.analysis.catch_up import EqualComputePoint, GapSeries
 from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.gap_series import EqualComputePoint, GapSeries, gap_series
 from bench.core.formatting import count, flops, join, number_of_flops, signed
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
@@ -25,7 +24,7 @@ MAX_PANELS = 2  # pairs of models: the best of the families widest apart, then t
 
 def draw(evidence: Evidence) -> Drawing:
     """One panel; a line per pair of models and budget."""
-    lines = catch_up.gap_series(evidence)
+    lines = gap_series(evidence)
     pairs = list(dict.fromkeys(line.models for line in lines))[:MAX_PANELS]
     if not pairs:
         raise NothingToDraw("no two families were trained with equal compute on four or more numbers of images")

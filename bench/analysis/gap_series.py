@@ -1,0 +1,134 @@
+"""Two models of different families at equal compute over the number of images: the gap at each.
+
+A run that sees fewer images than its set holds is the same kind of run on any larger set, every image being new to it:
+the run on the largest set then stands for all sizes beyond the images that it saw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
+from bench.analysis.comparisons import independent_difference
+from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
+from bench.analysis.finding import TREND_POINTS
+from bench.analysis.frontiers import Gap
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualComputePoint(Gap):
+    """Two families at one number of images and equal compute. x: images that a run of either saw at most."""
+
+    first: Point
+    second: Point
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapSeries:
+    """The gap between two models over sizes at one budget, in FLOPs, largest size last.
+
+    Attributes:
+        alone: whether each is the only model of its family on the data-size axis.
+    """
+
+    families: tuple[str, str]
+    models: tuple[str, str]
+    alone: bool
+    flops: float
+    places: tuple[EqualComputePoint, ...]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names that tell the two apart from the other series' models."""
+        return self.families if self.alone else self.models
+
+
+def gap_series(evidence: Evidence) -> tuple[GapSeries, ...]:
+    """Every two models of the data-size axis, of different families, that were trained with equal FLOPs on
+    `TREND_POINTS` sizes or more: the first family with the last, then with nearer ones; the largest budget of those
+    first, and at that the best models."""
+    models: dict[str, dict[str, list[Point]]] = {}
+    for series in evidence.on_axis("data_size"):
+        if any("data_size" in p.axes for p in series.points):
+            models.setdefault(series.family, {}).setdefault(series.last.model, []).extend(series.points)
+    lines: list[GapSeries] = []
+    names = sorted(models, key=family_rank)
+    pairs = [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]
+    for families in pairs:
+        alone = all(len(models[name]) == 1 for name in families)
+        for (first, of_first), (second, of_second) in product(*(models[name].items() for name in families)):
+            for budget in sorted({p.train_flops for p in of_first}, reverse=True):
+                sides = [[p for p in side if one_budget(p.train_flops, budget)] for side in (of_first, of_second)]
+                places = _equal_compute_points(evidence, sides[0], sides[1])
+                if len(places) >= TREND_POINTS:
+                    lines.append(
+                        GapSeries(families=families, models=(first, second), alone=alone, flops=budget, places=places)
+                    )
+    at = budgets([line.flops for line in lines])
+    order = sorted(
+        range(len(lines)), key=lambda n: (pairs.index(lines[n].families), -at[n], -lines[n].places[-1].accuracy)
+    )
+    return tuple(lines[n] for n in order)
+
+
+def _equal_compute_points(
+    evidence: Evidence, first: Sequence[Point], second: Sequence[Point]
+) -> tuple[EqualComputePoint, ...]:
+    made: dict[float, EqualComputePoint] = {}
+    for size in sorted({p.num_images for p in (*first, *second)}):
+        a, b = _point_on(first, size), _point_on(second, size)
+        of_a, of_b = (evidence.samples(p, HEADLINE) if p else None for p in (a, b))
+        gap = independent_difference(evidence, of_a, of_b, HEADLINE) if of_a and of_b else None
+        if a and b and of_a and of_b and gap:
+            x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as asked: a batch more or less
+            made[x] = EqualComputePoint(
+                x=x,
+                first=a,
+                second=b,
+                first_model=a.series,
+                second_model=b.series,
+                estimate=gap,
+                accuracy=(of_a.mean + of_b.mean) / 2,
+            )
+    return tuple(made[x] for x in sorted(made))
+
+
+def _point_on(points: Sequence[Point], size: int) -> Point | None:
+    """The family's point on so many images; where it would not see them all, that on the most images."""
+    exact = [p for p in points if p.num_images == size]
+    fresh = [p for p in points if p.images_seen <= min(p.num_images, size)]
+    return exact[0] if exact else max(fresh, key=lambda p: p.num_images, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StillFalling:
+    """By how much the loss of a model fell in the last doubling before the budget of a line, on all images: nats, and
+    as a share of the loss of guessing."""
+
+    model: str
+    flops: float
+    nats: float
+    share: float
+
+
+def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
+    """Every model of every line. Training loss after the cool-down: it is lowest there, and every budget has one."""
+    falling: dict[tuple[float, str], StillFalling] = {}
+    table = evidence.horizons[evidence.horizons["status"] == "complete"]
+    every = gap_series(evidence)
+    for line, at in zip(every, budgets([line.flops for line in every]).tolist(), strict=True):
+        for label in {p.series for place in line.places for p in (place.first, place.second)}:
+            mine = table[table["series"] == label]
+            mine = mine[mine["num_images"] == mine["num_images"].max()]
+            spent = mine[f"train_flops_{evidence.convention}"]
+            mine = mine[(spent > 0) & (spent < ONE_BUDGET * line.flops)]
+            loss = mine.groupby("images_seen")["final_train_loss"].mean().dropna()
+            if len(loss) > 1:
+                (seen, before), (most, last) = loss.iloc[-2:].items()
+                nats = float((before - last) * math.log(2) / math.log(most / seen))
+                guessing = math.log(float(mine["num_classes"].iloc[0]))
+                falling[at, label] = StillFalling(model=label, flops=at, nats=nats, share=nats / guessing)
+    return tuple(falling[key] for key in sorted(falling))
