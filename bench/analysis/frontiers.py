@@ -28,8 +28,8 @@ from bench.analysis.comparisons import (
 from bench.analysis.evidence import Evidence, Point, Series
 from bench.analysis.finding import Reason, TrendPoint, Verdict
 from bench.stats import interpolation
-from bench.stats.crossing import FAR_OFF, frontier_bias
 from bench.stats.intervals import Estimate, Samples, mix, seed_error
+from bench.stats.pareto import FAR_OFF, frontier_bias
 
 BUDGETS = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""

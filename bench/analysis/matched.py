@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from bench.analysis.comparisons import UNREPLICATED
 from bench.analysis.finding import Item
 from bench.cost import public_models
-from bench.stats.crossing import pareto
 from bench.stats.intervals import z_quantile
+from bench.stats.pareto import pareto
 
 TEST_IMAGES = 50_000
 """Images of ImageNet's validation set, on which every error was measured."""

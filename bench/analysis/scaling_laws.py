@@ -22,11 +22,11 @@ from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.stats import averaging, bootstrap, fit, model_selection
 from bench.stats.averaging import Averaged
-from bench.stats.crossing import FAR_OFF, frontier_bias, pareto
 from bench.stats.extrapolation import Bands, Forecast, forecast
 from bench.stats.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
 from bench.stats.intervals import seed_error
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
+from bench.stats.pareto import FAR_OFF, frontier_bias, pareto
 
 FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
 """One of these is shown, for all families."""

@@ -22,9 +22,10 @@ from bench.stats import (
     model_selection,
     table_diagnostics,
 )
-from bench.stats.crossing import Crossing, crossing, frontier_bias, pareto
+from bench.stats.crossing import Crossing, crossing
 from bench.stats.extrapolation import forecast
 from bench.stats.lack_of_fit import GroupMeans, lack_of_fit
+from bench.stats.pareto import frontier_bias, pareto
 from tests.stats.test_coverage import plausible
 from tools import coverage_of_fits as coverage
 

@@ -11,7 +11,7 @@ from bench.analysis import public_evidence
 from bench.analysis.evidence import Evidence
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
-from bench.stats.crossing import pareto
+from bench.stats.pareto import pareto
 
 TITLE = "Error against compute, all authors, 2015 to 2026: not controlled"
 AXES = {"train_exaflops": "training compute, exaFLOPs", "gmacs": "inference, 10⁹ MACs per image"}

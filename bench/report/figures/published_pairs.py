@@ -11,7 +11,7 @@ from bench.analysis.matched import comparisons
 from bench.core.by_key import by_key
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
-from bench.stats.crossing import pareto
+from bench.stats.pareto import pareto
 
 TITLE = "Families of published networks, experiment by experiment"
 COLUMNS = 3

@@ -1,0 +1,42 @@
+"""The Pareto frontier of noisy runs, and how much too good it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+FAR_OFF = 6.0  # standard errors: what is this much worse than the best cannot have been picked by chance
+
+
+def pareto(x: Sequence[float], y: Sequence[float]) -> list[int]:
+    """Indices of points that no point with as little x beats in y (smaller is better), in order of x."""
+    order = sorted(range(len(x)), key=lambda i: (x[i], y[i]))
+    kept: list[int] = []
+    for i in order:
+        if not kept or y[i] < y[kept[-1]]:
+            kept.append(i)
+    return kept
+
+
+def frontier_bias(
+    y: np.ndarray, noise: float | np.ndarray, members: Sequence[Sequence[int]], *, draws: int = 2000, seed: int = 0
+) -> np.ndarray:
+    """How much too good the best of each group looks, because it was picked from noisy runs.
+
+    Args:
+        y: observed values.
+        noise: standard deviation of each, or of all.
+        members: indices competing at each place.
+
+    Returns: for each place, the mean of (noisy minimum - true value of the run picked), taking the observed values as
+        true; negative. Subtract it from the observed minimum.
+    """
+    rng = np.random.default_rng(seed)
+    biases, spread = [], np.broadcast_to(noise, y.shape)
+    for group in members:
+        values = y[list(group)]
+        again = values + rng.normal(0, 1, (draws, len(values))) * spread[list(group)]
+        picked = again.argmin(axis=1)
+        biases.append(float((again.min(axis=1) - values[picked]).mean()))
+    return np.asarray(biases)
