@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from bench.analysis import published
+from bench.analysis.comparisons import KINDS
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Claim, ClaimKind, Judgement, Stated
-from bench.analysis.frontiers import KINDS
 from bench.analysis.question import load
 
 MATCH, SHRINKS, IMAGES, SATURATED = QUESTIONS = (

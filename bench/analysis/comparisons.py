@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.analysis.evidence import CHOICES, FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
-from bench.analysis.finding import Counts, Difference, Finding, Item, Reason, Unit, Verdict
+from bench.analysis.finding import Counts, Difference, Finding, Item, Reason, TrendPoint, Unit, Verdict
 from bench.core.by_key import by_key
 from bench.stats.intervals import (
     IMAGES,
@@ -28,6 +28,10 @@ UNREPLICATED = 0.12
 95 %. A public replication saw the few-shot probe move by 2.15 points (one standard deviation) from seed to seed at
 middling accuracy; where few images are left to get wrong, it moves fewer. Fine-tuning repeated from one pre-trained
 network bounds it from below alone: at most 0.23 points per task (Dosovitskiy et al. 2021, Table 2)."""
+
+
+KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
+"""What the names of families begin with, in lower case."""
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -55,6 +59,40 @@ def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[str, ..
     if verdict(e, accuracy, models=models) != Verdict.CANNOT_TELL:
         return ()
     return (Reason.WITHIN_INTERVAL if abs(e.value) <= e.half else Reason.UNREPLICATED,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`; `paired` on test
+    images."""
+
+    x: float
+    first_model: str
+    second_model: str
+    estimate: Estimate
+    accuracy: float
+    paired: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.estimate, self.accuracy)
+
+    @property
+    def half(self) -> float:
+        return half_width(self.estimate, self.accuracy)
+
+    @property
+    def trend(self) -> TrendPoint:
+        e = self.estimate
+        return TrendPoint(
+            x=self.x,
+            estimate=e.value,
+            low=e.low,
+            high=e.high,
+            verdict=self.verdict,
+            first=self.first_model,
+            second=self.second_model,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +302,11 @@ def size_curves(evidence: Evidence) -> tuple[SizeCurve, ...]:
 
 
 # -- families ----------------------------------------------------------------------------------------------------------
+
+
+def family_of_kind(names: Collection[str], kind: str) -> str | None:
+    """The first family of a kind ("vit", "resnet", "hybrid"), whatever it is called here."""
+    return next((name for name in names if name.lower().startswith(KINDS[kind])), None)
 
 
 def families_of(series: Iterable[Series]) -> list[str]:

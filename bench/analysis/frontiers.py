@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -19,11 +19,10 @@ import numpy as np
 
 from bench.analysis.budgets import ONE_BUDGET, one_budget
 from bench.analysis.comparisons import (
+    Gap,
     SizeCurve,
-    half_width,
     independent_difference,
     on_the_same_images,
-    verdict,
 )
 from bench.analysis.evidence import Evidence, Point, Series
 from bench.analysis.finding import Reason, TrendPoint, Verdict
@@ -35,7 +34,6 @@ BUDGETS = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
 MIN_RANGE_FACTOR = 1.25  # a common range narrower than this factor is one budget, not a range
 SELECTION_DRAWS = 1000  # draws behind a correction for selection
-KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
 INTERPOLATION = "interpolation"  # a source of error beside those of `bench.stats.intervals`
 
 
@@ -56,45 +54,6 @@ class Reading:
 Rival = tuple[Reading, Samples]
 Side = Callable[[float], list[Rival]]
 """The models of a family at a place of the axis."""
-
-
-def family_of_kind(names: Collection[str], kind: str) -> str | None:
-    """The first family of a kind ("vit", "resnet", "hybrid"), whatever it is called here."""
-    return next((name for name in names if name.lower().startswith(KINDS[kind])), None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gap:
-    """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`; `paired` on test
-    images."""
-
-    x: float
-    first_model: str
-    second_model: str
-    estimate: Estimate
-    accuracy: float
-    paired: bool = False
-
-    @property
-    def verdict(self) -> Verdict:
-        return verdict(self.estimate, self.accuracy)
-
-    @property
-    def half(self) -> float:
-        return half_width(self.estimate, self.accuracy)
-
-    @property
-    def trend(self) -> TrendPoint:
-        e = self.estimate
-        return TrendPoint(
-            x=self.x,
-            estimate=e.value,
-            low=e.low,
-            high=e.high,
-            verdict=self.verdict,
-            first=self.first_model,
-            second=self.second_model,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

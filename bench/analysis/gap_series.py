@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
-from bench.analysis.comparisons import independent_difference
+from bench.analysis.comparisons import Gap, independent_difference
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import TREND_POINTS
-from bench.analysis.frontiers import Gap
 
 
 @dataclass(frozen=True, kw_only=True)

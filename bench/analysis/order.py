@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.analysis import wording
-from bench.analysis.comparisons import compared_series, counts, families_of
+from bench.analysis.comparisons import compared_series, counts, families_of, family_of_kind
 from bench.analysis.evidence import Evidence, Series
 from bench.analysis.finding import Axis, Finding, Reason, Verdict
-from bench.analysis.frontiers import Gaps, family_of_kind, of_one_data_set
+from bench.analysis.frontiers import Gaps, of_one_data_set
 from bench.analysis.law_findings import X_QUANTITY
 from bench.analysis.scaling_laws import laws
 from bench.analysis.wording import Number, Sentence

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
+from bench.analysis.comparisons import family_of_kind
 from bench.analysis.finding import ALL_MODELS, Finding
 from bench.analysis.findings import Findings
-from bench.analysis.frontiers import family_of_kind
 from bench.analysis.question import question_of
 from bench.report.text import verdict_of
 
