@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from bench.analysis import published
-from bench.analysis.comparisons import KINDS
 from bench.analysis.evidence import Evidence
+from bench.analysis.families import RESNET, VIT, kind_of
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Claim, ClaimKind, Judgement, Stated
 from bench.analysis.question import load
@@ -64,14 +64,14 @@ def _judged(kind: ClaimKind, finding: Finding) -> Verdict | None:
     if kind == ClaimKind.DATA:
         return finding.verdict if question == IMAGES else None
     if kind == ClaimKind.UNSATURATED:
-        about = question == SATURATED and _are(finding, "vit")
+        about = question == SATURATED and _are(finding, VIT)
         return OPPOSITE[finding.verdict] if about else None
-    if question != MATCH or not _are(finding, "vit", "resnet"):
+    if question != MATCH or not _are(finding, VIT, RESNET):
         return None
     stated = _stated(finding)
     if stated is None or finding.verdict != Verdict.YES:
         return Verdict.CANNOT_TELL
-    vit_needs_less = finding.leader.lower().startswith(KINDS["vit"])
+    vit_needs_less = kind_of(finding.leader) == VIT
     return Verdict.YES if vit_needs_less and stated != Stated.OUTSIDE else Verdict.NO
 
 
@@ -85,5 +85,4 @@ def _stated(finding: Finding) -> Stated | None:
 
 
 def _are(finding: Finding, *kinds: str) -> bool:
-    names = [name.lower() for name in finding.subject]
-    return len(names) == len(kinds) and all(any(n.startswith(KINDS[k]) for n in names) for k in kinds)
+    return sorted(map(str, map(kind_of, finding.subject))) == sorted(kinds)

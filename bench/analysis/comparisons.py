@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.analysis.evidence import CHOICES, FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
@@ -28,10 +28,6 @@ UNREPLICATED = 0.12
 95 %. A public replication saw the few-shot probe move by 2.15 points (one standard deviation) from seed to seed at
 middling accuracy; where few images are left to get wrong, it moves fewer. Fine-tuning repeated from one pre-trained
 network bounds it from below alone: at most 0.23 points per task (Dosovitskiy et al. 2021, Table 2)."""
-
-
-KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
-"""What the names of families begin with, in lower case."""
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -302,11 +298,6 @@ def size_curves(evidence: Evidence) -> tuple[SizeCurve, ...]:
 
 
 # -- families ----------------------------------------------------------------------------------------------------------
-
-
-def family_of_kind(names: Collection[str], kind: str) -> str | None:
-    """The first family of a kind ("vit", "resnet", "hybrid"), whatever it is called here."""
-    return next((name for name in names if name.lower().startswith(KINDS[kind])), None)
 
 
 def families_of(series: Iterable[Series]) -> list[str]:

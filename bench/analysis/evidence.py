@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bench.analysis.deduplicate import current
+from bench.analysis.families import KINDS, kind_of
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
 from bench.core import registry
 from bench.core.by_key import by_key
@@ -282,10 +283,9 @@ def _order(s: Series) -> tuple[Any, ...]:
 
 
 def family_rank(family: str) -> tuple[int, str]:
-    """Order of families in tables and legends: the subject, its hybrids, what it is compared with."""
-    lowered = family.lower()
-    known = ("vit", "hybrid", "r+vit", "bit", "resnet", "pixels")
-    return next((i for i, name in enumerate(known) if lowered.startswith(name)), len(known) - 1), family
+    """Order of families in tables and legends: by kind, then all others."""
+    kind = kind_of(family)
+    return KINDS.index(kind) if kind else len(KINDS), family
 
 
 def build(

@@ -7,8 +7,9 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from bench.analysis.comparisons import compared_series, family_of_kind
+from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
+from bench.analysis.families import family_of_kind
 from bench.analysis.finding import Axis, Counts, Finding, Item, LawDeviation, Unit
 from bench.analysis.scaling_laws import Law, laws
 from bench.stats.bootstrap import LAW_LEVEL

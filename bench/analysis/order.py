@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.analysis import wording
-from bench.analysis.comparisons import compared_series, counts, families_of, family_of_kind
+from bench.analysis.comparisons import compared_series, counts, families_of
 from bench.analysis.evidence import Evidence, Series
+from bench.analysis.families import RESNET, VIT, family_of_kind
 from bench.analysis.finding import Axis, Finding, Reason, Verdict
 from bench.analysis.frontiers import Gaps, of_one_data_set
 from bench.analysis.law_findings import X_QUANTITY
@@ -22,14 +23,14 @@ def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
     """The series that are compared, and what ViT and ResNet are called there; None without both."""
     series = of_one_data_set(compared_series(evidence))
     names = families_of(series)
-    vit, resnet = family_of_kind(names, "vit"), family_of_kind(names, "resnet")
+    vit, resnet = family_of_kind(names, VIT), family_of_kind(names, RESNET)
     return None if vit is None or resnet is None else (series, vit, resnet)
 
 
 def by_law(evidence: Evidence, axis: Axis) -> bool:
     """Whether laws answer where ViT and ResNet cross: the same from points alone is then no main finding."""
     known = laws(evidence, axis=axis)
-    return bool(family_of_kind(known, "vit") and family_of_kind(known, "resnet"))
+    return bool(family_of_kind(known, VIT) and family_of_kind(known, RESNET))
 
 
 def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:

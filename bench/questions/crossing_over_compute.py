@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import law_crossings
+from bench.analysis.families import RESNET, VIT
 from bench.analysis.finding import Axis
 from bench.analysis.question import FACTS, Question
 
@@ -24,7 +25,7 @@ QUESTION = Question(
     yes="{} ahead beyond",
     no="{} ahead beyond",
     tones=FACTS,
-    ask=partial(law_crossings.crossings, name=NAME, axis=Axis.COMPUTE, kinds=("vit", "resnet")),
+    ask=partial(law_crossings.crossings, name=NAME, axis=Axis.COMPUTE, kinds=(VIT, RESNET)),
     say=law_crossings.say,
     reasons=law_crossings.REASONS,
     order=130,

@@ -15,6 +15,7 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
+from bench.analysis.families import HYBRID, VIT
 from bench.analysis.finding import TREND_POINTS, Axis, Counts, Finding, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.law_findings import law_finding, laws_of, of_kind
 from bench.analysis.question import Question
@@ -29,7 +30,7 @@ NO_ADVANTAGE = "no advantage"  # a reason: hybrids never led
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
     known = laws_of(evidence, Axis.COMPUTE)
-    hybrid, vit = of_kind(known, "hybrid"), of_kind(known, "vit")
+    hybrid, vit = of_kind(known, HYBRID), of_kind(known, VIT)
     if hybrid and vit:
         yield advantage_shrinks(hybrid, vit)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import law_crossings
+from bench.analysis.families import HYBRID, VIT
 from bench.analysis.finding import Axis
 from bench.analysis.question import FACTS, Question
 
@@ -23,7 +24,7 @@ QUESTION = Question(
     yes="{} ahead beyond",
     no="{} ahead beyond",
     tones=FACTS,
-    ask=partial(law_crossings.crossings, name=NAME, axis=Axis.COMPUTE, kinds=("vit", "hybrid")),
+    ask=partial(law_crossings.crossings, name=NAME, axis=Axis.COMPUTE, kinds=(VIT, HYBRID)),
     say=law_crossings.say,
     reasons=law_crossings.REASONS,
     order=150,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
-from bench.analysis.comparisons import family_of_kind
+from bench.analysis.families import RESNET, VIT, family_of_kind
 from bench.analysis.finding import ALL_MODELS, Finding
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
@@ -50,7 +50,7 @@ def title_of(findings: Findings, *, figures: Sequence[str]) -> StudyTitle | None
         if f.main and question.at_a_glance and f.subject != (ALL_MODELS,):
             own = {*question.figures, *question.shown_in}
             shown = next((n for n, name in enumerate(figures) if name in own), len(figures))
-            others = any(family_of_kind(f.subject, kind) is None for kind in ("vit", "resnet"))
+            others = any(family_of_kind(f.subject, kind) is None for kind in (VIT, RESNET))
             is_elsewhere = shown == len(figures)
             ranked.append(
                 (not is_answered(f), not question.leads(f), is_elsewhere, others, shown, order.index(f.question), place)

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from bench.analysis.families import HYBRID, RESNET, VIT, kind_of
 from bench.core.formatting import significant
 from bench.report.style import PAGE, Style
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 DPI = 144
 COLOURS: tuple[str, ...] = tuple(sns.color_palette("colorblind").as_hex())
-FAMILIES = {"ViT": (COLOURS[0], "o"), "Hybrid": (COLOURS[2], "^"), "ResNet": (COLOURS[3], "s")}
+FAMILIES = {VIT: (COLOURS[0], "o"), HYBRID: (COLOURS[2], "^"), RESNET: (COLOURS[3], "s")}
 OTHER_FAMILIES = (
     (COLOURS[4], "D"),
     (COLOURS[1], "v"),
@@ -44,14 +45,6 @@ LOOKS = (*FAMILIES.values(), *OTHER_FAMILIES)  # of groups beside which no famil
 INK, GREY = "#333333", "#767676"
 PIXELS: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.1}
 EXTRAPOLATED = (0, (4, 2))  # the dash of what lies beyond every measured point
-ALIASES = (
-    ("hybrid", "Hybrid"),
-    ("r+vit", "Hybrid"),
-    ("resnet+vit", "Hybrid"),
-    ("bit", "ResNet"),
-    ("resnet", "ResNet"),
-    ("vit", "ViT"),
-)
 THEME = {
     **sns.axes_style("whitegrid"),
     **sns.plotting_context("notebook"),
@@ -163,11 +156,9 @@ def figure(*, height: float | None = None, width: float | None = None, columns: 
 
 def look(family: str, families: Iterable[str]) -> tuple[str, str]:
     """Colour and marker of a family. `families` are all families shown: unknown ones take the other looks in order."""
-    lowered = family.lower()
-    for start, known in ALIASES:
-        if lowered.startswith(start):
-            return FAMILIES[known]
-    unknown = sorted(f for f in set(families) if not any(f.lower().startswith(start) for start, _ in ALIASES))
+    if (kind := kind_of(family)) is not None:
+        return FAMILIES[kind]
+    unknown = sorted(f for f in set(families) if kind_of(f) is None)
     return OTHER_FAMILIES[unknown.index(family) % len(OTHER_FAMILIES)] if family in unknown else OTHER_FAMILIES[-1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.analysis.evidence import UPSTREAM, Evidence, Point, family_rank
+from bench.analysis.families import RESNET, kind_of
 from bench.core.by_key import by_key
 from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
@@ -35,7 +36,7 @@ def draw(evidence: Evidence) -> Drawing:
     if not measures:
         raise NothingToDraw("no downstream score of the models that were pre-trained on several data sets")
     lines = _lines(points, sets)
-    resnets = [line for line in lines if _style.look(line.family, ()) == _style.FAMILIES["ResNet"]]
+    resnets = [line for line in lines if kind_of(line.family) == RESNET]
     drawing = _panels.draw(
         evidence,
         lines,
@@ -65,7 +66,7 @@ def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints]
         if (e := evidence.estimate(point, measure)) is not None
     )
     for place, values in spans.items():
-        colour, _ = _style.FAMILIES["ResNet"]
+        colour, _ = _style.FAMILIES[RESNET]
         wide = [place - 0.4, place + 0.4]
         axes.fill_between(wide, min(values), max(values), color=colour, alpha=BAND_OPACITY, linewidth=0, zorder=1)
 
