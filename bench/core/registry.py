@@ -287,8 +287,10 @@ def split_options(name: str) -> tuple[str, dict[str, Any]]:
 def literal(text: str) -> Any:
     """A number, a truth value or a tuple where it is one; else the text."""
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = ast.literal_eval(text)
+        hash(value)  # it becomes part of a cell's identity
+        return value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 

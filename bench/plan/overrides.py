@@ -8,7 +8,6 @@ Every field of `bench.core.spec.Recipe` can be set; an option of the model as mo
 
 from __future__ import annotations
 
-import ast
 import itertools
 import math
 import re
@@ -259,14 +258,7 @@ def _value(key: str, text: str) -> Any:
 
 def _literal(text: str) -> Any:
     """A number, a pair of them and the like, yes or no, or the text itself."""
-    if text.isalpha() and text.lower() in YES_OR_NO:
-        return YES_OR_NO[text.lower()]
-    try:
-        value = ast.literal_eval(text)
-        hash(value)  # it becomes part of a cell's identity
-        return value
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
+    return YES_OR_NO[text.lower()] if text.isalpha() and text.lower() in YES_OR_NO else registry.literal(text)
 
 
 def _recipe(text: str) -> str:
