@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bench.core import environment, registry
-from bench.core.subprocesses import PROJECT
+from bench.core.errors import PROJECT
 
 DIGITS = 16  # hex, of a digest
 HARNESS, SUBJECT = "bench", "vit"

@@ -13,12 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.core.device import VISIBLE_VARIABLES, accelerators, free_memory, place
-from bench.core.errors import UserError
+from bench.core.errors import PROJECT, UserError
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
 POLL_SECONDS = 0.2  # seconds between looks at the parent
 
 

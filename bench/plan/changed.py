@@ -12,11 +12,10 @@ from pathlib import Path
 from bench.core import fingerprint, registry
 from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
-from bench.core.errors import UserError
+from bench.core.errors import PROJECT, UserError
 from bench.core.fingerprint import Basis, Fingerprint
 from bench.core.formatting import join
 from bench.core.spec import Cell
-from bench.core.subprocesses import PROJECT
 from bench.data import identity
 from bench.store.study import CellDirectory, State
 
