@@ -202,8 +202,8 @@ def watch(look: Callable[[], CellsByStudy], *, as_json: bool) -> CellsByStudy:
             elif studies != last:
                 write(console, to_json(studies) if as_json else "; ".join(map(str.strip, shown)))
             unchanged = unchanged + 1 if studies == last else 0
-            settled = unchanged >= UNCHANGED_LOOKS and all(cell.needs_another_run for cell in left)
-            if settled or all(cell.refused for cell in left):
+            stalled = unchanged >= UNCHANGED_LOOKS and all(cell.needs_another_run for cell in left)
+            if stalled or all(cell.refused for cell in left):
                 return studies
             last = studies
             time.sleep(POLL_SECONDS)

@@ -252,7 +252,7 @@ def refused_laws(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Runs that a sweep set aside or could not settle, and warm-ups that short runs hardly leave."""
+    """Runs that a sweep set aside or could not decide, and warm-ups that short runs hardly leave."""
     swept = lr_sweep.sweeps(evidence)
     if evidence.swept is not None:
         yield ValidityCheck(

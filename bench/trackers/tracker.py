@@ -1,7 +1,7 @@
 """A tracker, and the runs that it is given: one run per cell, a series that only grows.
 
 The series is read from the record of a finished cell, or from the newest checkpoint of one at work. A checkpoint holds
-settled points only, and a resumed cell repeats its work exactly, so that what is read later always begins with what was
+final points only, and a resumed cell repeats its work exactly, so that what is read later always begins with what was
 read before: a run in a tracker has neither gaps nor double points, whatever was killed in between.
 """
 

@@ -147,11 +147,11 @@ class LossCurve:
         self._unread.clear()
         self.sums, self.counts = state[0].tolist(), [int(count) for count in state[1]]
 
-    def points(self, *, settled: bool = False) -> list[dict[str, Any]]:
+    def points(self, *, final: bool = False) -> list[dict[str, Any]]:
         """One {"images", "loss", "horizon"} per point that was reached, in the order of the work.
 
         `images` counts from the start of training; `horizon` is None on a shared trunk. A loss that is not finite ends
-        the curve. Settled points are those that further steps do not change.
+        the curve. Final points are those that further steps do not change.
         """
         points: list[dict[str, Any]] = []
         self.read()
@@ -159,7 +159,7 @@ class LossCurve:
             steps = segment.end - segment.start
             for index in range(math.ceil(steps / self.every)):
                 count = self.counts[first + index]
-                if not count or (settled and count < min(self.every, steps - index * self.every)):
+                if not count or (final and count < min(self.every, steps - index * self.every)):
                     continue
                 if not math.isfinite(self.sums[first + index]):
                     return points
@@ -279,7 +279,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue; nothing without a place for it."""
-        self.settle()
+        self.wait_for_row()
         if self.saving is None:
             return
         started = running()
@@ -290,7 +290,7 @@ class Trainer:
         tensors["curve"] = self.curve.state()
         p = self.progress
         whose = {"ranks": self.ranks.size, "content": self.saving.content, "cell": self.saving.folder.parent.name}
-        state = to_json(p) | whose | {"total_work": self.total_work, "curve": self.curve.points(settled=True)}
+        state = to_json(p) | whose | {"total_work": self.total_work, "curve": self.curve.points(final=True)}
         whole = Checkpoint(step=p.work, tensors=self.ranks.gather(tensors), state=state)
         saving = self.saving
         self.ranks.run_on_rank0(lambda: checkpoints.save(saving.folder, whole, check_lease=saving.check_lease))
@@ -409,7 +409,7 @@ class Trainer:
         self.progress.rows.append(row)
         faults.reach("after-evaluation")
 
-    def settle(self) -> None:
+    def wait_for_row(self) -> None:
         """Wait for the row that is still computed, and keep it."""
         if self._pending is None:
             return
@@ -541,7 +541,7 @@ class Trainer:
     def _reach(self, horizon: int) -> Iterator[Event]:
         """Have a horizon evaluated and keep its row in a checkpoint, so that a kill never repeats it; one that is still
         computed is kept when it is there, and a kill before that repeats what has not been saved."""
-        self.settle()
+        self.wait_for_row()
         p = self.progress
         if any(row.images_seen == horizon for row in p.rows):
             return

@@ -43,7 +43,7 @@ class EntrantStep:
         self.number += 1
 
     def warm_up(self, batch: int, pace: speed.Pace) -> dict[str, Any]:
-        """The compared steps, then until the time of a step settles."""
+        """The compared steps, then until the time of a step is steady."""
         workload = speed.Workload(name="step", call=self.once, images=batch)
         first = timed(self.once, device=self.device)
         timed(self.once, device=self.device, calls=COMPARED - 1)

@@ -116,7 +116,7 @@ def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
         if job.ranks.size > 1 or not is_out_of_memory(error):
             raise
         status, reason = "oom", (str(error) or "out of memory").splitlines()[0]
-    trainer.settle()
+    trainer.wait_for_row()
     return job.result(trainer, status=status, reason=reason)
 
 
