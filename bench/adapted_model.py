@@ -80,9 +80,9 @@ def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tu
     from bench.train import inference
 
     cell, task = record.cell, next(task for task in record.cell.tasks if task.task == "adapt")
-    refused = UserError(f"{cell.model} cannot be exported: timm alone does not make it.", "Models named timm:… are.")
+    impossible = UserError(f"{cell.model} cannot be exported: timm alone does not make it.", "Models named timm:… are.")
     if not family.accepts(cell.model):
-        raise refused
+        raise impossible
     device = "cuda" if record.execution.device == "cuda" and torch.cuda.is_available() else "cpu"
     classes = load(task.data, "test", root=root).class_names
     sizes, batches = {"image_size": cell.image_size, "channels": cell.channels}, InBatches(device=device)
@@ -117,7 +117,7 @@ def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tu
         or (side != cell.image_size != own.input_size)
         or own.input_size < cell.image_size
     ):
-        raise refused
+        raise impossible
     with torch.inference_mode():
         model.head.weight.copy_(torch.from_numpy(w_DK.T).view_as(model.head.weight))
         model.head.bias.copy_(torch.from_numpy(b_K))
@@ -133,7 +133,7 @@ def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tu
     plain.load_state_dict(state)
     with torch.inference_mode():
         if not torch.allclose(plain.eval()(own_BCHW), expected_BK, rtol=1e-3, atol=1e-3):
-            raise refused
+            raise impossible
     std = 0.5 / own.scale[0]
     return {
         "architecture": source,

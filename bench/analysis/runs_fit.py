@@ -79,14 +79,14 @@ class Group:
 
     Attributes:
         fits: of every form of one input to all points; () where the law has several.
-        refused: why the law says nothing beyond the points; None where it does.
+        withheld: why the law says nothing beyond the points; None where it does.
     """
 
     points: fit.Points
     notes: list[str]
     law: Forecast | None
     fits: tuple[fit.FormFit, ...]
-    refused: str | None
+    withheld: str | None
 
     @property
     def weights(self) -> dict[str, float]:
@@ -109,7 +109,7 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     warnings = reader.guard(table, x=request.x, y=request.y, group=request.group)
     if request.form == ISOFLOP:
         return _isoflop(table, request, full)
-    groups, refused = _groups(table, request, full)
+    groups, failed = _groups(table, request, full)
     auto = request.form == "auto"
     form = _nearest(list(groups.values())) if auto else forms.FORMS[request.form]
     middle = _middle([group.points for group in groups.values()])
@@ -129,7 +129,7 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
         "y": f"1 − {request.y}" if shares else request.y,
         "share": shares,
         "fits": {name: card for name, (card, _) in made.items()},
-        "refused": refused,
+        "refused": failed,
         "warnings": warnings,
         "notes": notes,
     }
@@ -195,20 +195,20 @@ def _groups(table: pd.DataFrame, request: Request, full: float | None) -> tuple[
             "Choose some of them with --where.",
         )
     groups: dict[str, Group] = {}
-    refused: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for name, part in parts.items():
         try:
             groups[name] = _read(part, request, full)
         except UserError as error:
             if len(parts) == 1:
                 raise
-            refused[name] = str(error.what)
+            failed[name] = str(error.what)
     if not groups:
         raise UserError(
-            "No group can be fitted: " + " ".join(f"{k}: {v}" for k, v in refused.items()),
+            "No group can be fitted: " + " ".join(f"{k}: {v}" for k, v in failed.items()),
             "Add runs, or choose a form with fewer parameters (--form power has 2).",
         )
-    return groups, refused
+    return groups, failed
 
 
 def _read(table: pd.DataFrame, request: Request, full: float | None) -> Group:
@@ -220,14 +220,14 @@ def _read(table: pd.DataFrame, request: Request, full: float | None) -> Group:
         )
     fit.check(points, form)
     if form not in forms.CURVES:
-        return Group(points=points, notes=notes, law=None, fits=(), refused=None)
+        return Group(points=points, notes=notes, law=None, fits=(), withheld=None)
     if request.form == "auto" and (far := extrapolation.far_off_runs(points)).any():
         notes = [*notes, *_left_out(points, far)]
         points = dataclasses.replace(points.take(~far), share=points.share)
     fits = averaging.fits_of(points, forms.CURVES, loss=request.loss, delta=request.delta)
-    refused = _refused(points, request)
-    law = dataclasses.replace(_law(points), refused=refused) if request.form == "auto" else None
-    return Group(points=points, notes=notes, law=law, fits=tuple(fits), refused=refused)
+    withheld = _withheld(points, request)
+    law = dataclasses.replace(_law(points), withheld=withheld) if request.form == "auto" else None
+    return Group(points=points, notes=notes, law=law, fits=tuple(fits), withheld=withheld)
 
 
 def _law(points: fit.Points) -> Forecast:
@@ -247,7 +247,7 @@ def _left_out(points: fit.Points, far: np.ndarray) -> list[str]:
     ]
 
 
-def _refused(points: fit.Points, request: Request) -> str | None:
+def _withheld(points: fit.Points, request: Request) -> str | None:
     """Why a law of these points says nothing beyond them; None where it does."""
     what = "are" if request.schedule == "decay" else "look like" if _one_run(points, request) else None
     return what and (
@@ -338,7 +338,7 @@ def _fit(
         return fitted, resampled
     if (made := group.law) is None:
         made = extrapolation.forecast(points, [form], loss=law.loss, delta=law.delta, half_life=None)
-        made = dataclasses.replace(made, fits=(law,), refused=group.refused)
+        made = dataclasses.replace(made, fits=(law,), withheld=group.withheld)
     fitted["predicted_by"] = [one.form.name for one in made.fits]
     top = 1.0 if points.share else np.inf  # an error that is a share of images ends at 1
     if request.curves:
@@ -350,7 +350,9 @@ def _fit(
     if request.at is not None:
         fitted["predictions"] = predictions(made, made.bands(resampled, request.at), request.at, top=top)
     fitted["reached"] = [reached(made, resampled, wanted, share=points.share) for wanted in request.reach]
-    fitted["warnings"] += _bends(made) + ([f"{group.refused[0].upper()}{group.refused[1:]}."] if group.refused else [])
+    fitted["warnings"] += _bends(made) + (
+        [f"{group.withheld[0].upper()}{group.withheld[1:]}."] if group.withheld else []
+    )
     if request.backtest:
         fitted["backtest"] = backtest(made)
     return fitted, resampled
@@ -409,7 +411,7 @@ def _why_not(made: Forecast, distance: float) -> str | None:
     if distance == 0 or made.answers:
         return None
     more = extrapolation.MIN_PLACES - made.outlook.places
-    return made.refused or f"an interval takes {extrapolation.MIN_PLACES} values of x; run {more} more"
+    return made.withheld or f"an interval takes {extrapolation.MIN_PLACES} values of x; run {more} more"
 
 
 def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) -> dict[str, float | str | None]:
@@ -417,12 +419,8 @@ def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) 
     from; None where an end is not known, and why. `share`: the table has accuracies."""
     y = _error_of(wanted) if share else wanted
     ends = extrapolation.reached(made.grid, made.bands(resampled, made.grid[None]), y)
-    refused = _why_not(made, np.inf)
-    far = (
-        f"not within {extrapolation.REACH:g} times the data"
-        if not refused
-        else f"not within the data; beyond, {refused}"
-    )
+    why = _why_not(made, np.inf)
+    far = f"not within {extrapolation.REACH:g} times the data" if not why else f"not within the data; beyond, {why}"
     why = "at the smallest x already" if ends.x == 0 else far if np.isinf(ends.x) else "upper end: " + far
     known = {name: value if 0 < value < np.inf else None for name, value in dataclasses.asdict(ends).items()}
     open_ended = not known["x"] or np.isinf(ends.high)

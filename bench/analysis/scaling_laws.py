@@ -2,7 +2,7 @@
 
 The frontier holds a family's best points: no point with as little compute beats them by much. The best of several noisy
 runs looks better than it is; every best point is corrected for that before it is fitted (`frontier_bias`). Points that
-do not belong in one law are refused: read in mid-schedule beside annealed ones, of several data sets, in units apart.
+do not belong in one law are not fitted: read in mid-schedule beside annealed ones, of several sets or in units apart.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class _Prepared:
 def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Prepared | ValidityCheck:
     points = _points(evidence, axis)[family]
     known = [p for p in points if (e := evidence.estimate(p, measure)) is not None and 0 < e.value < 1]
-    if refused := refusal(evidence, family, known):
-        return refused
+    if mixture := mixed(evidence, family, known):
+        return mixture
     x = np.array([p.train_flops if axis == Axis.COMPUTE else float(p.unique_images) for p in known])
     errors = np.array([1 - evidence.estimate(p, measure).value for p in known])  # type: ignore[union-attr]
     budget = budgets(x) if axis == Axis.COMPUTE else x
@@ -287,7 +287,7 @@ def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarr
 # -- points that do not belong in one law ------------------------------------------------------------------------------
 
 
-def refusal(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityCheck | None:
+def mixed(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityCheck | None:
     """Why these points do not belong in one law, or None."""
     listed, names = list(points), (family,)
     cooldowns = [used.cooldown for point in listed if (used := recipe(evidence, point)) is not None]

@@ -13,7 +13,7 @@ from bench.analysis.comparisons import size_curves, unreplicated_noise
 from bench.analysis.evidence import HEADLINE, Evidence, PointKey, family_rank
 from bench.analysis.finding import Axis
 from bench.analysis.findings import CheckKind, Level, ValidityCheck
-from bench.analysis.scaling_laws import refusal
+from bench.analysis.scaling_laws import mixed
 from bench.analysis.study_data import PIXELS
 from bench.core import registry
 from bench.core.by_key import by_key
@@ -240,14 +240,14 @@ def unequal_recipes(evidence: Evidence) -> Iterator[ValidityCheck]:
             yield ValidityCheck(kind=CheckKind.UNEQUAL_RECIPES, names=(axis.replace("_", " "),), groups=groups)
 
 
-def refused_laws(evidence: Evidence) -> Iterator[ValidityCheck]:
+def mixed_laws(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Families whose points do not belong in one law; of numbers of many authors, no family's do."""
     if not evidence.controlled:
         yield ValidityCheck(kind=CheckKind.UNCONTROLLED)
         return
     for family in sorted({s.family for s in evidence.on_axis("compute")}, key=family_rank):
         points = [p for s in evidence.on_axis("compute") if s.family == family for p in s.points]
-        if check := refusal(evidence, family, points):
+        if check := mixed(evidence, family, points):
             yield check
 
 
@@ -373,7 +373,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[ValidityCheck]], ...] = (
     missing_baselines,
     different_recipes,
     unequal_recipes,
-    refused_laws,
+    mixed_laws,
     superseded,
     learning_rates,
     still_falling,

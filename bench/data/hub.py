@@ -65,7 +65,7 @@ def look_up(wanted: Repository, *, named: str, licence: str = "", opened_as: str
     except UserError:
         raise
     except Exception as error:  # in any way
-        raise _refused(wanted, error) from error
+        raise _not_given(wanted, error) from error
     commit = str(about.sha)
     chosen = _chosen(wanted, {one.rfilename: one for one in about.siblings or ()}, about.card_data)
     files = [_stated(wanted, name, one) for name, one in chosen.items()]
@@ -161,7 +161,7 @@ def _commit(api: Any, wanted: Repository) -> str | None:
     return str(matching[0])
 
 
-def _refused(wanted: Repository, error: Exception) -> UserError:
+def _not_given(wanted: Repository, error: Exception) -> UserError:
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     what = f"The hub does not give {wanted.repo} (revision {wanted.revision or 'newest'}): {reason}."
     if type(error).__name__ in ("GatedRepoError", "RepositoryNotFoundError"):

@@ -239,14 +239,14 @@ class Worker:
                 directory.prepare(cell, basis)
                 if directory.is_done():
                     directory.settle()  # finished since the plan was made; `begin` tidies what was finished before
-                elif not self._refused(directory):
+                elif not self._failed_for_good(directory):
                     return self._attempt(number, directory, lease)
         except UserError as error:  # outside the cell's own work: its folder cannot be written, …
             self.failed = True
             emit(CellFailed(cell=directory.path.name, reason=str(error)))
         return True
 
-    def _refused(self, directory: CellDirectory) -> bool:
+    def _failed_for_good(self, directory: CellDirectory) -> bool:
         """Whether another worker of this run has failed on this cell with a user error, which a retry would repeat."""
         if self.options.run is None or not (attempts := directory.attempts()):
             return False

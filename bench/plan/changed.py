@@ -55,7 +55,7 @@ def changes(
     return tuple(changed)
 
 
-def refusal(changed: Sequence[Change]) -> UserError:
+def error_for(changed: Sequence[Change]) -> UserError:
     """The error for results of other code, or images: which, what differs, since when, and what can be done."""
     of_code = [change for change in changed if not change.then.agrees(Basis(code=change.now.code))]
     errors = [*([_other_code(of_code)] if of_code else []), *_other_images(changed)]

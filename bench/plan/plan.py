@@ -15,7 +15,7 @@ from bench.core.spec import Cell, to_json
 from bench.cost import peaks
 from bench.data.readable import allow_unreadable
 from bench.plan import cost_model, notes, preflight, repeats, resources
-from bench.plan.changed import Change, changes, refusal
+from bench.plan.changed import Change, changes, error_for
 from bench.plan.cost_model import NOTHING_MEASURED, QUIET, CostModel, RemainingCost, RemainingWork, StudyCost, packed
 from bench.plan.estimate import Calibration, Reporter
 from bench.plan.expand import expand
@@ -281,7 +281,7 @@ def _states(
     if options.changed == "keep":
         return dict(zip(cells, states, strict=True)), changed
     if changed and to_run and options.changed == "refuse":
-        raise refusal(changed)
+        raise error_for(changed)
     redo = {change.directory for change in changed}
     again = State(CellState.CHANGED, 0.0, None)
     return {

@@ -29,8 +29,8 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         if untold := [pair["reason"] for pair in pairs if pair not in told]:
             text.append(f"{plural(len(untold), 'pair')} cannot be told apart: {join(sorted(set(untold)))}")
     text += [f"warning: {item}" for item in result["warnings"]]
-    refused = by_key((reason, name) for name, reason in result["refused"].items())
-    return text + [f"not fitted, {join(names)}: {reason}" for reason, names in refused.items()]
+    failed = by_key((reason, name) for name, reason in result["refused"].items())
+    return text + [f"not fitted, {join(names)}: {reason}" for reason, names in failed.items()]
 
 
 def title(result: Mapping[str, Any]) -> str:

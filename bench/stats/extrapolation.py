@@ -177,19 +177,19 @@ class Forecast:
         outlook: what all points show.
         scatter: standard deviation of one run's log y: between runs at one place, and roughness, which weighs as much
             as `PRIOR_ORIGINS` further runs.
-        refused: why it says nothing beyond the points, whatever they show; None where it does.
+        withheld: why it says nothing beyond the points, whatever they show; None where it does.
     """
 
     fits: tuple[FormFit, ...]
     origins: tuple[Origin, ...]
     outlook: Outlook
     scatter: float
-    refused: str | None = None
+    withheld: str | None = None
 
     @property
     def answers(self) -> bool:
         """Whether there is an interval beyond the points."""
-        return self.refused is None and self.outlook.places >= MIN_PLACES
+        return self.withheld is None and self.outlook.places >= MIN_PLACES
 
     @cached_property
     def grid(self) -> np.ndarray:
@@ -222,7 +222,7 @@ class Forecast:
                 errors = {name: error[seen] for name, error in origin.error.items()}
                 octaves = float(np.log2(end / origin.end))
                 kept.append(replace(origin, octaves=octaves, distance=origin.distance[seen], error=errors))
-        return replace(self, origins=tuple(kept), outlook=self.origins[number].outlook, refused=None)
+        return replace(self, origins=tuple(kept), outlook=self.origins[number].outlook, withheld=None)
 
     def judging(self, forms: Sequence[Form]) -> tuple[Origin, ...]:
         """Origins from which all of the forms were fitted."""

@@ -137,18 +137,18 @@ class Compiled:
     @property
     def how(self) -> str:
         update = self._update()
-        late = f"; updates as written: {update.refusal}" if update and update.refusal else ""
+        late = f"; updates as written: {update.obstacle}" if update and update.obstacle else ""
         return self._passes_how + late
 
     @property
     def _passes_how(self) -> str:
         recorded = self._recorded()
-        refusal = recorded.refusal if recorded else None
+        unrecorded = recorded.obstacle if recorded else None
         if self.obstacle:
-            graphs = self.writes_in_place and refusal is None
+            graphs = self.writes_in_place and unrecorded is None
             return f"{'graphs alone' if graphs else 'off'} ({self.obstacle})"
-        if refusal:
-            return f"default ({refusal})"
+        if unrecorded:
+            return f"default ({unrecorded})"
         return f"{self.mode} ({reason})" if self.compiles and (reason := given_up()) else self.mode
 
     def network(self, network: nn.Module) -> Any:

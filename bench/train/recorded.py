@@ -44,7 +44,7 @@ class Recorded:
         buffers: that it changes; a recording, which runs it several times, leaves them and the generators as they were.
 
     Attributes:
-        refusal: why nothing is recorded any more: a call that a graph cannot hold. None while all is well.
+        obstacle: why nothing is recorded any more: a call that a graph cannot hold. None while all is well.
     """
 
     def __init__(
@@ -56,21 +56,21 @@ class Recorded:
         device: str,
     ) -> None:
         self.run, self.leaves, self.buffers, self.device = run, leaves, buffers, device
-        self.refusal: str | None = None
+        self.obstacle: str | None = None
         self._graphs: dict[Hashable, _Graph] = {}
         _all.add(self)
 
     def __call__(self, *inputs: Tensor, **constants: Any) -> Tensor:
         """The output, which stays valid until the next call."""
         key = (*((x.shape, x.dtype) for x in inputs), *constants.items())
-        if self.refusal is None and key not in self._graphs:
+        if self.obstacle is None and key not in self._graphs:
             try:
                 self._graphs[key] = _Graph(self, inputs, constants)
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
-                self.refusal = first_line(error)
-        if self.refusal is not None:
+                self.obstacle = first_line(error)
+        if self.obstacle is not None:
             self._graphs.clear()
             return self.run(*inputs, **constants)
         return self._graphs[key].replay(inputs)
@@ -112,7 +112,7 @@ class RecordedUpdate:
         like_it: makes a small one, on which it is found out first whether such updates can be recorded.
 
     Attributes:
-        refusal: as of `Recorded`.
+        obstacle: as of `Recorded`.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RecordedUpdate:
         device: str,
     ) -> None:
         self.run, self.like_it, self.device = run, like_it, device
-        self.refusal: str | None = None
+        self.obstacle: str | None = None
         self._held: list[Tensor | None] = []
         self._graph: torch.cuda.CUDAGraph | None = None
         _all.add(self)
@@ -132,15 +132,15 @@ class RecordedUpdate:
         held = self.run.tensors()
         if len(held) != len(self._held) or not all(map(operator.is_, held, self._held)):
             self.drop()
-        elif self._graph is None and self.refusal is None:
-            self.refusal = _obstacle(self.like_it, device=self.device)
-            if self.refusal is None:
+        elif self._graph is None and self.obstacle is None:
+            self.obstacle = _obstacle(self.like_it, device=self.device)
+            if self.obstacle is None:
                 try:
                     self._graph, _ = record(self.run, device=self.device)
                 except Exception as error:
                     if is_out_of_memory(error):
                         raise
-                    self.refusal = first_line(error)
+                    self.obstacle = first_line(error)
         if self._graph is not None:
             return self._graph.replay()
         self.run()

@@ -186,7 +186,7 @@ def test_a_recording_that_failed_leaves_a_device_that_is_given_up(gpu, monkeypat
         monkeypatch.setattr(recorded, "DAMAGED", device.DAMAGED)
         monkeypatch.setattr(torch, "__version__", TorchVersion(version))
         run = Recorded(nn.ReLU(), device="cuda")
-        assert run(torch.ones(1)) == 1 and "not permitted" in run.refusal
+        assert run(torch.ones(1)) == 1 and "not permitted" in run.obstacle
         assert damaged == device.DAMAGED and device.is_lost("cuda") == bool(damaged)
     device.DAMAGED.clear()
 
