@@ -285,11 +285,9 @@ def split_options(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def literal(text: str) -> Any:
-    """A number, a truth value or a tuple where it is one; else the text."""
+    """A number, a truth value, a tuple or another of Python's literals where it is one; else the text."""
     try:
-        value = ast.literal_eval(text)
-        hash(value)  # it becomes part of a cell's identity
-        return value
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 

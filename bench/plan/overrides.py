@@ -258,7 +258,14 @@ def _value(key: str, text: str) -> Any:
 
 def _literal(text: str) -> Any:
     """A number, a pair of them and the like, yes or no, or the text itself."""
-    return YES_OR_NO[text.lower()] if text.isalpha() and text.lower() in YES_OR_NO else registry.literal(text)
+    if text.isalpha() and text.lower() in YES_OR_NO:
+        return YES_OR_NO[text.lower()]
+    try:
+        value = registry.literal(text)
+        hash(value)  # it becomes part of a cell's identity
+        return value
+    except TypeError:
+        return text
 
 
 def _recipe(text: str) -> str:

@@ -137,6 +137,7 @@ MISTAKES = (  # of all commands: what is said, first of options without effect
     ("flops ViT-B/16 --classes -1", "classes at least 0"),
     ("flops R50x1 --option pooling=mean", "pooling"),
     ("flops ViT-B/16 --option pooling", "NAME=VALUE"),
+    ("flops ViT-B/16:depth={[]:1}", "is not a whole number"),
     ("flops ViT-B/16 --images 1e9 --accelerator H1000", "Did you mean"),
     ("flops ViT-B/16 --images 1e9 --accelerator H100 --utilisation 40", "0.4"),
     ("published --where \"famly == 'ViT'\"", "Did you mean 'family'"),

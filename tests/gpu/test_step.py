@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import time
 import weakref
 from dataclasses import replace
 
@@ -504,7 +503,7 @@ def test_warming_up_ends_when_calls_agree(seconds, per_window, monkeypatch):
     def call():
         now[0] += next(calls, seconds[-1])
 
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(device.time, "perf_counter", lambda: now[0])
     workload = timing.Workload(name="x", call=call, images=1)
     timing.warm_up(workload, device="cpu", pace=timing.Pace(slowest_call=10.0))
     assert workload.first_call_seconds == seconds[0] and workload.call_seconds == pytest.approx(seconds[-1])
