@@ -196,10 +196,10 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float] | None:
         return None
     try:
         made = fit.fit(earlier, form, loss=LOSSES[0], max_starts=STARTS)
-        record = replace(forecast(earlier, [form], loss=LOSSES[0], half_life=None), fits=(made,))
+        ahead = replace(forecast(earlier, [form], loss=LOSSES[0], half_life=None), fits=(made,))
         fits = [rival for loss in LOSSES for rival in averaging.fits_of(earlier, POSSIBLE, loss=loss)]
         over_forms = averaging.average(fits, shown=made, draws=DRAWS, restarts=0)
-        bands = record.bands(over_forms, np.array([[top]]))
+        bands = ahead.bands(over_forms, np.array([[top]]))
     except UserError:
         return None
     low, high = bands.total[0]

@@ -397,7 +397,7 @@ def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np
                 **{name: both if np.isfinite(both).all() else None for name, both in ends.items()},
                 "observed": None,
                 "reach": float(bands.reach[i]),
-                "record": record(made, float(distance)) if distance > 0 else None,
+                "record": past_error(made, float(distance)) if distance > 0 else None,
                 "refused": _why_not(made, float(distance)),
             }
         )
@@ -486,7 +486,7 @@ def observed(seen: UnfittedRows, at: np.ndarray, prediction: Mapping[str, Any]) 
     return {"y": float(seen.y[here].mean()), "n": int(here.sum()), "interval": name, "inside": inside}
 
 
-def record(made: Forecast, distance: float) -> dict[str, Any]:
+def past_error(made: Forecast, distance: float) -> dict[str, Any]:
     """How far off the procedure was from earlier origins, at about a log distance or the farthest there is."""
     return dataclasses.asdict(made.past_error(distance)) if made.origins else {"origins": 0}
 

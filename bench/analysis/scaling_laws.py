@@ -212,7 +212,6 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
     main = bootstrap.resample(law, draws=DRAWS, restarts=0, seed=seed)
     fits = _fits(evidence, family, axis, measure)
     averaged = averaging.average(fits, shown=law, draws=2 * DRAWS, restarts=0, seed=seed + 1)
-    record = replace(forecast(data, [chosen], loss=LOSSES[0], half_life=None), fits=(law,))
     front_noise = noise[front]
     freedom = _freedom(evidence, measure, [known[i] for i in front])
     return Law(
@@ -224,7 +223,7 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
         within=main,
         averaged=averaged,
         ranked=_ranked(evidence, axis, measure),
-        forecast=record,
+        forecast=replace(forecast(data, [chosen], loss=LOSSES[0], half_life=None), fits=(law,)),
         points=tuple(known[i] for i in front),
         tried=len(known),
         bias=float(-biases.mean()),
