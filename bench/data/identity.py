@@ -28,17 +28,20 @@ DIGITS = 16  # hex, of a digest
 
 
 def digest(name: str, *, root: Path | None) -> str | None:
-    """The digest of a set's images; None where its name and revision say which they are.
+    """The digest of a set's images; None where its name and revision say which they are, or a published set is not
+    here.
 
     Raises:
         UserError: they are not here, or cannot be read.
     """
     one = data_set(name)
-    if one.places is None:
+    folders = one.places(name.partition(":")[2], root=root) if one.places is not None else None
+    if folders is None:
         return None
-    files = list(_files(one.places(name.partition(":")[2], root=root)))
-    listed = repr((name, one.revision, files)).encode(errors="surrogateescape")
-    key = f"listing-{hashlib.sha256(listed).hexdigest()[:DIGITS]}"
+    listed = hashlib.sha256(repr((name, one.revision)).encode())
+    for file in _files(folders):  # of ImageNet more than a million
+        listed.update(repr(file).encode(errors="surrogateescape"))
+    key = f"listing-{listed.hexdigest()[:DIGITS]}"
     stored = cache.arrays(key, lambda: {"digest": np.frombuffer(_read(name, root).encode(), dtype=np.uint8)})
     return stored["digest"].tobytes().decode()
 
@@ -81,7 +84,10 @@ def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
             below = os.path.relpath(where, folder)
             for name in sorted(names):
                 path = os.path.join(where, name)
-                status = os.stat(path) if os.path.exists(path) else os.lstat(path)
+                try:
+                    status = os.stat(path)
+                except OSError:
+                    status = os.lstat(path)
                 yield f"{below}/{name}", status.st_size, status.st_mtime_ns
 
 
