@@ -2,7 +2,8 @@
 
 A digest is over the content of every image (`ImageSet.content_keys_N`) with its class and split: names, order, format
 and times of files make no difference. While no file has another name, size or time, none is opened: the cache knows the
-digest of the files as they are.
+digest of the files as they are. What it knows of more than 1 GB of decoded files (`cache.fingerprint`), and of streamed
+ones, stays while they have their size and the time that programs can set.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def difference(then: str, now: str) -> str:
     return join([f"{plural(number, 'image')} {what}" for what, number in counts.items() if number])
 
 
-def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
-    """(path below its folder, bytes, time of change) of every file, also of folders that are linked to."""
+def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
+    """(path below its folder, bytes, time of change, which programs can set, and of any change to the file or to that,
+    which they cannot) of every file, also of folders that are linked to."""
     for folder in folders:
         seen = set[str]()
         for where, inside, names in os.walk(folder, followlinks=True):
@@ -88,7 +90,7 @@ def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
                     status = os.stat(path)
                 except OSError:
                     status = os.lstat(path)
-                yield f"{below}/{name}", status.st_size, status.st_mtime_ns
+                yield f"{below}/{name}", status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _read(name: str, root: Path | None) -> str:
