@@ -91,7 +91,7 @@ class DataSet:
         grouped: (option, root=…, file=…) -> the option with the identity of its images' groups (`bench.data.groups`),
             from a file or from its own, and a sentence's part on them; None where images cannot have groups.
         places: (option, root=…) -> the folders that its images may lie in, where neither its name nor its revision says
-            which they are (`bench.data.identity`); None where these do.
+            which they are (`bench.data.identity`), or None where it is not here; None where these do.
         download: (option) -> what `--download` fetches; None where it has to be got by hand.
     """
 
@@ -120,7 +120,7 @@ class DataSet:
     some_encoded: Callable[..., list[bytes]] | None = None
     indexed: Callable[[Path | None], Numbers | None] | None = None
     grouped: Callable[..., tuple[str, str]] | None = None
-    places: Callable[..., Sequence[Path]] | None = None
+    places: Callable[..., Sequence[Path] | None] | None = None
     download: Callable[[str], Download] | None = None
 
     @property

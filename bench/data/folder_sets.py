@@ -26,11 +26,14 @@ class FolderSet(DataSet):
     load: Callable[..., ImageSet] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for function in ("load", "available", "look", "some_encoded", "indexed"):
+        for function in ("load", "available", "look", "some_encoded", "indexed", "places"):
             object.__setattr__(self, function, getattr(self, f"_{function}"))
 
     def _available(self, root: Path | None) -> bool:
         return root is not None and (root / self.name).is_dir()
+
+    def _places(self, option: str, *, root: Path | None) -> list[Path] | None:
+        return [root / self.name] if root is not None and self._available(root) else None
 
     def _look(self, option: str, *, root: Path | None) -> tuple[int, int]:
         return int((option or "224px").removesuffix("px")), 3

@@ -44,6 +44,7 @@ class HubSet(DataSet):
             "options": OPTIONS.format(name=self.name, side=self.side),
             "pinned": f"commit {self.hub.revision}" if self.hub.revision else unpinned,
             "download": self._download,
+            "places": None if self.hub.revision else self._places,
         }
         for name, value in wired.items():
             object.__setattr__(self, name, value)
@@ -62,6 +63,9 @@ class HubSet(DataSet):
 
     def _is_here(self, root: Path | None) -> bool:
         return self._place(root) is not None
+
+    def _places(self, option: str, *, root: Path | None) -> list[Path] | None:
+        return [place] if (place := self._place(root)) is not None else None
 
     def _stored(self, option: str) -> tuple[int, int]:
         """(pixels per side, channels)."""
@@ -111,14 +115,15 @@ class ListedSet(HubSet):
     folder: str
     lists: tuple[tuple[str, str], ...] = (("train", "train800val200.txt"), ("test", "test.txt"))
 
-    def _is_here(self, root: Path | None) -> bool:
-        return root is not None and all((root / self.folder / name).is_file() for _, name in self.lists)
+    def _place(self, root: Path | None) -> Path | None:
+        here = root is not None and all((root / self.folder / name).is_file() for _, name in self.lists)
+        return root / self.folder if root is not None and here else None
 
     def _load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
         side, channels = self._stored(option)
-        if root is None or not self._is_here(root):
+        if (place := self._place(root)) is None:
             raise self.absent()
-        source = self._listed(root / self.folder, dict(self.lists)[split])
+        source = self._listed(place, dict(self.lists)[split])
         settings = (self.name, self.revision, split, source.labels_N.tobytes())
         stored = resized(self, source, settings, side=side, channels=channels, split=split)
         unreadable = json.loads(stored["facts"].tobytes())["unreadable"]

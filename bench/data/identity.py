@@ -2,7 +2,8 @@
 
 A digest is over the content of every image (`ImageSet.content_keys_N`) with its class and split: names, order, format
 and times of files make no difference. While no file has another name, size or time, none is opened: the cache knows the
-digest of the files as they are.
+digest of the files as they are. What it knows of more than 1 GB of decoded files (`cache.fingerprint`), and of streamed
+ones, stays while they have their size and the time that programs can set.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ DIGITS = 16  # hex, of a digest
 
 
 def digest(name: str, *, root: Path | None) -> str | None:
-    """The digest of a set's images; None where its name and revision say which they are.
+    """The digest of a set's images; None where its name and revision say which they are, or a published set is not
+    here.
 
     Raises:
         UserError: they are not here, or cannot be read.
     """
     one = data_set(name)
-    if one.places is None:
+    folders = one.places(name.partition(":")[2], root=root) if one.places is not None else None
+    if folders is None:
         return None
-    files = list(_files(one.places(name.partition(":")[2], root=root)))
-    listed = repr((name, one.revision, files)).encode(errors="surrogateescape")
-    key = f"listing-{hashlib.sha256(listed).hexdigest()[:DIGITS]}"
+    listed = hashlib.sha256(repr((name, one.revision)).encode())
+    for file in _files(folders):  # of ImageNet more than a million
+        listed.update(repr(file).encode(errors="surrogateescape"))
+    key = f"listing-{listed.hexdigest()[:DIGITS]}"
     stored = cache.arrays(key, lambda: {"digest": np.frombuffer(_read(name, root).encode(), dtype=np.uint8)})
     return stored["digest"].tobytes().decode()
 
@@ -71,8 +75,9 @@ def difference(then: str, now: str) -> str:
     return join([f"{plural(number, 'image')} {what}" for what, number in counts.items() if number])
 
 
-def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
-    """(path below its folder, bytes, time of change) of every file, also of folders that are linked to."""
+def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
+    """(path below its folder, bytes, time of change, which programs can set, and of any change to the file or to that,
+    which they cannot) of every file, also of folders that are linked to."""
     for folder in folders:
         seen = set[str]()
         for where, inside, names in os.walk(folder, followlinks=True):
@@ -81,8 +86,11 @@ def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
             below = os.path.relpath(where, folder)
             for name in sorted(names):
                 path = os.path.join(where, name)
-                status = os.stat(path) if os.path.exists(path) else os.lstat(path)
-                yield f"{below}/{name}", status.st_size, status.st_mtime_ns
+                try:
+                    status = os.stat(path)
+                except OSError:
+                    status = os.lstat(path)
+                yield f"{below}/{name}", status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _read(name: str, root: Path | None) -> str:

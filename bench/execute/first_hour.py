@@ -233,6 +233,7 @@ def _under_torchrun(what: str, device: str, count: int) -> Iterator[CheckResult]
         "-m",
         "torch.distributed.run",
         "--standalone",
+        "--local-addr=127.0.0.1",  # else ranks look for this machine by its name, for minutes where that is unknown
         f"--nproc-per-node={count}",
         "-m",
         "bench.execute.first_hour",

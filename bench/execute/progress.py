@@ -55,7 +55,7 @@ class LiveProgress:
         self._total = sum(self.expected.values())  # seconds, as are the next two
         self._done = self._begun = sum(self.expected[name] * done for name, done in self.fraction.items())
         self.running: dict[int, RunningCell] = {}  # by worker
-        self.finished: list[str] = []
+        self.finished = set[str]()  # a cell whose folder was moved away under its worker is finished twice
         self.failed: dict[str, str] = {}
         self.started = self.last_line = time.monotonic()
         self.live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
@@ -86,7 +86,7 @@ class LiveProgress:
         match event:
             case CellDone():
                 self._set(event.cell, 1.0)
-                self.finished.append(event.cell)
+                self.finished.add(event.cell)
                 self.failed.pop(event.cell, None)  # another worker could
                 if event.status != "complete":
                     self._line(f"{event.status}: {event.cell}: {event.reason}")

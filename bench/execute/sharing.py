@@ -1,7 +1,7 @@
 """NVIDIA's Multi-Process Service (MPS): kernels of several processes run on a GPU side by side, and not in turns.
 
-Its daemon serves one study, by pipes in a folder of its own, and ends with the run; what a kill has left of it is ended
-by the next run.
+Its daemon serves one study, by pipes in a folder of its own, and ends with the last of its runs here, for one that was
+told to quit takes no new processes; what a kill has left of it is ended by the next run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
+from bench.core import files
 from bench.core.device import MPS_CONTROL, VISIBLE_VARIABLES
 from bench.core.errors import UserError
 
@@ -35,21 +37,29 @@ def served(store: Path) -> Iterator[dict[str, str]]:
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise UserError(f"{folder} belongs to somebody else.", "Set TMPDIR to a folder of your own.")
     variables = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-    with open(folder / "owner", "a") as owner:
-        try:
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another run of the study; its daemon ends after the last process that it serves
-            yield variables
-            return
-        _control(variables, say="quit")
-        if said := _control(variables, "-d"):
-            raise UserError(
-                f"{MPS_CONTROL} cannot be started: {said}", "Ask whoever runs this machine, or give --share N."
-            )
+    with open(folder / "users", "a") as users:
+        with _alone(folder, users) as is_only:
+            if is_only:
+                _control(variables, say="quit")
+                if said := _control(variables, "-d"):
+                    raise UserError(
+                        f"{MPS_CONTROL} cannot be started: {said}", "Ask whoever runs this machine, or give --share N."
+                    )
+            fcntl.flock(users, fcntl.LOCK_SH)
         try:
             yield variables
         finally:
-            _control(variables, say="quit")
+            with _alone(folder, users) as is_last:
+                if is_last:
+                    _control(variables, say="quit")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, users: IO[str]) -> Iterator[bool]:
+    """Inside, no other run begins or ends; whether none uses the daemon."""
+    with open(folder / "turn", "a") as turn:
+        files.lock(turn.fileno(), wait=True)
+        yield files.lock(users.fileno()) is not False
 
 
 def _control(variables: dict[str, str], *arguments: str, say: str = "") -> str | None:

@@ -16,6 +16,7 @@ from bench.plan.study_cells import StudyCells
 from bench.suites._recipes import DEFAULT_RATE, rate_of
 from bench.suites.suite import Suite
 
+OF_WHAT = "Rows, and the cells counted below, are of the whole study; images, time, memory and disk are of this run."
 MAX_SINGLE_NOTES = 2  # missing sets of which each has a note of its own
 
 
@@ -23,8 +24,8 @@ def part_of_a_run(options: StudyOptions) -> list[str]:
     """A note on what this run leaves for others."""
     failed = " that failed" if options.retry else ""
     if options.max_cells is not None:
-        return [f"This run does at most {plural(options.max_cells, 'cell')}{failed}."]
-    return [f"This run does only cells{failed}."] if options.retry else []
+        return [f"This run does at most {plural(options.max_cells, 'cell')}{failed}. {OF_WHAT}"]
+    return [f"This run does only cells{failed}. {OF_WHAT}"] if options.retry else []
 
 
 def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, TaskSpec
@@ -21,6 +23,7 @@ class DataSize:
     Attributes:
         shape: (height, width, channels) of the images; None where they were not opened.
         streamed: they are decoded when they are read, and never stored.
+        test_groups: groups that the test images are of; None where nobody says, or they were not opened.
     """
 
     train: int
@@ -28,6 +31,7 @@ class DataSize:
     classes: int
     shape: tuple[int, ...] | None = None
     streamed: bool = False
+    test_groups: int | None = None
 
 
 class DataSizes:
@@ -79,6 +83,7 @@ class DataSizes:
             classes=train.num_classes,
             shape=train.image_shape,
             streamed=train.encoded_bytes is not None,
+            test_groups=None if test.groups_N is None else len(np.unique(test.groups_N)),
         )
 
     def to_be_stored(self, name: str) -> int:

@@ -16,6 +16,7 @@ from bench.core.formatting import data_size
 from bench.data import __main__ as verb
 from bench.data import hub as hub_module
 from bench.data import vtab
+from bench.data.identity import digest
 from bench.data.load import load, look
 from bench.data.public import ROWS
 from tests.data import writers
@@ -233,6 +234,8 @@ def test_shards_of_a_task(hub, tmp_path, capsys, row, values):
     for pixels, label in zip(*parts["train"], strict=True):
         assert stored[pixels.tobytes()] == (label * 16 // 32 if name == "dsprites-location" else label)
     assert len(load(f"{row}:16px", "test", root=tmp_path)) == len(parts["test"][0])
+    assert (digest(f"{row}:16px", root=tmp_path) is None) == bool(task.commit)  # which says what the images are
+    assert digest(f"{row}:16px", root=None) is None
 
 
 def test_another_set_than_the_task_s_is_refused(hub, tmp_path, capsys):
@@ -255,6 +258,9 @@ def test_vtab_1k_takes_the_official_lists(tmp_path):
     train, test = (load("vtab1k-pets:16px", split, root=tmp_path) for split in ("train", "test"))
     assert train.labels_N.tolist() == [0, 1, 2, 3] and writers.shades(train) == [0, 10, 20, 30]
     assert test.labels_N.tolist() == [4, 5] and train.num_classes == 37
+    before = digest("vtab1k-pets:16px", root=tmp_path)
+    writers.picture(below / "images" / "test" / "000005.jpg", 200)
+    assert before != digest("vtab1k-pets:16px", root=tmp_path) and digest("vtab1k-dtd", root=tmp_path) is None
     wrong = {"../../x.jpg 1": "not the name", "a.jpg 37": "classes are 0 to 36", "a.jpg": "not the name"}
     for line, match in wrong.items():
         (below / "test.txt").write_text(line + "\n")

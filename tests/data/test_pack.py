@@ -24,6 +24,7 @@ from bench.data.load import load
 from bench.train.batches import Batches
 from tests.data import photographs, writers
 from tests.data.test_stream import as_folder, as_parquet, as_tar
+from tests.plan.making import grid_of
 
 SIDE, PER_SHARD = 64, 8
 WORDS = "48px:rgb:stream"
@@ -128,6 +129,9 @@ def test_groups_and_all_annotated_classes_stay(tmp_path, files, monkeypatch):
         before, after = (load(f"folder:{name}:{WORDS}", split, root=tmp_path) for name in ("photos", "packed"))
         groups = [sorted(zip(images.labels_N, images.groups_N, strict=True)) for images in (before, after)]
         assert groups[0] == groups[1] and len(set(after.groups_N)) > 1 - (split == "test")
+    notes = grid_of("adapt", data=(f"folder:packed:{WORDS}",), models=("timm:test_vit",), data_root=tmp_path).notes
+    said = next(note for note in notes if "to test" in note)
+    assert f"packed:{WORDS}: {len(set(after.groups_N))} group" in said and not any("two models" in n for n in notes)
 
     several = tuple((number % 4, 3) for number in range(4))
     monkeypatch.setattr(pack, "_splits", with_real(pack._splits, several))

@@ -13,6 +13,7 @@ from scipy.io import savemat
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.data import identity
 from bench.data.hub_sets import HubSet
 from bench.data.image_set import ImageSet
 from bench.data.load import load, look, resizes
@@ -327,6 +328,19 @@ def imagenet(tmp_path: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(writers.png(pixels))
     return tmp_path
+
+
+def test_another_copy_of_imagenet_is_noticed(imagenet: Path) -> None:
+    """By whatever finished cells keep of their images; nothing is asked where there is none."""
+    assert identity.digest("imagenet", root=None) is identity.digest("imagenet-21k", root=imagenet) is None
+    before = identity.digest("imagenet", root=imagenet)
+    added = imagenet / "imagenet" / "train" / "n01" / "n01_99.PNG"
+    added.write_bytes(writers.png(255 - pixels_of_number(imagenet, 2)))
+    after = identity.digest("imagenet", root=imagenet)
+    assert before is not None and after is not None
+    assert identity.difference(before, after) == "1 image added"
+    added.unlink()
+    assert identity.digest("imagenet", root=imagenet) == before
 
 
 def pixels_of_number(root: Path, number: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Checks of `bench.doctor` that need workers, ranks or memory, on a CPU and on one that poses as a GPU."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +23,10 @@ def gpu(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", [first_hour.kills, first_hour.ranks])
-def test_this_machine_passes(check, monkeypatch):
+def test_this_machine_passes(check, monkeypatch, tmp_path):
+    """Also where nobody, itself included, knows it by its name."""
+    (tmp_path / "sitecustomize.py").write_text("import socket\nsocket.getfqdn = lambda *_: 'nobody knows me'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(first_hour.environment, "cores", lambda: 2)
     monkeypatch.setattr(first_hour, "KILLED_OF", 600)
     lines = list(check("cpu"))

@@ -76,6 +76,13 @@ def test_a_notice_is_shown_and_changes_nothing(progress):
     assert list(progress.running) == [0] and "A worker waits." in progress.console.file.getvalue()
 
 
+def test_a_cell_that_two_workers_finish_is_one(progress):
+    """As where the study's folder is moved away under the first of them."""
+    for worker in (0, 1):
+        progress.event(worker, CellDone(cell=NAME, status="complete", seconds=100.0))
+    assert "1 of 1 cells" in progress.console.file.getvalue().splitlines()[-1]
+
+
 def test_failed_cells_are_counted_once_and_are_not_waited_for(clock, tmp_path):
     cells = [replace(CELL, seed=seed) for seed in (0, 1)]
     shown = LiveProgress(plan_of(cells, tmp_path, seconds=1e9), Console(file=io.StringIO(), width=200))

@@ -55,6 +55,21 @@ def test_a_daemon_serves_one_study_and_ends_with_the_run(spoken, tmp_path):
         assert [call[:2] for call in spoken()[-2:]] == [QUIT, START]
 
 
+def test_a_daemon_ends_with_the_last_run_of_its_study(spoken, tmp_path):
+    """A second one goes on with it after the first has ended; one that begins when all have ended gets a new daemon."""
+    study = tmp_path / "study"
+    first, second, third = served(study), served(study), served(study)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert [call[:2] for call in spoken()] == [QUIT, START]
+    with third:
+        second.__exit__(None, None, None)
+        assert [call[:2] for call in spoken()] == [QUIT, START]
+    with served(study):
+        assert [call[:2] for call in spoken()] == [QUIT, START, QUIT, QUIT, START]
+
+
 def test_a_daemon_that_does_not_start_is_one_error(spoken, tmp_path):
     (tmp_path / "refuse").touch()
     with pytest.raises(UserError, match=f"{MPS_CONTROL} cannot be started"), served(tmp_path / "study"):

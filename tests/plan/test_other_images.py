@@ -102,6 +102,15 @@ def edit(root: Path) -> None:
     pictures(root)[0].write_bytes(writers.png(255 - PARTS["train"][0][1]))
 
 
+def edit_unseen(root: Path) -> None:
+    """With the size and the time that the file had."""
+    path = pictures(root)[0]
+    before = path.stat()
+    path.write_bytes(writers.png(np.zeros_like(PARTS["train"][0][1])).ljust(before.st_size, b"\0"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
 def to_test(root: Path) -> None:
     pictures(root)[0].rename(root / "photos" / "test" / "1" / "moved.png")
 
@@ -130,11 +139,12 @@ def test_the_same_images_are_no_others(study: Study, root: Path, change: Callabl
         (add, "4 images added"),
         (lambda root: pictures(root)[0].unlink(), "1 image removed"),
         (edit, "1 image added and 1 image removed"),
+        (edit_unseen, "1 image added and 1 image removed"),
         (to_test, "1 image in another class or split"),
         (rewrite(writers.as_tar, relabelled()), "30 images in another class or split"),
         (rewrite(writers.as_npz, {**PARTS, "test": PARTS["train"]}), "30 images added and 10 images removed"),
     ],
-    ids=["added", "removed", "edited", "to the other split", "labels", "another test set"],
+    ids=["added", "removed", "edited", "edited unseen", "to the other split", "labels", "another test set"],
 )
 def test_results_of_other_images_are_refused_with_what_is_different(
     study: Study, root: Path, change: Callable[[Path], None], said: str

@@ -62,7 +62,7 @@ def one(folder) -> dict[str, list[float]]:
 
 
 def two_ranks(folder: Path, *what: str) -> list[dict]:
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2"]
     done = subprocess.run(
         [sys.executable, *launcher, "-m", "tests.train._two_ranks", str(folder), *what],
         env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},

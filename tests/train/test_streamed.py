@@ -104,6 +104,7 @@ def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None 
         "-m",
         "torch.distributed.run",
         "--standalone",
+        "--local-addr=127.0.0.1",
         f"--nproc-per-node={size}",
         "-m",
         "tests.train._streamed_ranks",

@@ -13,11 +13,16 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """The study with a note per set on which models are compared."""
     limits = {task.data: task.kwargs.get("test_limit") for cell in study.cells for task in cell.tasks[:1]}
     images = {name: min(request.sizes[name].test, limit or request.sizes[name].test) for name, limit in limits.items()}
-    notes = [_note(name, count) for name, count in images.items() if ":groups-" not in name]  # images not independent
+    groups = {name: request.sizes[name].test_groups for name in images}
+    notes = [
+        _note(name, count, groups[name]) for name, count in images.items() if ":groups-" not in name
+    ]  # said already
     return replace(study, notes=(*study.notes, *notes))
 
 
-def _note(name: str, count: int) -> str:
+def _note(name: str, count: int, groups: int | None) -> str:
+    if groups is not None:  # that of a packed set, which carries its groups with it
+        return f"{name}: {plural(groups, 'group')} to test. Intervals take groups as independent, not their images."
     if (found := detectable(count)) is None:
         return f"{plural(count, 'test image')} of {name} cannot tell two models apart."
     gap, disagree = found
