@@ -13,6 +13,7 @@ import pytest
 
 from bench.core.errors import EXIT_FAILED
 from bench.core.spec import Cell, TaskSpec, to_json
+from bench.plan import estimate
 from bench.store import lease
 from bench.store.records import read_record
 from bench.store.study import Study, attempt_status
@@ -228,6 +229,21 @@ def test_a_signal_to_who_measures_alone_is_not_kept_waiting_for_the_answers():
         parent.kill()
         for number in filter(runs, begun):
             os.kill(number, signal.SIGKILL)
+
+
+def test_a_signal_while_processes_that_measure_are_started_ends_those_that_were(monkeypatch):
+    start, started = subprocess.Popen, list[subprocess.Popen]()
+
+    def begin(_, **given):
+        if started:
+            raise KeyboardInterrupt
+        started.append(start([sys.executable, "-c", "import time; time.sleep(600)"], **given))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", begin)
+    with pytest.raises(KeyboardInterrupt):
+        estimate._measure({"one": {}, "other": {}}, device="cpu", threads=1, processes=2, report=None)
+    assert started[0].wait(timeout=600) == -signal.SIGKILL
 
 
 THREE = [replace(CELL, seed=seed, horizons=(0, 640)) for seed in range(3)]
