@@ -87,6 +87,7 @@ def attempt(directory, held, chance, note) -> None:
     try:
         for _ in range(3):
             time.sleep(chance.uniform(0, 0.01))
+            note("ask", directory, token)
             check()
             note("write", directory, token)
         files.write_bytes(path / WEIGHTS, token.encode(), before=check)
@@ -144,11 +145,14 @@ def judge(folder: Path, cells: int) -> Counter:
     counts: Counter = Counter()
     writers: dict[str, list[str]] = {}
     records: dict[str, set[str]] = {}
+    late: dict[str, bool] = {}  # whether a later holder had written before one asked: who is stopped after it is not
     for what, cell, token in map(json.loads, (folder / "log").read_text().splitlines()):
         counts[what] += 1
-        if what == "write":
-            order = writers.setdefault(cell, [])
-            counts["WRITES AFTER A LATER HOLDER'S"] += token in order[:-1] and order[-1] != token
+        order = writers.setdefault(cell, [])
+        if what == "ask":
+            late[token] = token in order[:-1] and order[-1] != token
+        elif what == "write":
+            counts["WRITES AFTER A LATER HOLDER'S"] += late[token]
             order += [token] if not order or order[-1] != token else []
         elif what == "record":
             records.setdefault(cell, set()).add(token)

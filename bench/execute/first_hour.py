@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -188,18 +187,17 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
     cell = replace(CELL, horizons=(0, CELL.recipe.batch * KILLED_OF))
     started = subprocess.Popen(
         _program(folder, [cell], device, count),
-        env=child_environment(1),
+        env=child_environment(1) | {faults.VARIABLE: f"training-step:{KILLED_AFTER}:SIGSTOP"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
-    metrics = lambda: list((folder / "study").glob("cells/*/attempts/*/metrics.jsonl"))  # noqa: E731
-    while started.poll() is None and not _steps(metrics()) > KILLED_AFTER:
+    while (
+        started.poll() is None and len(stopped := _stopped_ranks(started.pid)) < count
+    ):  # in the order of their numbers
         time.sleep(0.1)
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(started.pid)], capture_output=True, text=True).stdout
-    victims = [int(pid) for pid in listed.split() if _is_rank(int(pid))]
-    if victims:  # in the order of their numbers
-        os.kill(victims[-1], signal.SIGKILL)
+    for number, pid in enumerate(stopped, start=1):
+        os.kill(pid, signal.SIGKILL if number == count else signal.SIGCONT)
     before = time.monotonic()
     try:
         _, errors = started.communicate(timeout=2 * MAX_ENDING_SECONDS)
@@ -214,17 +212,13 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
     yield as_wanted("the same command", "finishes" if done.returncode == 0 else _said(done), "finishes")
 
 
-def _is_rank(pid: int) -> bool:
-    try:
-        return b"bench.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def _steps(files: list[Path]) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
-        return max(int(json.loads(file.read_text().splitlines()[-1])["done"]) for file in files)
-    return 0
+def _stopped_ranks(launcher: int) -> list[int]:
+    """Those that have come to the step at which they stop themselves."""
+    listed = ["ps", "-o", "pid=,stat=,args=", "--ppid", str(launcher)]
+    rows = [
+        line.split(maxsplit=2) for line in subprocess.run(listed, capture_output=True, text=True).stdout.splitlines()
+    ]
+    return [int(pid) for pid, state, words in rows if state.startswith("T") and "bench.worker" in words]
 
 
 def _under_torchrun(what: str, device: str, count: int) -> Iterator[CheckResult]:

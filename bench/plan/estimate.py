@@ -228,18 +228,19 @@ def _measure(
     with contextlib.ExitStack() as opened:
         errors = [opened.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in shares]
         pool = opened.enter_context(ThreadPoolExecutor(len(shares)))  # it waits for its readers: killed first
-        running = [
-            subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
-                env=child_environment(threads, devices=place(devices, index)),
-            )
-            for index, file in enumerate(errors)
-        ]
+        running: list[subprocess.Popen[str]] = []
         try:
+            for index, file in enumerate(errors):
+                running.append(
+                    subprocess.Popen(
+                        command,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=file,
+                        text=True,
+                        env=child_environment(threads, devices=place(devices, index)),
+                    )
+                )
             for process, share in zip(running, shares, strict=True):
                 assert process.stdin is not None
                 with contextlib.suppress(BrokenPipeError):  # one that could not start is reported below

@@ -1,4 +1,4 @@
-"""Named points at which a test can kill the process. Outside tests the variable is unset and this does nothing."""
+"""Named points at which tests kill or stop the process. Outside tests the variable is unset and this does nothing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _passed: dict[str, int] = {}
 
 
 def reach(point: str) -> None:
-    """Die by SIGKILL if VIT_BENCH_FAULT is "<point>" or "<point>:<n>" and this is the n-th time (default first)."""
+    """Send oneself a signal if VIT_BENCH_FAULT is "<point>[:<n>[:<signal>]]" and this is the n-th time (default: the
+    first, SIGKILL)."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return
-    name, _, count = wanted.partition(":")
+    name, count, how = (*wanted.split(":"), "", "")[:3]
     if name == point:
         _passed[point] = _passed.get(point, 0) + 1
         if _passed[point] == int(count or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[how or "SIGKILL"])

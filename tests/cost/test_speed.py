@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,14 @@ def sleeper(name: str, seconds: float, images: int = 1, log: list[str] | None = 
     return Workload(name=name, call=call, images=images)
 
 
+@pytest.fixture
+def quiet(monkeypatch) -> None:
+    """A machine on which nothing but sleep takes time."""
+    now = [0.0]
+    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+
+
 def test_windows_take_turns() -> None:
     log: list[str] = []
     workloads = [sleeper(name, 0.0, log=log) for name in "abc"]
@@ -69,14 +78,13 @@ def test_windows_take_turns() -> None:
     assert all(len(workload.windows) == 3 for workload in workloads)
 
 
-def test_a_window_holds_many_calls_and_the_first_call_is_apart() -> None:
+def test_a_window_holds_many_calls_and_the_first_call_is_apart(quiet) -> None:
     slow_start = iter([0.05] + [0.001] * 1000)
     workload = Workload(name="compiles", call=lambda: time.sleep(next(slow_start)), images=10)
     speed.warm_up(workload, device="cpu", pace=QUICK)
-    assert workload.first_call_seconds is not None and workload.first_call_seconds >= 0.05
-    assert 2 <= workload.calls_per_window <= 10
+    assert workload.first_call_seconds == pytest.approx(0.05) and workload.calls_per_window == 10
     speed.interleave([workload], device="cpu", windows=3)
-    assert min(workload.windows) > 1_000 and max(workload.windows) <= 10_000
+    assert workload.windows == pytest.approx([10_000] * 3)
 
 
 def test_spread_of_windows() -> None:
@@ -102,7 +110,7 @@ def full_above(limit: int):
     return make
 
 
-def test_out_of_memory_ends_the_scan_and_is_said() -> None:
+def test_out_of_memory_ends_the_scan_and_is_said(quiet) -> None:
     workloads, why = speed.scan_batches(full_above(9), device="cpu", pace=QUICK, should_stop=lambda: False)
     assert [workload.images for workload in workloads] == [1, 2, 4, 8]
     assert why == "out of memory at batch 16"
@@ -110,12 +118,12 @@ def test_out_of_memory_ends_the_scan_and_is_said() -> None:
     assert (workloads, why) == ([], "out of memory at batch 1")
 
 
-def test_a_slow_batch_ends_the_scan() -> None:
+def test_a_slow_batch_ends_the_scan(quiet) -> None:
     def make(batch: int) -> Workload:
         return sleeper(str(batch), 0.004 * batch, images=batch)
 
     workloads, why = speed.scan_batches(make, device="cpu", pace=QUICK, should_stop=lambda: False)
-    assert workloads[-1].images <= 4 and "more than 0.02 s" in why
+    assert [workload.images for workload in workloads] == [1, 2, 4] and "more than 0.02 s" in why
 
 
 def test_other_errors_are_not_taken_for_out_of_memory() -> None:
@@ -377,7 +385,6 @@ def read_back(folder: Path, *, steps: int) -> dict[str, Any]:
         [sys.executable, str(READER), str(folder), str(steps)],
         capture_output=True,
         text=True,
-        timeout=120,
         env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr

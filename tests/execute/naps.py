@@ -32,6 +32,13 @@ def naps(number: int, *, seconds: float = 0.0) -> list[Cell]:
     ]
 
 
+def held(store: Path) -> Path:
+    """Have the naps of a study last until the file that this makes is removed."""
+    store.mkdir(parents=True, exist_ok=True)
+    (store / "hold").touch()
+    return store / "hold"
+
+
 @contextlib.contextmanager
 def known(monkeypatch: Any) -> Iterator[None]:
     """Let this process, and those that it starts, know the job."""

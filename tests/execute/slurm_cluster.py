@@ -12,13 +12,12 @@ import os
 import platform
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.reliability.storms import until
+from tests.reliability.storms import free_ports, until
 
 HOST = platform.node().partition(".")[0]
 NODES = (HOST, "zz2", "zz3")  # the first machine of a job, by the alphabet, must have a name that can be looked up
@@ -149,14 +148,6 @@ def missing() -> str:
     return f"SLURM is not installed ({', '.join(lacking)}): apt-get install slurm-wlm munge" if lacking else ""
 
 
-def _free_ports(number: int) -> list[int]:
-    with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Cluster]:
     """A cluster, which SLURM's commands find where SLURM_CONF is `folder`/slurm.conf."""
@@ -166,7 +157,7 @@ def running(folder: Path) -> Iterator[Cluster]:
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
-    controller, books, *ports = _free_ports(2 + len(NODES))
+    controller, books, *ports = free_ports(2 + len(NODES))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     rows = [
         f"NodeName={node} NodeHostname={HOST} NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} RealMemory={memory} Gres=gpu:2"

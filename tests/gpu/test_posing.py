@@ -97,7 +97,7 @@ def test_probes_are_solved_while_the_next_segment_trains(gpu, tmp_path, monkeypa
 
     def solve(*given, **more):
         threads.append(threading.current_thread().name.partition("_")[0])
-        assert threads[-1] != "probes" or stepped.wait(60)  # the first waits until a step has been trained
+        assert threads[-1] != "probes" or stepped.wait(600)  # the first waits until a step has been trained
         return solved(*given, **more)
 
     monkeypatch.setattr(fewshot, "score_features", solve)

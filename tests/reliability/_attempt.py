@@ -36,8 +36,8 @@ def _run(store: str, suite: str, fault: str, locks: bool) -> None:
 
 
 def begin(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE, locks: bool = True) -> Any:
-    """Start a new process at it, which `fault` kills. Another suite than SUITE ends without a report. `locks`: whether
-    files can be locked, as on some network file systems they cannot."""
+    """Start a new process at it, which `fault` kills or stops. Another suite than SUITE ends without a report. `locks`:
+    whether files can be locked, as on some network file systems they cannot."""
     (store.parent / "cells.json").write_text(json.dumps([to_json(cell) for cell in cells]))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.reliability._preloaded", __name__])
@@ -49,7 +49,7 @@ def begin(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE
 
 def ended(process: Any) -> int:
     """Exit code of a process, negative for a signal."""
-    process.join(timeout=120)
+    process.join(timeout=600)
     return process.exitcode
 
 

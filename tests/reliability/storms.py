@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 from bench.core.record import Record
 from bench.core.spec import Cell, to_json
+from bench.store import lease
 from bench.store.records import read_record
 from tests.conftest import PROJECT
 from tests.plan.making import costs_of
@@ -64,13 +66,19 @@ def leftovers(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in (*found, *folder.rglob("attempts/*/*.safetensors"))]
 
 
-def until(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """Wait for what makes a condition true, and return it."""
+def until(condition: Callable[[], Any], seconds: float = 600.0) -> Any:
+    """Wait for what makes a condition true, and return it. The limit is for what never happens: on a busy machine,
+    everything takes its time."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.02)
     return value
+
+
+def stopped(pid: int) -> bool:
+    """Whether a signal has stopped a process."""
+    return lease._stat(pid)[:1] == ["T"]
 
 
 def trained_steps(store: Path) -> int:
@@ -89,10 +97,14 @@ def worker_options(store: Path, cells: list[Cell]) -> list[str]:
     return [str(option) for option in options]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports(number: int) -> list[int]:
+    """Ports at which nobody listens, below those that a system gives to whoever asks for any."""
+    found = set[int]()
+    while len(found) < number:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", 10_000 + secrets.randbelow(10_000)))
+            found.add(probe.getsockname()[1])
+    return list(found)
 
 
 def start(

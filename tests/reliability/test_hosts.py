@@ -21,9 +21,9 @@ from bench.execute import local
 from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
-from tests.execute.naps import known, naps
+from tests.execute.naps import held, known, naps
 from tests.plan.making import calibrated, plan_of
-from tests.reliability.storms import outcome, until, worker_options
+from tests.reliability.storms import outcome, stopped, until, worker_options
 
 ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 QUICK = (  # as a worker, but a host counts as dead after seconds
@@ -82,7 +82,7 @@ def naps_known(monkeypatch):
 @needs_namespaces
 def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path, naps_known):
     store = tmp_path / "test"
-    cells = naps(3, seconds=1.5)
+    cells, hold = naps(3), held(store)
     command = (*ALONE, sys.executable, "-c", QUICK, *worker_options(store, cells))
     directories = [Study(store).cell(cell) for cell in cells]
     hosts = [start(*command)]
@@ -90,17 +90,19 @@ def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path,
         until(lambda: directories[0].lease.exists() and directories[0].attempts())
         cut_off = only_child(hosts[0])
         os.kill(cut_off, signal.SIGSTOP)
+        until(lambda: stopped(cut_off))
+        hold.unlink()
         hosts.append(start(*command))
         other = only_child(hosts[1])
         for kind in ("net", "pid", "uts"):
             assert len({os.readlink(f"/proc/{pid}/ns/{kind}") for pid in ("self", cut_off, other)}) == 3
-        said, errors = hosts[1].communicate(timeout=120)
+        said, errors = hosts[1].communicate(timeout=600)
         assert hosts[1].returncode == EXIT_OK, errors
         assert events(said) == ["CellStarted", "CellAdvanced", "CellDone"] * 3, said
         written = {path: path.read_bytes() for path in store.rglob("record.json")}
         assert len(written) == 3 and [len(directory.attempts()) for directory in directories] == [2, 1, 1]
         os.kill(cut_off, signal.SIGCONT)
-        said, errors = hosts[0].communicate(timeout=120)
+        said, errors = hosts[0].communicate(timeout=600)
         assert hosts[0].returncode == EXIT_OK, errors
         assert events(said).count("CellLost") == 1 and "CellDone" not in events(said)
         assert {path: path.read_bytes() for path in store.rglob("record.json")} == written
@@ -160,7 +162,7 @@ def test_ranks_on_two_hosts_train_a_cell_as_ranks_of_one_do(network, tmp_path):
         for number, (name, _) in enumerate(network)
     ]
     try:
-        said = [host.communicate(timeout=120) for host in hosts]
+        said = [host.communicate(timeout=600) for host in hosts]
     finally:
         for host in hosts:
             host.kill()

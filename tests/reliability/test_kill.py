@@ -1,11 +1,11 @@
 """Killed anywhere, the same command finishes the job, with the same numbers to the last bit."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,8 @@ import pytest
 
 from bench.core.errors import EXIT_FAILED
 from bench.core.spec import Cell, TaskSpec, to_json
+from bench.plan import estimate
+from bench.store import lease
 from bench.store.records import read_record
 from bench.store.study import Study, attempt_status
 from bench.suites._recipes import recipe_for
@@ -20,7 +22,7 @@ from tests.conftest import PROJECT
 from tests.data import photographs
 from tests.data.test_stream import as_tar
 from tests.reliability._attempt import attempt, begin, ended
-from tests.reliability.storms import leftovers, outcome, trained_steps, until
+from tests.reliability.storms import leftovers, outcome, stopped, trained_steps, until
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
 CELL = Cell(
@@ -32,6 +34,13 @@ CELL = Cell(
     tasks=(TASK,),
     recipe=recipe_for("ViT-pico/14", warmup_images=128),
 )
+
+
+def paused(store, cell, where):
+    """A worker that has stopped itself there, and goes on when it is told to."""
+    process = begin(store, [cell], f"{where}:SIGSTOP", suite="test")
+    until(lambda: stopped(process.pid))
+    return process
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +65,8 @@ def test_sigkill_between_checkpoints(tmp_path, uninterrupted, point):
 def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninterrupted, end):
     """As when its lease expires on another machine. The other is killed there, or still at it and ends it."""
     store = tmp_path / "test"
-    first = begin(store, [CELL], suite="test")
-    until(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
-    os.kill(first.pid, signal.SIGSTOP)
+    first = paused(store, CELL, "training-step:25")
+    assert any(store.glob("cells/*/checkpoints/step-*/*"))
     next(store.glob("cells/*/lease.json")).unlink()
     at_it = trained_steps(store)
     second = begin(store, [CELL], end, suite="test")
@@ -76,9 +84,10 @@ def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninter
 @pytest.mark.slow
 def test_a_copy_that_was_made_while_it_ran_is_as_good_as_the_original(tmp_path, uninterrupted):
     store, copy = tmp_path / "test", tmp_path / "copied" / "test"
-    first = begin(store, [CELL], suite="test")
-    until(lambda: any(store.glob("cells/*/checkpoints/step-*/*")))
+    first = paused(store, CELL, "training-step:25")
+    assert any(store.glob("cells/*/checkpoints/step-*/*"))
     copy.parent.mkdir()
+    os.kill(first.pid, signal.SIGCONT)
     subprocess.run(["cp", "-r", str(store), str(copy)], capture_output=True)  # files that vanish meanwhile are left out
     assert ended(first) == 0
     assert attempt(copy, [CELL], suite="test") == 0
@@ -133,9 +142,9 @@ def test_a_network_that_raises_fails_its_cell_in_a_sentence_and_spares_the_other
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2], ids=lambda n: n.name)
 def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, number):
     store = tmp_path / "test"
-    process = begin(store, [CELL], suite="test")
-    until(lambda: trained_steps(store) > 10)
+    process = paused(store, CELL, "training-step:11")
     os.kill(process.pid, number)
+    os.kill(process.pid, signal.SIGCONT)
     assert ended(process) == 130
     (stopped,) = Study(store).cell(CELL).attempts()
     assert json.loads((stopped / "status.json").read_text())["outcome"] == "interrupted"
@@ -164,7 +173,7 @@ def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until(lambda: list(tmp_path.glob("smoke/cells/*/attempts/*/metrics.jsonl")))
     process.send_signal(signal.SIGUSR2)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 130, output + errors
     assert "Run the same command to continue" in errors
     statuses = [json.loads(path.read_text()) for path in tmp_path.glob("smoke/cells/*/attempts/*/status.json")]
@@ -192,14 +201,17 @@ def test_what_measures_speeds_does_not_outlive_who_asked():
     )
     assert parent.stderr.readline() == "measuring\n"
     parent.kill()
-    assert parent.communicate(timeout=10)[1] == ""  # the end of all that hold it
+    assert parent.communicate(timeout=300)[1] == ""  # the end of all that hold it
 
 
 MEASURES = """
-import subprocess, sys
+import signal, subprocess, sys
+from bench.core.events import ProcessFailed
 from bench.plan import estimate
 start = subprocess.Popen
-slow = [sys.executable, "-c", "import time; time.sleep(600)"]
+slow = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever a shell starts in the background ignores it
+estimate.from_line = lambda _: print("waiting", file=sys.stderr, flush=True) or ProcessFailed(what="")
 subprocess.Popen = lambda _, **given: start(slow, **given)
 estimate._measure({"one": {}, "other": {}}, device="cpu", threads=1, processes=2, report=None)
 """
@@ -207,17 +219,31 @@ estimate._measure({"one": {}, "other": {}}, device="cpu", threads=1, processes=2
 
 def test_a_signal_to_who_measures_alone_is_not_kept_waiting_for_the_answers():
     parent = subprocess.Popen([sys.executable, "-c", MEASURES], cwd=PROJECT, stderr=subprocess.PIPE, text=True)
-    until(lambda: len(children(parent.pid)) == 2)
+    assert [parent.stderr.readline() for _ in range(2)] == ["waiting\n"] * 2
     begun = children(parent.pid)
-    time.sleep(1)  # it waits for their answers
     parent.send_signal(signal.SIGINT)
     try:
-        assert parent.communicate(timeout=20)[1].endswith("KeyboardInterrupt\n")
+        assert parent.communicate(timeout=300)[1].endswith("KeyboardInterrupt\n")
         assert not any(map(runs, begun))
     finally:
         parent.kill()
         for number in filter(runs, begun):
             os.kill(number, signal.SIGKILL)
+
+
+def test_a_signal_while_processes_that_measure_are_started_ends_those_that_were(monkeypatch):
+    start, started = subprocess.Popen, list[subprocess.Popen]()
+
+    def begin(_, **given):
+        if started:
+            raise KeyboardInterrupt
+        started.append(start([sys.executable, "-c", "import time; time.sleep(600)"], **given))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", begin)
+    with pytest.raises(KeyboardInterrupt):
+        estimate._measure({"one": {}, "other": {}}, device="cpu", threads=1, processes=2, report=None)
+    assert started[0].wait(timeout=600) == -signal.SIGKILL
 
 
 THREE = [replace(CELL, seed=seed, horizons=(0, 640)) for seed in range(3)]
@@ -242,9 +268,11 @@ def test_two_runs_where_no_lock_works_do_each_cell_once(tmp_path, fault, code):
 
 def children(process):
     """Children of any thread of a process."""
-    return [
-        int(child) for task in Path(f"/proc/{process}/task").glob("*/children") for child in task.read_text().split()
-    ]
+    found = list[int]()
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended
+            found += map(int, task.read_text().split())
+    return found
 
 
 def readers(worker):
@@ -253,7 +281,7 @@ def readers(worker):
 
 
 def runs(process):
-    return Path(f"/proc/{process}").exists() and " Z" not in Path(f"/proc/{process}/stat").read_text()
+    return lease._alive(process, None)
 
 
 @pytest.fixture
@@ -266,8 +294,7 @@ def streamed(tmp_path):
 
 def test_a_killed_worker_takes_its_readers_and_their_server_with_it(tmp_path, streamed):
     """A fork server lives as long as one of its children does, and it is their parent."""
-    worker = begin(tmp_path / "test", [streamed], suite="test")
-    until(lambda: trained_steps(tmp_path / "test") > 1)
+    worker = paused(tmp_path / "test", streamed, "training-step:2")
     begun = [*children(worker.pid), *readers(worker.pid)]
     assert len(begun) > len(children(worker.pid))
     os.kill(worker.pid, signal.SIGKILL)
@@ -310,9 +337,9 @@ if __name__ == "__main__":
 
 def test_a_killed_reader_of_images_is_told_of_and_the_same_command_goes_on(tmp_path, streamed):
     cell, store, alone = streamed, tmp_path / "test", tmp_path / "alone"
-    first = begin(store, [cell], suite="test")
-    until(lambda: trained_steps(store) > 10)
+    first = paused(store, cell, "training-step:11")
     os.kill(readers(first.pid)[0], signal.SIGKILL)
+    os.kill(first.pid, signal.SIGCONT)
     assert ended(first) == EXIT_FAILED
     said = attempt_status(Study(store).cell(cell).attempts()[-1])
     assert said["reason"].startswith("A process that reads images was killed; is memory short?"), said

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,48 +13,52 @@ import pytest
 
 from bench import run
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
-from bench.core.events import CellAdvanced, WorkerEvent
 from bench.core.spec import Cell
 from bench.execute import local, torchrun
+from bench.execute.local import Failure
+from bench.store import faults
 from bench.store.records import read_record
 from bench.store.study import CellDirectory, Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.plan.making import calibrated, plan_of
-from tests.reliability.storms import worker_options
+from tests.reliability.storms import stopped, worker_options
 
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 16_000), seed=1, recipe=RECIPE)
 
 
-def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], None] = lambda: None) -> list[str]:
-    """Run the cell as `bench.run --ranks` does; `act` once, when it has done `at` steps. Returns its failures."""
+def train(store: Path, *, ranks: int, what: signal.Signals | None = None) -> list[Failure]:
+    """Run the cell as `bench.run --ranks` does. Returns its failures. `what`: sent to rank 1 where the ranks have
+    stopped themselves, before they go on."""
     plan = calibrated(plan_of([CELL], store, ranks=ranks))
-    left = [act]
+    left = [what] if what else []
 
-    def on_event(_: int, event: WorkerEvent) -> None:
-        if at is not None and isinstance(event, CellAdvanced) and event.progress.done >= at and left:
-            left.pop()()
+    def tick() -> None:
+        there = ranks_of_this_run() if left else {}
+        if len(there) == ranks and all(map(stopped, there.values())):
+            os.kill(there[1], left.pop())
+            for pid in there.values():
+                os.kill(pid, signal.SIGCONT)
 
-    return local.run(plan, on_event=on_event, tick=lambda: None)
+    return local.run(plan, on_event=lambda *_: None, tick=tick)
 
 
-def signal_rank(number: int, what: signal.Signals) -> None:
-    """Send a signal to one rank of the run that this process has started."""
+def ranks_of_this_run() -> dict[int, int]:
+    """Processes that this one has started, by their rank."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True).stdout
-    signalled = 0
+    found = dict[int, int]()
     for line in listed.splitlines():
         pid, _, arguments = line.strip().partition(" ")
         if "bench.worker" not in arguments:
             continue
         try:
-            variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+            variables = dict(v.split("=", 1) for v in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in v)
         except OSError:
             continue
-        if f"RANK={number}" in variables and f"MARK={os.getpid()}" in variables:
-            os.kill(int(pid), what)
-            signalled += 1
-    assert signalled == 1
+        if variables.get("MARK") == str(os.getpid()):
+            found[int(variables["RANK"])] = int(pid)
+    return found
 
 
 def outcomes(directory: CellDirectory) -> list[str]:
@@ -72,21 +75,24 @@ def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tm
     directory = Study(store).cell(CELL)
     monkeypatch.setenv("MARK", str(os.getpid()))
 
+    monkeypatch.setenv(faults.VARIABLE, "training-step:50:SIGSTOP")
     with pytest.raises(Interrupted, match="saved"):
-        train(store, ranks=2, at=50, act=lambda: signal_rank(1, signal.SIGTERM))
+        train(store, ranks=2, what=signal.SIGTERM)
     assert outcomes(directory) == ["interrupted"]
     newest = max(directory.checkpoints.iterdir())
     saved = json.loads((newest / "state.json").read_text())
-    assert 50 <= saved["work"] < 800 and saved["ranks"] == 2
+    assert 50 <= saved["work"] <= 51 and saved["ranks"] == 2
     assert not half_written(store) and not directory.lease.exists()
 
+    monkeypatch.setenv(faults.VARIABLE, "training-step:2:SIGSTOP")
     with pytest.raises(UserError) as failure:
-        train(store, ranks=2, at=saved["work"] + 1, act=lambda: signal_rank(1, signal.SIGKILL))
+        train(store, ranks=2, what=signal.SIGKILL)
     assert failure.value.what == "Rank 1 of 2 was killed by SIGKILL; is memory short? All ranks have ended."
     assert "same command" in failure.value.fix and "any number of ranks" in failure.value.fix
     assert outcomes(directory) == ["interrupted", "failed"]
     assert not half_written(store)
 
+    monkeypatch.delenv(faults.VARIABLE)
     assert train(store, ranks=1) == []
     record = read_record(directory.record)
     assert [a.outcome for a in record.attempts] == ["interrupted", "failed", "complete"]

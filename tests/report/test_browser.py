@@ -7,6 +7,7 @@ import pytest
 
 from bench.report import build as report
 from tests.analysis._records import World, write
+from tests.reliability.storms import until
 from tests.report._browser import CHROMIUM, Browser, browser
 
 pytestmark = pytest.mark.skipif(
@@ -91,12 +92,11 @@ def test_a_click_opens_the_record(opened: Browser) -> None:
     x, y = opened.run(PLACE % 0)
     assert opened.run(SHOWN) == []
     opened.mouse("click", x, y)
-    (text,) = opened.run(SHOWN)
+    (text,) = until(lambda: opened.run(SHOWN))
     for part in ("ViT-nano/7", "Example CPU", "lr 0.001", "72,000", "complete", "vit-nano-7_glyphs-30000_s0"):
         assert part in text
     opened.key("Escape")
-    opened.run("new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame)).then(() => 0)")
-    assert opened.run(SHOWN) == []
+    until(lambda: opened.run(SHOWN) == [])
 
 
 VISIBLE_WORDS = "document.body.innerText.split(/\\s+/).filter(word => /[A-Za-z]/.test(word)).length"
@@ -108,16 +108,16 @@ def test_sections_are_folded_until_somebody_asks(chromium: Browser, page: Path) 
     assert chromium.run(OPEN) == [] and chromium.run(VISIBLE_WORDS) <= 250
     chromium.run("document.querySelector('nav a[href=\"#tables\"]').click()")
     chromium.run("document.querySelector('a.answer').getAttribute('href')")
-    assert chromium.run(OPEN) == ["tables"]
+    until(lambda: chromium.run(OPEN) == ["tables"])
     chromium.run("location.hash = document.querySelector('a.answer').hash")
-    assert set(chromium.run(OPEN)) == {"tables", "answers"}
+    until(lambda: set(chromium.run(OPEN)) == {"tables", "answers"})
     assert chromium.complaints() == []
 
 
 def test_the_keyboard_reaches_points_and_records(opened: Browser) -> None:
     opened.run("document.querySelector('#figure-compute svg a').focus()")
     opened.key("Enter")
-    (text,) = opened.run(SHOWN)
+    (text,) = until(lambda: opened.run(SHOWN))
     assert "ViT-nano/7" in text
 
 

@@ -23,7 +23,7 @@ from bench.store.records import build
 from bench.train.distributed import DistributedRanks, choose_interface, wait_for
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
-from tests.reliability.storms import free_port
+from tests.reliability.storms import free_ports
 from tests.train._two_ranks import CASES, CONTINUED, SAVED, SHORT, STEPS, job, losses, trainer
 
 EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
@@ -198,7 +198,7 @@ def test_what_waiting_for_an_exchange_raises_is_a_broken_connection(monkeypatch)
 @pytest.mark.parametrize("how", ["killed", "killed-fsdp"])
 def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path, how):
     known = {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(*free_ports(1))}
     command = [sys.executable, "-m", "tests.train._two_ranks", str(tmp_path), how]
     both = [subprocess.Popen(command, env=os.environ | known | {"RANK": n, "LOCAL_RANK": n}) for n in "01"]
     try:

@@ -1,4 +1,5 @@
 """A job that only sleeps: what a worker costs beside its work. Every hundredth of a second it looks whether to stop.
+It sleeps on for as long as there is a file `hold` in the study's folder.
 
 Its record holds the worker's process number, as the model's parameters, and the processor time so far, as training's.
 """
@@ -14,8 +15,8 @@ from bench.execute.jobs.job import Job
 
 def run(cell, context):
     seconds = dict(cell.model_options).get("seconds", 0.0)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end, hold = time.monotonic() + seconds, context.directory.path.parents[1] / "hold"
+    while time.monotonic() < end or hold.exists():
         if context.should_stop():
             raise Interrupted("asked to")
         time.sleep(0.01)
