@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-SIZE, BATCH = 224, 64
+SIZE, BATCH = int(os.environ.get("LOADER_SIZE", "224")), 64
 WORKERS = int(os.environ.get("LOADER_WORKERS", "1"))  # processes that read; 0: the one that trains
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of torchvision's random crops, and everyone's but the paper's and ours
 MEAN, STD = 127.5, 127.5
@@ -289,8 +289,10 @@ LOADERS: dict[str, Callable[[Path], Iterator[Batch]]] = {
     "this project": this_project,
     "this project, torchvision's boxes": partial(this_project, boxes="torchvision's"),
     "this project, packed": partial(this_project, files="packed"),
+    "this project, packed as pixels": partial(this_project, files="pixels"),
     "this project, whole images": partial(this_project, crop=0.0),
     "this project, whole images, packed": partial(this_project, files="packed", crop=0.0),
+    "this project, whole images, packed as pixels": partial(this_project, files="pixels", crop=0.0),
     "timm's default": timm_own,
     "timm without colour jitter": partial(timm_own, color_jitter=None),
     "timm's default, WebDataset shards": partial(timm_own, reader="wds"),
@@ -327,10 +329,10 @@ def prepare(folder: Path, kind: str) -> None:
                     label.write_text(str(int(path.parent.name)))
                     tar.add(path, f"{path.stem}.jpg")
                     tar.add(label, f"{path.stem}.cls")
-    elif kind == "packed":
-        from bench.data.pack import pack
+    elif kind in ("packed", "pixels"):
+        from bench.data.pack import QUALITY, pack
 
-        pack("folder:shards", folder / "packed", root=folder)
+        pack("folder:shards", folder / kind, root=folder, quality=QUALITY if kind == "packed" else None)
     elif kind == "mds":
         from streaming import MDSWriter
 

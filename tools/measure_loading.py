@@ -8,6 +8,8 @@ take; with --here, in this process without a worker. Seconds are the processor's
 so that what else the machine does touches all alike. The files are those of tests/data/photographs.py, drawn anew or
 taken from tar shards, in the disk's cache.
 
+LOADER_SIZE=64 in the environment has crops of another size.
+
 Loaders whose package is not installed here run in the environment FOLDER/PACKAGE, where there is one; --install makes
 them, on top of this one.
 """
@@ -179,7 +181,7 @@ def compare(names: list[str], folder: Path, given: argparse.Namespace) -> None:
     missing: dict[str, str] = {}
     for name in names:
         python, kind = python_of(name, given.peers), {"MosaicML streaming": "mds", "FFCV": "beton"}.get(name)
-        kind = "packed" if name.endswith("packed") else kind
+        kind = {"packed": "packed", "pixels": "pixels"}.get(name.split()[-1], kind)
         if python is None or (given.here and python != sys.executable):
             missing[name] = f"{loaders.PACKAGES[name][0]} is not installed"
             continue

@@ -4,7 +4,8 @@ The result is defined without regard to speed: the image as libjpeg-turbo decode
 chroma), at the smallest of the scales 1, 1/2, 1/4, 1/8 at which the part is still as large as what is wanted; of that
 the part, rounded down to whole pixels; resized bilinearly without a low-pass. (google-research/vision_transformer
 resizes so too, with `tf.image.resize`, but at full scale.) A grey image is the luma of a JPEG, and Rec. 601 luma of
-others. simplejpeg, where it is installed, and Pillow give the same bytes.
+others. simplejpeg, where it is installed, and Pillow give the same bytes. Of packed pixels (`bench.data.raw`) the part
+is halved by means of four; of any other file it is not halved.
 
 Two things make it fast. Rows below the part are not decoded: a baseline JPEG whose header says that it ends there is
 read no further. And pixels are decoded into one buffer that stays.
@@ -19,6 +20,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from PIL import Image, ImageOps
+
+from bench.data import raw
 
 try:
     import simplejpeg
@@ -46,6 +49,13 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: R
     top, left, height, width = map(int, box)
     size, _, channels = out_SSC.shape
     times = halvings((top, left, height, width), size=size)
+    if raw.is_raw(data):
+        pixels_HWC = raw.pixels(data)
+        if pixels_HWC.shape[2] != channels:
+            pixels_HWC = opened(data, channels=channels)
+        top, left, height, width = (length >> times << times for length in (top, left, height, width))
+        resize(_halved(pixels_HWC[top : top + height, left : left + width], times, resize), out_SSC)
+        return
     frame = _frame(data) if orientation == 1 else None
     if frame is not None and simplejpeg is not None:
         pixels_HWC = _decoded(data, frame, bottom=top + height, times=times, channels=channels)
@@ -55,6 +65,16 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: R
     top, left = top >> times, left >> times
     part_HWC = pixels_HWC[top : top + (height >> times), left : left + (width >> times)]
     resize(part_HWC, out_SSC)
+
+
+def _halved(part_HWC: np.ndarray, times: int, resize: Resize) -> np.ndarray:
+    """A part of even sides, halved so many times: between two pixels, bilinear interpolation is their mean."""
+    for _ in range(times):
+        height, width, channels = part_HWC.shape
+        half_HWC = np.empty((height // 2, width // 2, channels), dtype=np.uint8)
+        resize(part_HWC, half_HWC)
+        part_HWC = half_HWC
+    return part_HWC
 
 
 def halvings(box: Sequence[int], *, size: int) -> int:

@@ -1,4 +1,5 @@
-"""Photographs, packed once to a shorter side of some 256 pixels: tar shards, which are decoded in less time.
+"""Photographs, packed once to a shorter side of some 256 pixels: tar shards of JPEGs, which are decoded in less time;
+or of pixels, which are not decoded at all and take some eight times the room.
 
 Every image is upright and keeps its class, its split, its group and all classes that are annotated in it; one that is
 no larger already keeps its bytes. What is packed is another set than its source: it has a content hash of its own, and
@@ -14,6 +15,7 @@ import io
 import json
 import os
 import signal
+import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -33,7 +35,7 @@ from bench.core.environment import cores
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
 from bench.core.subprocesses import end_with_starter
-from bench.data import real
+from bench.data import raw, real
 from bench.data.decode import GREY, Unreadable, opened, orientation_of
 from bench.data.formats.tars import GROUP, PACKED
 from bench.data.image_set import ImageSet
@@ -63,6 +65,7 @@ EXAMPLES = """\
 examples:
   vit-bench data pack folder:photos data/photos-256 --data-root data    then train on folder:photos-256
   vit-bench data pack imagenet fast/imagenet --data-root data           then give --data-root fast
+  vit-bench data pack folder:photos data/photos-raw --data-root data --pixels    nothing to decode, eight times the room
   vit-bench data pack folder:scans data/scans-512 --data-root data --side 512 --quality 95
 """
 
@@ -86,8 +89,11 @@ class Shard:
     names: tuple[str, ...]
 
 
-def encoded(shard: Shard, place: int, *, side: int, quality: int) -> tuple[bytes, str]:
+def encoded(shard: Shard, place: int, *, side: int, quality: int | None) -> tuple[bytes, str]:
     """(the image at a place of the shard, upright, its shorter side at most `side` pixels; the ending of its name).
+
+    Args:
+        quality: of JPEG; None for pixels.
 
     Raises:
         UserError: it can no longer be read.
@@ -97,13 +103,15 @@ def encoded(shard: Shard, place: int, *, side: int, quality: int) -> tuple[bytes
     scale = min(1.0, side / min(height, width))
     try:
         with opened(data := index.read(row), name=index.name(row), as_published=False) as image:
-            if scale == 1.0 and orientation_of(image) == 1 and image.format in ENDINGS:
+            if quality and scale == 1.0 and orientation_of(image) == 1 and image.format in ENDINGS:
                 return data, ENDINGS[image.format]
             image.draft(None, (2 * side, 2 * side))  # skip detail that is averaged away
             upright = ImageOps.exif_transpose(image) if orientation != 1 else image
             upright = upright.convert("L" if upright.mode in GREY else "RGB")
             size = max(1, round(width * scale)), max(1, round(height * scale))
             small, file = upright.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0), io.BytesIO()
+            if not quality:
+                return raw.as_file(np.atleast_3d(np.asarray(small))), "pgm" if small.mode == "L" else "ppm"
             small.save(file, "JPEG", quality=quality, subsampling="4:2:0", comment=b"")
             return file.getvalue(), "jpg"
     except Unreadable as error:
@@ -111,7 +119,7 @@ def encoded(shard: Shard, place: int, *, side: int, quality: int) -> tuple[bytes
         raise UserError(what, "Get the file again, and run the same command.") from error
 
 
-def write(shard: Shard, *, side: int, quality: int) -> int:
+def write(shard: Shard, *, side: int, quality: int | None) -> int:
     """Write a shard; how many images it holds.
 
     Raises:
@@ -136,12 +144,15 @@ def write(shard: Shard, *, side: int, quality: int) -> int:
     return len(shard.names)
 
 
-def pack(source: str, target: Path, *, root: Path | None, side: int = SIDE, quality: int = QUALITY) -> dict[str, Any]:
+def pack(
+    source: str, target: Path, *, root: Path | None, side: int = SIDE, quality: int | None = QUALITY
+) -> dict[str, Any]:
     """Pack a data set into a new folder; what `packed.json` there says. Nothing is done where it is packed already.
 
     Args:
         source: a name; name@N packs N of its training images, and all test images.
         root: folder with data sets that are not installed.
+        quality: of JPEG; None for pixels.
 
     Raises:
         UserError: a set that is not kept as encoded images; a target that holds something else, that another process is
@@ -208,15 +219,17 @@ def _unfinished(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
         os.close(handle)
 
 
-def _fill(part: Path, splits: dict[str, ImageSet], source: str, *, side: int, quality: int) -> None:
+def _fill(part: Path, splits: dict[str, ImageSet], source: str, *, side: int, quality: int | None) -> None:
     """Write what is missing, a shard in each of some processes at a time."""
     left = [
         shard for split, images in splits.items() for shard in _shards(part, split, images) if not shard.path.exists()
     ]
     need, free = _bytes_of(left, side=side, quality=quality), files.free_bytes(part)
+    what = f"{source} packed takes about {data_size(need)} in {part.parent}, which has {data_size(free)} free."
     if need > free:
-        what = f"{source} packed takes about {data_size(need)} in {part.parent}, which has {data_size(free)} free."
         raise UserError(what, "Free some space, or name a folder on a larger disk.")
+    if not quality:
+        print(what, file=sys.stderr, flush=True)
     files.write_bytes(part / "classes.txt", "\n".join([*splits["train"].class_names, ""]).encode())
     if (several := splits["test"].multi_labels) is not None:
         files.write_bytes(part / real.FILE, json.dumps(several).encode())
@@ -253,7 +266,7 @@ def _shards(part: Path, split: str, images: ImageSet) -> Iterator[Shard]:
         )
 
 
-def _bytes_of(shards: Sequence[Shard], *, side: int, quality: int) -> int:
+def _bytes_of(shards: Sequence[Shard], *, side: int, quality: int | None) -> int:
     """Bytes that shards will take, by those of some of their images."""
     places = [(shard, place) for shard in shards for place in range(len(shard.names))]
     some = places[:: max(1, len(places) // SAMPLED)]
@@ -268,7 +281,9 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("target", metavar="TARGET", type=folder, help="a folder that is not there yet")
     p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
     p.add_argument("--side", type=positive, default=SIDE, help=f"pixels of the shorter side (default: {SIDE})")
-    p.add_argument("--quality", type=positive, default=QUALITY, help=f"of JPEG (default: {QUALITY}; 4:2:0)")
+    one = p.add_mutually_exclusive_group()
+    one.add_argument("--quality", type=positive, default=QUALITY, help=f"of JPEG (default: {QUALITY}; 4:2:0)")
+    one.add_argument("--pixels", action="store_true", help="write pixels, not JPEG: 0.26 MB an image of 256 px")
     p.add_argument("--max-unreadable", metavar="SHARE", help="leave out up to such a share (5%%) that cannot be read")
     given = p.parse_args(argv)
     for name, allowed in (("side", SIDES), ("quality", QUALITIES)):
@@ -276,8 +291,10 @@ def main(argv: list[str] | None = None) -> int:
             raise UserError(f"--{name} {getattr(given, name)} is out of range.", f"From {allowed[0]} to {allowed[-1]}.")
     if given.max_unreadable:
         allow_unreadable(given.max_unreadable)
-    facts = pack(given.source, given.target, root=given.data_root, side=given.side, quality=given.quality)
+    quality = None if given.pixels else given.quality
+    facts = pack(given.source, given.target, root=given.data_root, side=given.side, quality=quality)
     images = " and ".join(f"{number:,} {split}" for split, number in facts["images"].items())
-    said = f"{given.target}: {images} images of {given.source}, {given.side} px, quality {given.quality}"
+    kind = f"quality {quality}" if quality else "as pixels"
+    said = f"{given.target}: {images} images of {given.source}, {given.side} px, {kind}"
     print(json.dumps(facts, indent=1) if given.json else f"{said}\n  read as folder:{given.target.name}")
     return EXIT_OK

@@ -64,7 +64,8 @@ def _origin(folder: Path) -> str:
     """What packed shards were made of, for people; "" of others."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         facts = read_sealed(folder / PACKED)
-        return f"; packed from {facts['source']['train']} at {facts['side']} px, JPEG quality {facts['quality']}"
+        kind = f"JPEG quality {facts['quality']}" if facts["quality"] else "as pixels"
+        return f"; packed from {facts['source']['train']} at {facts['side']} px, {kind}"
     return ""
 
 
