@@ -165,9 +165,15 @@ def same_images(record: Record) -> Hashable:
     return canonical([record.cell.data, record.cell.num_images, record.cell.image_size, record.cell.channels])
 
 
-def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table:
-    """Accuracies at every trained place; few-shot ones at ten shots, or else at the most there are. Scores that another
-    cell supersedes do not count; of models, rates that a sweep rejects do not either.
+def common_shots(*sides: Sequence[Record]) -> int | None:
+    """Labelled images per class of few-shot scores that all sides have: ten, or else the most; None without any."""
+    known = ({s.shots for record in side for h in record.horizons for s in h.scores if s.shots} for side in sides)
+    return evidence.shown_shots(set.intersection(*known))
+
+
+def table(records: Sequence[Record], key: Callable[[Record], Hashable], *, shots: int | None) -> Table:
+    """Accuracies at every trained place, few-shot ones at so many shots. Scores that another cell supersedes do not
+    count; of models, rates that a sweep rejects do not either.
 
     Raises:
         UserError: two recipes at one place.
@@ -188,8 +194,8 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
                 )
     horizons = analysed.horizons.assign(variant=analysed.horizons["directory"].map(variants))
     made: Table = {}
-    for (variant, images, measure, shots), values in samples(horizons, analysed.scores).items():
-        if images > 0 and measure in analysed.measures and shots in (None, analysed.shots):
+    for (variant, images, measure, of_shots), values in samples(horizons, analysed.scores).items():
+        if images > 0 and measure in analysed.measures and of_shots in (None, shots):
             made.setdefault(VariantAtHorizon(variant, images), {})[measure] = values
     return made
 
