@@ -356,6 +356,8 @@ def _notes(sides: SideBySide) -> list[str]:
     text.append("Detectable: the smallest true difference that a comparison like this finds in three of four cases.")
     if sides.only_a or sides.only_b:
         text.append(f"Without a counterpart: {sides.only_a} in A, {sides.only_b} in B (cell and horizon).")
+    if sides.partly:
+        text.append(f"Not in the average, for want of a task on a side: {plural(sides.partly, 'point')}.")
     if sides.other_images:
         text.append(f"Left out, since the test images differ: {', '.join(sides.other_images)}.")
     return text

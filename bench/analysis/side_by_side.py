@@ -130,7 +130,8 @@ class SideBySide:
     Attributes:
         tasks: one contrast each, of those that are averaged: the study's headline tasks, or else all but upstream.
         average: over them; it decides. apart: further tasks.
-        only_a, only_b: places that the other side lacks. other_images: tasks left out, whose test images differ.
+        only_a, only_b: places that the other side lacks. partly: places of both that the average leaves out, where a
+            side lacks one of its tasks. other_images: tasks left out, whose test images differ.
         at: what is equal on both sides: "cells", "images" seen, or "compute". span: the least and the most of it that
             was compared: FLOPs of training, or images seen. shots: of few-shot tasks.
         budgets: the average at each level of compute. changes: whether the difference depends on it.
@@ -141,6 +142,7 @@ class SideBySide:
     only_a: int
     only_b: int
     other_images: tuple[str, ...]
+    partly: int = 0
     apart: tuple[TaskDifference, ...] = ()
     at: str = "cells"
     span: tuple[float, float] = (0.0, 0.0)
@@ -262,6 +264,7 @@ def compare(
         shots=shots,
         only_a=len(a.keys() - b.keys()),
         only_b=len(b.keys() - a.keys()),
+        partly=len(a.keys() & b.keys()) - len(shared),
         other_images=tuple(sorted(other_images)),
     )
 

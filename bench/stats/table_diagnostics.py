@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from bench.core.errors import UserError
-from bench.core.formatting import compact, significant
+from bench.core.formatting import compact, plural, significant
 from bench.core.spec import MAX_EPOCHS
 from bench.stats.fit import FormFit, Points, loss_sum
 
@@ -168,8 +168,8 @@ def check_repeats(epochs: np.ndarray) -> list[str]:
         return []
     most = f"(up to {np.nanmax(epochs):.0f})"
     return [
-        f"{many} points saw their data more than {MAX_EPOCHS:.0f} times {most}: compute and data are not the same "
-        "there. --form repeated has a term for it (x: N,D,U)."
+        f"Data of {plural(many, 'point')} were seen more than {MAX_EPOCHS:.0f} times {most}: compute and data are not "
+        "the same there. --form repeated has a term for it (x: N,D,U)."
     ]
 
 

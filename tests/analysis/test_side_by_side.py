@@ -136,7 +136,19 @@ def test_scores_of_other_numbers_of_shots_are_not_compared(tmp_path):
     folders = [str(write(side, tmp_path / name)) for name, side in (("a", records), ("b", fewer))]
     made = folder_pair(*folders)
     assert made.verdict == "equal" and made.found.shots == 5
-    assert {task.verdict for task in (*made.found.tasks, *made.found.apart)} == {"equal"}
+    assert {task.verdict for task in (*made.found.tasks, *made.found.apart)} == {"equal"} and not made.found.partly
+
+
+def test_points_that_the_average_leaves_out_are_told(tmp_path):
+    """One task was not scored at one of A's budgets."""
+    whole = World.small(seeds=(0,)).records()
+    first = next(record for record in whole if len(record.horizons) > 2)
+    *before, last = first.horizons
+    partly = replace(last, scores=tuple(score for score in last.scores if score.data != "mnist"))
+    less = [replace(r, horizons=(*before, partly)) if r is first else r for r in whole]
+    folders = [str(write(side, tmp_path / name)) for name, side in (("a", whole), ("b", less))]
+    made = folder_pair(*folders)
+    assert made.found.partly == 1 and "Not in the average, for want of a task on a side: 1 point." in str(made)
 
 
 @pytest.mark.slow
