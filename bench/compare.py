@@ -186,14 +186,14 @@ def compare(
         raise UserError("Families are compared at equal compute, with each other or with models.", "Name two of them.")
     if at == "compute":
         raise UserError("--at compute is for two models of one study.", "Name two, or leave --at out.")
-    tables = [
-        side_by_side.table(s.records, side_by_side.same_images if named else side_by_side.same_cell) for s in (one, two)
-    ]
+    key = side_by_side.same_images if named else side_by_side.same_cell
+    shots = side_by_side.common_shots(one.records, two.records)
+    tables = [side_by_side.table(s.records, key, shots=shots) for s in (one, two)]
     every = [record for study in studies.values() for record in study.records]
-    others = side_by_side.table(every, side_by_side.same_cell) if named else None
+    others = side_by_side.table(every, side_by_side.same_cell, shots=shots) if named else None
     evidence = _evidence(studies if one.kind != "folder" else {Path(a): study_of(Path(a))})
     sides = side_by_side.compare(
-        *tables, others=others, headline=evidence.headline, shots=evidence.shots, at="images" if named else "cells"
+        *tables, others=others, headline=evidence.headline, shots=shots, at="images" if named else "cells"
     )
     return Compared(a=one, b=two, found=sides)
 
@@ -356,6 +356,8 @@ def _notes(sides: SideBySide) -> list[str]:
     text.append("Detectable: the smallest true difference that a comparison like this finds in three of four cases.")
     if sides.only_a or sides.only_b:
         text.append(f"Without a counterpart: {sides.only_a} in A, {sides.only_b} in B (cell and horizon).")
+    if sides.partly:
+        text.append(f"Not in the average, for want of a task on a side: {plural(sides.partly, 'point')}.")
     if sides.other_images:
         text.append(f"Left out, since the test images differ: {', '.join(sides.other_images)}.")
     return text

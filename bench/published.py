@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bench.core import cli
 from bench.core.console import add_row, make_console, make_table, show_table, write
 from bench.core.errors import EXIT_OK, UserError, command, unknown
-from bench.core.formatting import compact
+from bench.core.formatting import compact, plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,10 +110,10 @@ def main(argv: list[str] | None = None) -> int:
         rows, said = like(table, options.like, cost=cost, measure=measure, number=options.limit)
     elif options.reach is not None:
         rows = reach(table, options.reach, cost=cost, measure=measure)
-        said = f"{len(rows)} rows reach {options.reach:g} % in {measure}; the cheapest in {cost}:"
+        said = f"Rows that reach {options.reach:g}{_unit(measure)} in {measure}: {len(rows)}. The cheapest in {cost}:"
     elif options.where or options.x or options.y:
         rows = frontier(table, cost=cost, measure=measure)
-        said = f"{len(rows)} rows with {cost} and {measure}. {rows['best'].sum()} are best at their cost (*)."
+        said = f"Rows with {cost} and {measure}: {len(rows)}, of which best at their cost (*): {rows['best'].sum()}."
         if len(rows) > options.limit and rows["best"].any() and not options.json:
             rows, said = rows[rows["best"]], f"{said} Only these are shown."
     else:
@@ -232,11 +232,12 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
     chosen = mine.sort_values(measure).iloc[-1]
     distance = (rows[cost] / chosen[cost]).map(math.log).abs()
     near = rows.loc[distance.where(~rows["model"].isin(mine["model"]), -1.0).sort_values(kind="stable").index[:number]]
-    cheaper = rows[rows[cost] <= chosen[cost]]
-    share = (cheaper[measure] > chosen[measure]).mean()
+    known = _known(rows, cost)
+    cheaper = rows[known & (rows[cost] <= chosen[cost])]
     said = (
-        f"{chosen['model']} has {chosen[measure]:g} % in {measure} at {compact(chosen[cost])} {cost}; "
-        f"{share:.0%} of {len(cheaper)} rows that cost as much or less have more. Its neighbours in cost:"
+        f"{chosen['model']} has {chosen[measure]:g}{_unit(measure)} in {measure} at "
+        f"{_cost(chosen[cost], known=known[chosen.name])} {cost}; of {plural(len(cheaper), 'row')} known to cost "
+        f"as much or less, {(cheaper[measure] > chosen[measure]).sum()} have more. Its neighbours in cost:"
     )
     return near.sort_values([cost, measure]).assign(asked=lambda nearest: nearest["model"].isin(mine["model"])), said
 
@@ -246,6 +247,16 @@ def _known(rows: pd.DataFrame, cost: str) -> pd.Series:
     if cost not in FROM_RECIPES or "complete" not in rows:
         return rows[cost].notna()
     return rows["complete"]
+
+
+def _unit(measure: str) -> str:
+    from bench.cost import public_models
+
+    return " %" if public_models.COLUMNS[measure].endswith("in percent") else ""
+
+
+def _cost(amount: float, *, known: bool) -> str:
+    return f"{'' if known else '≥ '}{compact(amount)}"
 
 
 def _percent(text: str) -> float:
@@ -267,7 +278,7 @@ def _show(rows: pd.DataFrame, *, cost: str, measure: str) -> None:
     )
     for row, exact in zip(rows.to_dict("records"), _known(rows, cost), strict=True):
         mark = ">" if row.get("asked") else "*" if row.get("best") else ""
-        numbers = f"{row[measure]:g}", f"{'' if exact else '≥ '}{compact(row[cost])}", f"{row['image_size']:g}"
+        numbers = f"{row[measure]:g}", _cost(row[cost], known=exact), f"{row['image_size']:g}"
         teacher, source = "yes" if row.get("teacher") else "", row["source"]
         cited = f"[{sources.index(source) + 1}]" if source else ""
         add_row(made, mark, row["model"], *numbers, row["pretrain_set"], teacher, cited)

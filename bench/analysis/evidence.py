@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -288,6 +288,11 @@ def family_rank(family: str) -> tuple[int, str]:
     return KINDS.index(kind) if kind else len(KINDS), family
 
 
+def shown_shots(known: Collection[int]) -> int | None:
+    """Of the numbers of labelled images per class: ten, or else the largest; None without any."""
+    return DEFAULT_SHOTS if DEFAULT_SHOTS in known else max(known, default=None)
+
+
 def build(
     records: Records,
     *,
@@ -320,7 +325,6 @@ def build(
     headline_found = named or tuple(m for m in headline if m in scored) or _same_task(headline, scored)
     headline_found = headline_found or tuple(sorted(set(scored) - set(far_found))) or far_found
     far_found = tuple(m for m in far_found if m not in headline_found)
-    shots = sorted({int(s) for s in scores["shots"].dropna().unique()})
     return Evidence(
         records=records,
         horizons=horizons,
@@ -328,7 +332,7 @@ def build(
         headline=headline_found,
         set_aside=standing.set_aside,
         far=far_found,
-        shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None),
+        shots=shown_shots({int(s) for s in scores["shots"].dropna()}),
         level=level,
         question=question,
         data_kinds=data_kinds or {},

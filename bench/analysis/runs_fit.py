@@ -106,7 +106,8 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     full = reader.full_accuracy(pd.concat([table, held]), request.y, accuracy=request.accuracy)
     _check_asked(request, full)
     table, notes = reader.with_inputs(table, request.x) if request.form in JOINT_FORMS else (table, [])
-    warnings = reader.guard(table, x=request.x, y=request.y, group=request.group)
+    places = (*filter(None, [request.budget]), *request.x)
+    warnings = reader.guard(table, x=places, y=request.y, group=request.group, full=full)
     if request.form == ISOFLOP:
         return _isoflop(table, request, full)
     groups, failed = _groups(table, request, full)

@@ -78,8 +78,9 @@ DECIMAL_COMMA = re.compile(r"^[+-]?\d*,\d+(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNOR
 GROUPED = re.compile(r"^(?=.*\d)[+-]?[\d.]*[, ][\d., ]*(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)  # like a number
 UNCLEAR = "unclear commas"  # columns of a table whose commas may be decimal or between thousands
 ACCURACY = re.compile(
-    r"^(?!.*err(?:ors?|s)?(?:rate)?(?![a-z]))(?!\s*1\s*[-−–]).*?(?:(?<!in)acc|top.?[15]|(?<!in)correct)", re.IGNORECASE
-)  # in the name of an accuracy, and not in "error (top-1)", "1 - accuracy", "incorrect"
+    r"^(?!.*err(?:ors?|s)?(?:rate)?(?![a-z]))(?!\s*1(?:00)?\s*%?\s*[-−–]).*?(?:(?<!in)acc(?!um)|top.?[15]|(?<!in)correct)",
+    re.IGNORECASE,
+)  # in the name of an accuracy, and not in "error (top-1)", "100 - accuracy", "incorrect", "accumulated loss"
 BLANK = "(blank)"  # name of the rows whose group is not named
 CONDITION = re.compile(r"^(.*?)(<=|>=|!=|<|>|=)(.*)$", re.DOTALL)
 UNIT = re.compile(r"\s*[\[(].*?[\])]|[_ ]((thousand|million|billion|trillion)s?|[kMBGT])$")
@@ -322,7 +323,9 @@ def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
 
 def group_name(entry: Any) -> str:
     """What the group of a row is called."""
-    return BLANK if pd.isna(entry) or entry == "" else str(entry)
+    if pd.isna(entry) or entry == "":
+        return BLANK
+    return str(int(entry) if isinstance(entry, float) and entry.is_integer() else entry)  # floats beside a blank
 
 
 def points(
@@ -392,9 +395,12 @@ def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:
     return {c: table[c].map(str).to_numpy() for c in few if table[c].map(_number).isna().any()}
 
 
-def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -> list[str]:
+def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None, full: float | None = None) -> list[str]:
     """Refuse mixed schedules, mixed checkpoints and mixed units of compute where the table shows them; warnings on
     learning rates at the edge of their sweep and on repeated data.
+
+    Args:
+        full: see `full_accuracy`.
 
     Raises:
         UserError: the points do not belong in one fit.
@@ -409,20 +415,20 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -
         table_diagnostics.check_units(*(numbers(table, name) for name in (flops, size, samples)))
     warnings = []
     rate = _known(table, ("lr", "learningrate", "peaklr", "baselr"))
-    if rate and column(table, x[0]) != rate:
+    if rate and rate not in [column(table, name) for name in x]:
         family = table[column(table, group)].astype(str).to_numpy() if group else None
-        sweep = (numbers(table, x[0]), numbers(table, rate), numbers(table, y))
-        warnings += table_diagnostics.check_rates(
-            *sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin, family=family
-        )
+        sweep = (np.stack([numbers(table, name) for name in x]), numbers(table, rate), numbers(table, y))
+        warnings += table_diagnostics.check_rates(*sweep, better=np.argmax if full else np.argmin, family=family)
     epochs = _known(table, ("epochs", "numepochs"))
-    if epochs:
+    if epochs and len(x) < 3:  # a law of N, D and U has a term for them
         warnings += table_diagnostics.check_repeats(numbers(table, epochs))
     return warnings
 
 
 def _known(table: pd.DataFrame, names: Sequence[str]) -> str | None:
-    return next((str(c) for c in table.columns if _plain(c) in names or _bare(c) in names), None)
+    """The first column of one of these names that holds numbers: a "size" may be "B/16"."""
+    named = (str(c) for c in table.columns if _plain(c) in names or _bare(c) in names)
+    return next((name for name in named if np.isfinite(table[name].map(_number)).any()), None)
 
 
 def _plain(name: Any) -> str:

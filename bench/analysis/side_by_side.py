@@ -130,7 +130,8 @@ class SideBySide:
     Attributes:
         tasks: one contrast each, of those that are averaged: the study's headline tasks, or else all but upstream.
         average: over them; it decides. apart: further tasks.
-        only_a, only_b: places that the other side lacks. other_images: tasks left out, whose test images differ.
+        only_a, only_b: places that the other side lacks. partly: places of both that the average leaves out, where a
+            side lacks one of its tasks. other_images: tasks left out, whose test images differ.
         at: what is equal on both sides: "cells", "images" seen, or "compute". span: the least and the most of it that
             was compared: FLOPs of training, or images seen. shots: of few-shot tasks.
         budgets: the average at each level of compute. changes: whether the difference depends on it.
@@ -141,6 +142,7 @@ class SideBySide:
     only_a: int
     only_b: int
     other_images: tuple[str, ...]
+    partly: int = 0
     apart: tuple[TaskDifference, ...] = ()
     at: str = "cells"
     span: tuple[float, float] = (0.0, 0.0)
@@ -165,9 +167,15 @@ def same_images(record: Record) -> Hashable:
     return canonical([record.cell.data, record.cell.num_images, record.cell.image_size, record.cell.channels])
 
 
-def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table:
-    """Accuracies at every trained place; few-shot ones at ten shots, or else at the most there are. Scores that another
-    cell supersedes do not count; of models, rates that a sweep rejects do not either.
+def common_shots(*sides: Sequence[Record]) -> int | None:
+    """Labelled images per class of few-shot scores that all sides have: ten, or else the most; None without any."""
+    known = ({s.shots for record in side for h in record.horizons for s in h.scores if s.shots} for side in sides)
+    return evidence.shown_shots(set.intersection(*known))
+
+
+def table(records: Sequence[Record], key: Callable[[Record], Hashable], *, shots: int | None) -> Table:
+    """Accuracies at every trained place, few-shot ones at so many shots. Scores that another cell supersedes do not
+    count; of models, rates that a sweep rejects do not either.
 
     Raises:
         UserError: two recipes at one place.
@@ -188,8 +196,8 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
                 )
     horizons = analysed.horizons.assign(variant=analysed.horizons["directory"].map(variants))
     made: Table = {}
-    for (variant, images, measure, shots), values in samples(horizons, analysed.scores).items():
-        if images > 0 and measure in analysed.measures and shots in (None, analysed.shots):
+    for (variant, images, measure, of_shots), values in samples(horizons, analysed.scores).items():
+        if images > 0 and measure in analysed.measures and of_shots in (None, shots):
             made.setdefault(VariantAtHorizon(variant, images), {})[measure] = values
     return made
 
@@ -256,6 +264,7 @@ def compare(
         shots=shots,
         only_a=len(a.keys() - b.keys()),
         only_b=len(b.keys() - a.keys()),
+        partly=len(a.keys() & b.keys()) - len(shared),
         other_images=tuple(sorted(other_images)),
     )
 

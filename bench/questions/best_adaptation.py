@@ -139,7 +139,8 @@ def _ways(every: tuple[Adapted, ...]) -> Table:
             Column(key="validation", heading="Cross-validation [%]", text=percent),
         ),
         rows=tuple(rows),
-        note="The best first, by cross-validation within all labelled images, and fine-tuning behind them.",
+        note="The best first, by cross-validation within all labelled images (by the test images where that cannot be "
+        "done), and fine-tuning behind them.",
     )
 
 

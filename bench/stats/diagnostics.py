@@ -23,8 +23,9 @@ def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
     texts = []
     x = made.points.x[0]
     distinct, decades = len(np.unique(x)), math.log10(float(x.max() / x.min()))
+    which = "x" if made.form.inputs == 1 else "the first x"
     if distinct < MIN_SIZES:
-        texts.append(f"Only {distinct} distinct values of x; a law needs at least {MIN_SIZES}.")
+        texts.append(f"Only {distinct} distinct values of {which}; a law needs at least {MIN_SIZES}.")
     if decades < MIN_DECADES:
         texts.append(f"x spans {significant(decades, 2)} decades; an exponent needs at least {MIN_DECADES}.")
     if made.form.inputs == 2:

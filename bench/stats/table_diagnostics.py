@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from bench.core.errors import UserError
-from bench.core.formatting import compact, significant
+from bench.core.formatting import compact, plural, significant
 from bench.core.spec import MAX_EPOCHS
 from bench.stats.fit import FormFit, Points, loss_sum
 
@@ -34,6 +34,7 @@ SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "de
 CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
 """Columns that describe how a point was evaluated, lower case without punctuation."""
 EVALUATIONS, EVEN_SHARE, EVEN_RTOL = 12, 0.8, 0.1  # of one run: that many, that share of their steps as long
+SAME_SPREAD = 0.99
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 
@@ -128,7 +129,7 @@ def _refuse_mixture(column: np.ndarray, what: str, why: str, fix: str) -> None:
 
 
 def check_rates(
-    x: np.ndarray,
+    x_IN: np.ndarray,
     rates: np.ndarray,
     y: np.ndarray,
     *,
@@ -136,19 +137,22 @@ def check_rates(
     family: np.ndarray | None = None,
 ) -> list[str]:
     """A warning where the best learning rate of a place is the lowest or highest tried, or only one was tried beside
-    places with more. Places are values of x (within a family)."""
-    known = np.isfinite(x) & np.isfinite(rates) & np.isfinite(y)
-    names = np.zeros(len(x), dtype=object) if family is None else family
+    places with more. Places are values of x, (inputs, n) or (n,), within a family."""
+    x_IN = np.atleast_2d(x_IN)
+    known = np.isfinite(x_IN).all(axis=0) & np.isfinite(rates) & np.isfinite(y)
+    names = np.zeros(len(y), dtype=object) if family is None else family
     edges, places = [], 0
-    for place in sorted({(str(f), float(v)) for f, v in zip(names[known], x[known], strict=True)}):
-        here = known & (x == place[1]) & (names.astype(str) == place[0])
+    for family_name, *place in sorted(
+        {(str(f), *v) for f, v in zip(names[known], x_IN.T[known].tolist(), strict=True)}
+    ):
+        here = known & np.equal(x_IN.T, place).all(axis=1) & (names.astype(str) == family_name)
         tried = np.unique(rates[here])
         if len(tried) > 1:
             places += 1
             best = rates[here][int(better(y[here]))]
             if best in (tried[0], tried[-1]):
                 ends = f"{compact(tried[0], 3)} to {compact(tried[-1], 3)}"
-                edges.append(f"{compact(place[1])} (best {compact(best, 3)} of {ends})")
+                edges.append(f"{', '.join(map(compact, place))} (best {compact(best, 3)} of {ends})")
     if not edges:
         return []
     return [
@@ -164,8 +168,8 @@ def check_repeats(epochs: np.ndarray) -> list[str]:
         return []
     most = f"(up to {np.nanmax(epochs):.0f})"
     return [
-        f"{many} points saw their data more than {MAX_EPOCHS:.0f} times {most}: compute and data are not the same "
-        "there. --form repeated has a term for it (x: N,D,U)."
+        f"Data of {plural(many, 'point')} were seen more than {MAX_EPOCHS:.0f} times {most}: compute and data are not "
+        "the same there. --form repeated has a term for it (x: N,D,U)."
     ]
 
 
@@ -176,9 +180,12 @@ def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> No
         UserError: flops / (6 N D) falls into two groups that differ by 2, 3 or 6.
     """
     counted = (flops > 0) & (params > 0) & (tokens > 0)  # a baseline without training has none
-    ratio = np.sort(np.log(flops[counted] / (6.0 * params[counted] * tokens[counted])))
+    each = np.log(flops[counted] / params[counted])
+    ratio = np.sort(each - np.log(6.0 * tokens[counted]))
     gaps = np.diff(ratio)
     if not len(gaps) or gaps.max() < math.log(1.6):
+        return
+    if np.ptp(each) < SAME_SPREAD * np.ptp(ratio):  # of one pass, not of training: it does not grow with the samples
         return
     at = int(gaps.argmax())
     factor = math.exp(float(np.median(ratio[at + 1 :]) - np.median(ratio[: at + 1])))
@@ -204,7 +211,8 @@ def check_direction(points: Points) -> list[str]:
     """A warning if y grows with x: it may be an accuracy."""
     log_x, log_y = np.log(points.x[0]), np.log(points.y)
     if len(points) > 2 and np.ptp(log_x) and np.ptp(log_y) and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
-        return ["y grows with x. If it is an accuracy, add --accuracy; a law of error falls."]
+        add = "is no accuracy, add --no-accuracy" if points.share else "is an accuracy, add --accuracy"
+        return [f"y grows with x. If it {add}; a law of error falls."]
     return []
 
 

@@ -48,7 +48,7 @@ def evaluate(
         return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
     parts = _folds.folds(train.labels_N, _folds.together(train), folds)
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, parts=parts, max_iter=max_iter)
-    detail = {"inverse_penalty": strength, "num_train": len(train), "folds": folds}
+    detail = {"inverse_penalty": strength, "num_train": len(train), "folds": 0 if parts is None else folds}
     right_M, content = predicted_M == test.labels_N, test.content_hash
     judge: dict[str, Any] = {"copies_M": context.copies(test), "content_hash": content, "groups_M": test.groups_N}
     return [judged(right_M, **judge, **head, detail=detail)]

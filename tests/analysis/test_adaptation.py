@@ -5,16 +5,17 @@ from dataclasses import replace
 from bench.analysis.adaptation import adapted, best_of_models
 from bench.core.record import Record, Score
 from bench.questions.images_to_label import target
+from bench.report.figures.adaptation import FIGURE
 from tests.analysis._records import World
 from tests.analysis._study import ask, read
 
 DATA = "folder:photos:32px:rgb"
 
 
-def record(model: str, accuracy: float) -> Record:
+def record(model: str, accuracy: float, *, validated: bool = True) -> Record:
     """A model whose nearest neighbours are right on a share of the test images, and of the labelled ones."""
     made = World.small(seeds=(0,)).records()[0]
-    detail = {"num_support": 60, "same_images": True, "validation": accuracy}
+    detail = {"num_support": 60, "same_images": True, "validation": accuracy if validated else None}
     head = {"task": "adapt@knn", "data": DATA, "metric": "accuracy", "num_test": 400, "num_classes": 2, "chance": 0.5}
     score = Score(**head, value=accuracy, stderr=0.02, shots=30, draw=0, detail=detail)
     cell = replace(made.cell, model=model, data=DATA, num_images=None, horizons=(0,))
@@ -30,6 +31,12 @@ def test_models_whose_short_names_are_the_same_are_told_apart() -> None:
     (best,) = ask(evidence, "best adaptation")
     assert best.estimate is not None and abs(best.estimate - 0.2) < 1e-9 and names[1] in best.subject[2]
     assert [one.model for one in adapted(read([record(names[0], 0.9), record(names[3], 0.5)]))] == ["net", "x"]
+
+
+def test_what_was_chosen_by_the_test_images_is_said() -> None:
+    for validated, said in ((True, False), (False, True)):
+        caption = FIGURE.draw(read([record("timm:x", 0.9, validated=validated)])).caption
+        assert ("by the test images" in caption[0]) == said
 
 
 def test_a_target_near_all_is_not_called_all() -> None:

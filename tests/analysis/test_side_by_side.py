@@ -9,10 +9,13 @@ from scipy import stats
 
 from bench.analysis import side_by_side as sides
 from bench.analysis.side_by_side import VariantAtHorizon, compare
+from bench.compare import compare as folder_pair
 from bench.core.errors import UserError
+from bench.core.record import Horizon
 from bench.stats import paired
 from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Samples
 from bench.store.prediction_bits import from_detail, to_detail
+from tests.analysis._records import World, write
 
 IMAGES_PER_TASK, DRAWN = 400, 3
 
@@ -120,6 +123,32 @@ def test_two_models_may_borrow_the_variance_of_the_study():
     a, b = pair_of_tables(rng, seeds=(0, 1), models=1)
     others, _ = pair_of_tables(rng, seeds=(0, 1, 2), models=6)
     assert compare(a, b, others=others).average.half < compare(a, b).average.half
+
+
+def test_scores_of_other_numbers_of_shots_are_not_compared(tmp_path):
+    """B was asked for fewer shots than A; all else is the same."""
+    records = World().records()
+
+    def without_ten(horizon: Horizon) -> Horizon:
+        return replace(horizon, scores=tuple(score for score in horizon.scores if score.shots != 10))
+
+    fewer = [replace(record, horizons=tuple(map(without_ten, record.horizons))) for record in records]
+    folders = [str(write(side, tmp_path / name)) for name, side in (("a", records), ("b", fewer))]
+    made = folder_pair(*folders)
+    assert made.verdict == "equal" and made.found.shots == 5
+    assert {task.verdict for task in (*made.found.tasks, *made.found.apart)} == {"equal"} and not made.found.partly
+
+
+def test_points_that_the_average_leaves_out_are_told(tmp_path):
+    """One task was not scored at one of A's budgets."""
+    whole = World.small(seeds=(0,)).records()
+    first = next(record for record in whole if len(record.horizons) > 2)
+    *before, last = first.horizons
+    partly = replace(last, scores=tuple(score for score in last.scores if score.data != "mnist"))
+    less = [replace(r, horizons=(*before, partly)) if r is first else r for r in whole]
+    folders = [str(write(side, tmp_path / name)) for name, side in (("a", whole), ("b", less))]
+    made = folder_pair(*folders)
+    assert made.found.partly == 1 and "Not in the average, for want of a task on a side: 1 point." in str(made)
 
 
 @pytest.mark.slow

@@ -111,6 +111,11 @@ def test_like_shows_the_model_among_its_neighbours():
     rows, _ = published.like(TABLE, "timm:middle.x", number=3, **COST)
     assert list(rows.model) == ["small.x", "middle.y", "middle.x"]
     assert list(rows.asked) == [False, False, True]
+    bounded = TABLE.fillna({"train_exaflops": 6.0})  # at least so much, for 90 %
+    said = published.like(bounded, "middle", number=3, **COST)[1]
+    assert "80 % in in1k_top1 at 10 " in said and "of 2 rows known to cost as much or less, 0 have more" in said
+    bound = published.like(bounded.assign(params_m=5.0), "unknown", number=3, **COST | {"measure": "params_m"})[1]
+    assert "has 5 in params_m at ≥ 6 train" in bound
     answer = asked("--like", "timm:convnext_tiny", "--limit", "9")["rows"]
     assert len(answer) == 9
     assert any(row["asked"] for row in answer) and not all(row["asked"] for row in answer)

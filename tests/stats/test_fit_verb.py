@@ -387,6 +387,31 @@ def test_an_under_swept_learning_rate_is_named(csv, capsys: pytest.CaptureFixtur
     assert any("edge of its sweep" in w and "1e9" in w for w in answer["warnings"])
     swept = 3 * sizes**-0.05 * (1 + 0.02 * np.log(rates / 2.8e-3) ** 2)
     assert not table_diagnostics.check_rates(sizes, rates, swept)
+    right = fitted(
+        csv({"params": sizes, "lr": rates, "score": 1 - swept / 3}), capsys, "--accuracy", "--x", "params", y="score"
+    )
+    assert not right["warnings"]
+
+
+def test_a_rate_that_follows_the_samples_is_no_sweep_and_repeats_have_a_term(csv, capsys) -> None:
+    n, d = (axis.ravel() for axis in np.meshgrid(np.geomspace(1e7, 1e9, 4), np.geomspace(1e9, 1e11, 4)))
+    loss = 1.7 + 400 * n**-0.34 + 410 * d**-0.28
+    table = csv(
+        {"N": n, "D": d, "U": np.minimum(d, 2e10), "lr": d**-0.1, "epochs": np.maximum(1, d / 2e10), "loss": loss}
+    )
+    joint = fitted(table, capsys, "--form", "chinchilla", "--x", "N,D", y="loss")["warnings"]
+    assert len(joint) == 1 and "--form repeated" in joint[0]
+    assert not fitted(table, capsys, "--form", "repeated", "--x", "N,D,U", y="loss")["warnings"]
+
+
+def test_columns_that_nobody_asked_for_refuse_nothing(csv, capsys: pytest.CaptureFixture) -> None:
+    """Names of sizes in words, columns without entries, and compute of one forward pass."""
+    sizes = np.geomspace(1e6, 1e9, 12)
+    words = {"size": ["S/16", "B/16"] * 6, "epochs": [""] * 12, "lr": ["auto"] * 12}
+    passes = {"params": sizes, "gflops": sizes / 5e6, "images_seen": [1e8, 3e8] * 6}
+    answer = fitted(csv({"compute": X, "error": ERROR, **words, "images": X / 1e9}), capsys)
+    assert exponent(answer) == pytest.approx(0.25) and not answer["warnings"]
+    assert not fitted(csv({**passes, "error": ERROR}), capsys, "--x", "params")["warnings"]
 
 
 def test_an_accuracy_given_as_an_error_is_asked_about(csv, capsys: pytest.CaptureFixture) -> None:
@@ -394,9 +419,14 @@ def test_an_accuracy_given_as_an_error_is_asked_about(csv, capsys: pytest.Captur
     assert any("--accuracy" in w for w in answer["fits"]["all"]["warnings"])
     told = fitted(csv({"compute": X, "score": 1 - ERROR}), capsys, "--accuracy", y="score")
     assert exponent(told) == pytest.approx(0.25)
+    wrong = fitted(csv({"compute": X, "accuracy_drop": ERROR}), capsys, y="accuracy_drop")
+    assert any("no accuracy, add --no-accuracy" in w for w in wrong["fits"]["all"]["warnings"])
 
 
-@pytest.mark.parametrize("name", ["error (top-1)", "err_top1", "1 - accuracy", "frac_incorrect", "inaccuracy"])
+@pytest.mark.parametrize(
+    "name",
+    ["error (top-1)", "err_top1", "1 - accuracy", "100 - accuracy", "frac_incorrect", "inaccuracy", "accumulated_loss"],
+)
 def test_the_name_of_an_error_is_not_that_of_an_accuracy(csv, capsys: pytest.CaptureFixture, name: str) -> None:
     assert exponent(fitted(csv({"compute": X, name: ERROR}), capsys, y=name)) == pytest.approx(0.25)
 
@@ -407,6 +437,8 @@ def test_a_group_without_a_name_or_called_none_is_fitted_as_the_others(csv, caps
     assert {name: card["card"]["points"] for name, card in answer["fits"].items()} == dict.fromkeys(
         ("None", "NA", "(blank)", "big"), 12
     )
+    numbered = fitted(csv({**table, "patch": np.repeat(["16", "", "32", "8"], 12)}), capsys, "--group", "patch")
+    assert set(numbered["fits"]) == {"16", "(blank)", "32", "8"}
     one = fitted(csv(table), capsys, "--where", "teacher=None")
     assert one["fits"]["all"]["card"]["points"] == 12
 

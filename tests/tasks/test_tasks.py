@@ -125,6 +125,11 @@ def test_linear_chooses_its_strength_as_scikit_learn_does_of_groups() -> None:
     model = GridSearchCV(LogisticRegression(max_iter=300), {"C": linear.STRENGTHS}, cv=cv)
     chosen = model.fit((x - x.mean(0)) / (x.std(0) + 1e-5), noisy[of], groups=of).best_params_["C"]
     assert score.detail["inverse_penalty"] == chosen < divided
+    first = np.where(distinct.labels_N == 0, np.argmin(distinct.labels_N), np.arange(120))  # all of a class are copies
+    (score,) = linear.evaluate(
+        replace(images, load=lambda _, s: distinct.take(first) if s == "train" else test), data="toy"
+    )
+    assert (score.detail["inverse_penalty"], score.detail["folds"]) == (1.0, 0)
 
 
 # -- images that a task cannot judge by: said before training where their numbers tell, else one score is missing ------

@@ -73,12 +73,14 @@ def draw(evidence: Evidence) -> Drawing:
     )
     estimates = [e for one in (*chosen, *tuned) for e in one.estimates]
     ways = "; ".join(dict.fromkeys(one.name for one in chosen))
+    unvalidated = any(one.validation is None for one in chosen)
     return Drawing(
         figure=figure,
         data=table.drop(columns=["accuracy_percent", "low_percent", "high_percent"]),
         annotations=notes,
         caption=(
-            f"Each model in the way that is best by cross-validation within all labelled images: {ways}.",
+            f"Each model in the way that is best by cross-validation within all labelled images: {ways}."
+            + " Where that cannot be done, by the test images." * unvalidated,
             f"Labelled images are nested and the same for all models. {contents(estimates)}",
             *(["Open marks: the whole network fine-tuned on all of them."] if tuned else []),
         ),
