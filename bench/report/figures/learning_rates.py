@@ -124,7 +124,7 @@ def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
     signs = (
         ("chosen rate", ring | {"color": "black"}, True),
         (
-            "the best is at the edge",
+            "best at the edge",
             {"marker": r"$\rightarrow$", "markersize": 12, "color": "black"},
             any(s.edge for s in sweeps),
         ),
