@@ -46,6 +46,12 @@ def add_row(table: Table, *cells: str) -> None:
     table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
+def drop_columns(table: Table, *names: str) -> None:
+    """Take columns out of a table, by their headings."""
+    kept = Table(*(column for column in table.columns if column.header not in names))  # numbers them anew, by which
+    table.columns = kept.columns  # the room between columns is given
+
+
 def show_table(table: Table, console: Console, *, spare: Iterable[str] = ()) -> None:
     """Print a table within the console's width: `spare` columns go, one by one, while it is too wide; then long cells
     are folded, so that no two names look alike."""
@@ -53,7 +59,7 @@ def show_table(table: Table, console: Console, *, spare: Iterable[str] = ()) -> 
     for name in spare:
         if Measurement.get(console, options, table).maximum <= console.width:
             break
-        table.columns = [column for column in table.columns if column.header != name]
+        drop_columns(table, name)
     if console.is_terminal:
         console.print(table)
         return

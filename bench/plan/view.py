@@ -11,7 +11,7 @@ from rich.text import Text
 
 from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
-from bench.core.console import add_row, make_table, show_table, write
+from bench.core.console import add_row, drop_columns, make_table, show_table, write
 from bench.core.formatting import (
     by_reason,
     compact,
@@ -97,7 +97,7 @@ def plan_table(plan: Plan) -> Table:
         )
     if _takes_checkpoints(plan):
         table.columns[1].header = "images of"
-        table.columns = [column for column in table.columns if column.header not in OF_TRAINING]
+        drop_columns(table, *OF_TRAINING)
     return table
 
 

@@ -87,7 +87,9 @@ def sentence(f: Finding) -> str:
     begins, ends = (wording.size(p.estimate, p.low, p.high) for p in (first, last))
     leads, end = f"{ahead} leads {behind} by {begins} at {wording.place(f, first.x)}", wording.place(f, last.x)
     if last.verdict == Verdict.CANNOT_TELL:
-        return f"{leads}; at {end} it is undecided: {ends}"
+        beyond = last.low is not None and last.high is not None and last.low * last.high > 0
+        why = f", for {ends} may be chance between single trainings" if beyond else f": {ends}"
+        return f"{leads}; at {end} it is undecided{why}"
     then = "by" if (first.estimate >= 0) == (last.estimate >= 0) else "trails by"
     return f"{leads} and {then} {ends} at {end}"
 

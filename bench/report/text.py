@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from bench.analysis import wording
 from bench.analysis.evidence import family_rank
@@ -154,10 +155,17 @@ def overview(findings: Findings, said: Sequence[Answer]) -> Overview:
         for table, rows, count in zip(tables, decided, first, strict=True)
     ]
     kept = [
-        tuple(replace(table, rows=tuple(rows[nth])) for table, rows in zip(tables, split, strict=True) if rows[nth])
+        tuple(_with(table, rows[nth]) for table, rows in zip(tables, split, strict=True) if rows[nth])
         for nth in range(3)
     ]
     return Overview(shown=kept[0], more=kept[1], unanswered=kept[2])
+
+
+def _with(table: Glance, rows: Sequence[tuple[str, tuple[Answer | None, ...]]]) -> Glance:
+    """Some rows of a table, with the columns in which they have an answer."""
+    filled = [any(answers) for answers in zip(*(cells for _, cells in rows), strict=True)]
+    kept = tuple((label, tuple(compress(cells, filled))) for label, cells in rows)
+    return replace(table, columns=tuple(compress(table.columns, filled)), rows=kept)
 
 
 def _glances(findings: Findings, said: Sequence[Answer]) -> tuple[Glance, ...]:

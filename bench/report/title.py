@@ -86,7 +86,7 @@ def _word(f: Finding, chosen: Finding) -> str:
     (word, tone), number = verdict_of(f), question_of(f).number(f)
     if word != verdict_of(chosen)[0]:
         return word
-    return f"{number.head} {number.unit}" if tone == "fact" else ""
+    return f"{number.head} {number.unit}" if tone == "fact" and not f.leader else ""
 
 
 def is_answered(f: Finding) -> bool:

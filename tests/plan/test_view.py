@@ -52,6 +52,12 @@ def test_names_stay_whole_and_rows_apart(width, terminal):
     assert terminal or all(line == line.rstrip() for line in said.splitlines())
 
 
+def test_columns_that_are_left_have_room_for_their_cells():
+    for width in range(60, 121):
+        said = table(plan_of(CELLS), width, terminal=True)
+        assert len(said.splitlines()) == 1 + len(CELLS), said  # nothing is folded
+
+
 def columns(plan):
     return {column.header: [str(cell) for cell in column.cells] for column in view.plan_table(plan).columns}
 

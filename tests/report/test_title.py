@@ -11,7 +11,7 @@ from bench.analysis import published, questions, saved_findings
 from bench.analysis.finding import ALL_MODELS, Counts, Difference, Finding, Reason, Unit, Verdict
 from bench.analysis.findings import Findings
 from bench.analysis.targets import AccuracyTarget
-from bench.report import build
+from bench.report import build, text
 from bench.report.style import PAGE
 from bench.report.title import is_answered, sentence, title_of
 from tests.analysis._study import study as synthetic
@@ -120,6 +120,19 @@ def test_nothing_asked_is_no_headline() -> None:
 def test_the_papers_own_table_is_titled_with_its_families() -> None:
     made = title_of(questions.find(published.evidence()), figures=["compute"])
     assert made is not None and made.figure and made.text.startswith("ViT leads ResNet by ")
+    assert "undecided, for 0.4 points [0.1, 0.6] may be chance between single trainings" in made.text
+
+
+def test_a_title_gives_other_leaders_and_no_bare_ratio_of_the_same() -> None:
+    made = title_of(study(*saved_findings.read(PROJECT / "results/reference/speed-cpu")), figures=["throughput"])
+    assert made is not None and made.others == "64 px: ViT-Ti/16."
+
+
+def test_a_table_at_a_glance_has_no_empty_column() -> None:
+    findings = study(*saved_findings.read(PROJECT / "results/reference/branching-cpu"))
+    tables = [g for part in vars(text.overview(findings, text.answers(findings))).values() for g in part]
+    assert tables and all(len(cells) == len(g.columns) for g in tables for _, cells in g.rows)
+    assert all(any(column) for g in tables for column in zip(*(cells for _, cells in g.rows), strict=True))
 
 
 def test_a_difference_that_changes_is_an_answer(race) -> None:

@@ -29,6 +29,7 @@ TITLE_WIDTH = 34  # characters that fit above a panel
 COLUMNS = 3  # panels beside each other
 LETTERS_BELOW = 44  # that fit below a panel of three in a row
 MAX_NAMED = 14  # lines whose names are written beside them
+LETTER_INCHES = 0.085  # of such a name
 CROWDED = 300  # points of a panel above which they are small, and a bitmap in the SVG
 PLOTTED = ("trained", "published")  # kinds of rows that are points
 UNTRAINED = (0, (4, 2.5))  # the dash of their lines
@@ -224,7 +225,7 @@ def _picture(
         _lines_of_baselines(axes, mine, families)
         for family, theirs in quoted[quoted["measure"] == measure].groupby("family", sort=False):
             axes.scatter(theirs["x"], 100 * theirs["accuracy"], **_published_look(str(family), families))
-        scale_x(axes, axis, list(table["x"].dropna()), room=0.14 if single else 0.0)
+        scale_x(axes, axis, list(table["x"].dropna()), room=_room(own, axis) if single else 0.0)
         axes.set_title("" if single and measure != HEADLINE else title(evidence, measure, points), loc="left")
         axes.set_ylabel(y_label(evidence, measure))
     drawn = any(line.get_linestyle() == "--" for axes in panels.values() for line in axes.get_lines())
@@ -364,6 +365,13 @@ def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _room(table: pd.DataFrame, axis: XAxis) -> float:
+    """The share of the width that names of lines take, at the right."""
+    if not axis.trend or table["series"].nunique() > MAX_NAMED:
+        return 0.14
+    return LETTER_INCHES * max(map(len, table["series"])) / _style.current().single[0]
+
+
 def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: XAxis) -> None:
     """Every model's name beside its last point, off what is drawn, or nothing where there are too many."""
     if table["series"].nunique() > MAX_NAMED:
@@ -371,10 +379,13 @@ def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: 
     last = table.groupby("series", sort=False).tail(1)
     colours = [_style.look(str(family), families)[0] for family in last["family"]]
     named = list(zip(last["at"], last["accuracy_percent"], last["series"], colours, strict=True))
+    if axis.trend:
+        _style.name_ends(axes, named)
+        return
     points, low, high = (
         list(zip(table["at"], table[f"{name}_percent"], strict=True)) for name in ("accuracy", "low", "high")
     )
-    curves: list[Any] = [] if axis.trend else list(zip(low, high, strict=True))
+    curves: list[Any] = list(zip(low, high, strict=True))
     if not axis.ticks:
         curves += [
             [points[n] for n in mine] for mine in table.reset_index().groupby("series", sort=False).indices.values()

@@ -148,7 +148,7 @@ def draw(name: str, figure: Figure, evidence: Evidence, style: Style) -> tuple[R
 
     with _style.drawn_as(style):
         made = render(name, figure.title, figure.draw(evidence))
-    if style is not PAGE or all(picture.width <= MAX_NARROW_INCHES for picture in made):
+    if style is not PAGE:
         return made
     stacked = draw(name, figure, evidence, PHONE)
     return tuple(replace(wide, stacked=one) for wide, one in zip(made, stacked, strict=True))

@@ -96,13 +96,11 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
         markeredgewidth=1.6,
         zorder=4,
     )
-    if (edge := edge_of(sweep)) is not None:
-        end, side = edge
-        assert end.accuracy
+    if sweep.edge:
         axes.annotate(
             "",
-            (end.rate, 100 * end.accuracy.value),
-            xytext=(side * 21, 0),
+            (best.rate, 100 * best.accuracy.value),
+            xytext=(21 if sweep.edge == "highest" else -21, 0),
             textcoords="offset points",
             zorder=5,
             arrowprops={"arrowstyle": "<|-", "color": "black", "linewidth": 1.3, "shrinkB": 8},
@@ -121,21 +119,14 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
             )
 
 
-def edge_of(sweep: Sweep) -> tuple[Tried, int] | None:
-    """The best or the chosen rate where it is the last tried, and on which side rates were not tried."""
-    if sweep.edge:
-        return sweep.best, 1 if sweep.edge == "highest" else -1
-    return (sweep.chosen, -1) if sweep.chosen is sweep.tried[0] else None
-
-
 def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
     ring: dict[str, Any] = {"marker": "o", "markersize": 11, "fillstyle": "none", "markeredgewidth": 1.6}
     signs = (
         ("chosen rate", ring | {"color": "black"}, True),
         (
-            "no rate was tried beyond",
+            "best at the edge",
             {"marker": r"$\rightarrow$", "markersize": 12, "color": "black"},
-            any(edge_of(s) for s in sweeps),
+            any(s.edge for s in sweeps),
         ),
         (
             "a run diverged: not chosen",
@@ -207,8 +198,8 @@ def _caption(sweeps: Sequence[Sweep]) -> str:
         f"{_span({s.images_seen for s in sweeps})} images seen; n: {_span(seeds)} seed{'s' * (max(seeds) > 1)} per "
         f"rate, {_span(tests)} test images. Ringed: {RULE}; its accuracy is slightly optimistic: it was chosen on "
         "these images.",
-        any(edge_of(s) for s in sweeps)
-        and "An arrow marks a best or chosen rate at the end of its sweep: a better one may lie beyond.",
+        any(s.edge for s in sweeps)
+        and "An arrow marks a best rate at the edge of its sweep: a better one may lie beyond.",
         any(t.diverged for s in sweeps for t in s.tried)
         and "A cross marks a rate at which a run diverged; it is not chosen.",
         contents(estimates, trained_on=sizes),
