@@ -192,10 +192,10 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
         stderr=subprocess.PIPE,
         text=True,
     )
-    while (
-        started.poll() is None and len(stopped := _stopped_ranks(started.pid)) < count
-    ):  # in the order of their numbers
+    stopped = list[int]()  # in the order of their numbers
+    while started.poll() is None and len(stopped) < count:
         time.sleep(0.1)
+        stopped = _stopped_ranks(started.pid)
     for number, pid in enumerate(stopped, start=1):
         os.kill(pid, signal.SIGKILL if number == count else signal.SIGCONT)
     before = time.monotonic()
@@ -214,10 +214,9 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
 
 def _stopped_ranks(launcher: int) -> list[int]:
     """Those that have come to the step at which they stop themselves."""
-    listed = ["ps", "-o", "pid=,stat=,args=", "--ppid", str(launcher)]
-    rows = [
-        line.split(maxsplit=2) for line in subprocess.run(listed, capture_output=True, text=True).stdout.splitlines()
-    ]
+    asked = ["ps", "-o", "pid=,stat=,args=", "--ppid", str(launcher)]
+    printed = subprocess.run(asked, capture_output=True, text=True).stdout
+    rows = [line.split(maxsplit=2) for line in printed.splitlines()]
     return [int(pid) for pid, state, words in rows if state.startswith("T") and "bench.worker" in words]
 
 

@@ -68,7 +68,6 @@ class RemainingCost:
         needs: bytes; None of a cell that does not train.
         error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here.
         basis: where the rate comes from.
-        utilisation: of the peak, on devices that are not here.
         device_hours: left, of all devices that the cell occupies; None where none were named.
     """
 
@@ -80,7 +79,6 @@ class RemainingCost:
     needs: Needs | None = None
     error: float = 0.0
     basis: str = ""
-    utilisation: float | None = None
     device_hours: float | None = None
 
 
@@ -185,7 +183,6 @@ def remaining_cost(
         needs=needs,
         error=rates.error if rates else 0.0,
         basis=rates.basis if rates else "",
-        utilisation=rates.utilisation if rates else None,
     )
 
 

@@ -69,7 +69,6 @@ class Rates:
         features: numbers that a probe gets of an image.
         activation_bytes: kept for the backward pass, per image in float32.
         error: of the logarithm of the rate, one standard deviation, where it was not measured here.
-        utilisation: of the peak, where the rate is of a device that is not here.
         slowness: how many times as long as tasks say they work on features here.
         launching, computing: seconds in which a processor launches a step that is not compiled, and in which a GPU
             computes it; 0: not known.
@@ -86,7 +85,6 @@ class Rates:
     activation_bytes: int = 0
     features: int = 0
     error: float = 0.0
-    utilisation: float | None = None
     slowness: float = 1.0
     launching: float = 0.0
     computing: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,16 @@ from bench.cost import peaks
 from bench.data.readable import allow_unreadable
 from bench.plan import cost_model, notes, preflight, repeats, resources
 from bench.plan.changed import Change, changes, error_for
-from bench.plan.cost_model import NOTHING_MEASURED, QUIET, CostModel, RemainingCost, RemainingWork, StudyCost, packed
+from bench.plan.cost_model import (
+    HOUR,
+    NOTHING_MEASURED,
+    QUIET,
+    CostModel,
+    RemainingCost,
+    RemainingWork,
+    StudyCost,
+    packed,
+)
 from bench.plan.estimate import Calibration, Reporter
 from bench.plan.expand import expand
 from bench.plan.grouped import name_groups
@@ -57,6 +66,11 @@ class PlannedCell(RemainingCost):
     images: int
     note: str | None = None
     epochs: float = 0.0
+
+    @property
+    def flops_left(self) -> float:
+        """Dense count."""
+        return (self.flops or {}).get("dense", 0) * (1 - self.fraction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +185,16 @@ class Plan:
         """Whether the time is: what ranks lose to each other is not."""
         return self.ranks == 1 and all(rates.measured for rates in self.calibration.rates.values())
 
+    def utilisation(self, cells: Iterable[PlannedCell]) -> float | None:
+        """Of the named devices' peak, while the rest of these cells occupies them: also while they wait for images or
+        for each other. None where none are named, or nothing is left."""
+        hours, flops = sum(cell.device_hours or 0.0 for cell in cells), sum(cell.flops_left for cell in cells)
+        return (
+            None
+            if self.hardware is None or not hours
+            else flops / (hours * HOUR * self.hardware.device.tera["bfloat16"] * peaks.TERA)
+        )
+
     def json(self) -> dict[str, Any]:
         """As JSON types."""
         return {
@@ -200,7 +224,7 @@ class Plan:
                     "device_hours": c.device_hours,
                     "error": c.error,
                     "basis": c.basis,
-                    "utilisation": c.utilisation,
+                    "utilisation": self.utilisation([c]),
                     "cell": to_json(c.cell),
                 }
                 for c in self.cells

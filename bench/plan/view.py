@@ -91,8 +91,8 @@ def plan_table(plan: Plan) -> Table:
             str(len({m.cell.seed for m in members})),
             _budgets(horizons),
             short_count(sum(m.images for m in members)),
-            flops(_flops_left(left)) if left else "",
-            *_times(left, priced),
+            flops(sum(m.flops_left for m in left)) if left else "",
+            *_times(left, plan),
             f"{done / len(members):.0%}",
         )
     if _takes_checkpoints(plan):
@@ -106,17 +106,12 @@ def _takes_checkpoints(plan: Plan) -> bool:
     return all(cell.cell.model.endswith(PRETRAINED) and cell.cell.horizons == (0,) for cell in plan.cells)
 
 
-def _flops_left(cells: Sequence[PlannedCell]) -> float:
-    """FLOPs, dense count, of what these cells have not done yet."""
-    return sum((cell.flops or {}).get("dense", 0) * (1 - cell.fraction) for cell in cells)
-
-
-def _times(left: Sequence[PlannedCell], priced: Price | None) -> list[str]:
+def _times(left: Sequence[PlannedCell], plan: Plan) -> list[str]:
     """Time of what is left of a row, and on named devices the share of their peak, and money."""
-    if priced is None:
+    if (priced := plan.priced) is None:
         return [duration(sum(m.seconds or 0 for m in left)) if left else ""]
-    hours = sum(m.device_hours or 0.0 for m in left)
-    used = next((f"{m.utilisation:.0%}" for m in left if m.utilisation is not None), "")
+    hours, share = sum(m.device_hours or 0.0 for m in left), plan.utilisation(left)
+    used = "" if share is None else f"{share:.0%}"
     money = [] if priced.money is None else [amount(priced.money * hours / (priced.device_hours or 1.0))]
     return [used, amount(hours), *money] if left else ["", "", *("" for _ in money)]
 
@@ -133,7 +128,7 @@ def _budgets(horizons: tuple[int, ...]) -> str:
 def plan_summary(plan: Plan) -> list[str]:
     """The plan in a few sentences."""
     todo = plan.todo
-    total = _flops_left(todo)
+    total = sum(cell.flops_left for cell in todo)
     counts = {
         "done": plan.count(CellState.DONE),
         "partly done": plan.count(CellState.PARTIAL),

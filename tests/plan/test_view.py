@@ -125,13 +125,14 @@ def test_a_study_meant_for_accelerators_is_costed_on_one_wherever_it_is_planned(
 
 def test_a_plan_for_named_devices_has_their_hours_and_cost_instead_of_this_machines_time():
     cells = [
-        replace(cell, device_hours=20.0, error=0.5, utilisation=0.15, basis="a guess", seconds=36_000.0)
+        replace(cell, device_hours=20.0, error=0.5, flops={"dense": 10**19}, basis="a guess", seconds=36_000.0)
         for cell in plan_of(CELLS).cells
     ]
     two = parse("2xH100")
     plan = replace(plan_of(CELLS), cells=tuple(cells), hardware=two, per_hour=(3.0, True), workers=2)
     assert "one worker" not in columns(plan)
     assert columns(plan)["H100-hours"] == ["20", "20"] and columns(plan)["cost"] == ["60", "60"]
+    assert columns(plan)["of peak"] == [f"{1e19 / (20 * 3600 * 989e12):.0%}"] * 2
 
 
 def test_equal_notes_are_given_once():

@@ -263,7 +263,6 @@ def _rates(
         basis=basis,
         error=error,
         share=1.0,
-        utilisation=rate * rates.train_flops_per_image["dense"] / (device.tera["bfloat16"] * 1e12),
     )
 
 
