@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from bench.core import fingerprint, registry
@@ -181,11 +181,12 @@ def calibrate(
 
 
 def _cache_name(key: str, question: Json) -> Json:
-    """The name that an answer is kept under; the model's code is part of it."""
+    """The name that an answer is kept under; the model's code and what is asked are part of it."""
     model = question["cell"]["model"]
     code = fingerprint.of_model(model)
     family = [registry.family_of(model).revision, None if code is None else code.digest]
-    return {"key": key, "measure": question["measure"], "family": family}
+    asked = [entry.name for entry in fields(Rates)]
+    return {"key": key, "measure": question["measure"], "family": family, "asked": asked}
 
 
 def _measure(

@@ -239,10 +239,11 @@ def test_another_step_or_other_neighbours_are_measured(machine, cell, options):
         (rate_cache, "RECIPE_REVISION", 4096),
         (vit.family, "FAMILY", replace(vit.family.FAMILY, revision=4096)),
         (estimate.fingerprint, "of_model", lambda _: estimate.fingerprint.Fingerprint(digest="another")),
+        (estimate, "Rates", dataclasses.make_dataclass("Rates", [("new", int, 0)], bases=(Rates,), frozen=True)),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_another_machine_version_or_network_is_measured(machine, monkeypatch, where, what, value):
+def test_another_machine_version_network_or_question_is_measured(machine, monkeypatch, where, what, value):
     ask(A)
     with monkeypatch.context() as changes:
         changes.setattr(where, what, value)
