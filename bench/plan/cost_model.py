@@ -93,7 +93,7 @@ class StudyCost:
         cells: cell that is not done -> its cost.
         calibration: the rates that costs rest on.
         elsewhere: the same on one accelerator; None where nobody would ask.
-        proposal: a sentence on how many cells to put on each GPU; "" where there is nothing to propose.
+        proposal: a sentence on cells for each GPU, or GPUs for each cell; "" where there is nothing to propose.
     """
 
     workers: int

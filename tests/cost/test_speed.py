@@ -16,7 +16,7 @@ import torch
 
 from bench.analysis import evidence
 from bench.analysis.study_data import Records
-from bench.core import registry
+from bench.core import device, registry
 from bench.core.device import OutOfMemory, is_out_of_memory, timed
 from bench.core.errors import Interrupted, UserError
 from bench.core.record import (
@@ -66,7 +66,7 @@ def sleeper(name: str, seconds: float, images: int = 1, log: list[str] | None = 
 def quiet(monkeypatch) -> None:
     """A machine on which nothing but sleep takes time."""
     now = [0.0]
-    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(device, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
 
 

@@ -14,6 +14,7 @@ from bench import __main__ as script
 from bench.core import errors, registry
 from bench.core.cli import PARSER_ALONE, ParserMade, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK
+from bench.data import pack
 from bench.plan.expand import expand
 from bench.plan.options import RUN, StudyOptions, add_options
 from bench.plan.preflight import resolve_scale
@@ -110,21 +111,24 @@ def commands_in(text: str):
             yield start != "`", verb, [*itertools.takewhile(lambda word: word not in ("|", "||", "&&", "&"), words)]
 
 
-def parser_of(verb: str):
+def parser_of(main):
     with pytest.raises(ParserMade) as made:
-        script.imported(verb, script.verbs()[verb]).main.__wrapped__(PARSER_ALONE)
+        main.__wrapped__(PARSER_ALONE)
     return made.value.args[0]
 
 
 @pytest.mark.parametrize("source", ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in PAGES), "--help"])
 def test_every_command_line_parses(source, tmp_path, monkeypatch):
     """That of no test here runs, such as one for a cluster, too. In a sentence, options may stand alone."""
-    parsers = {verb: parser_of(verb) for verb in script.verbs()}
+    parsers = {verb: parser_of(script.imported(verb, path).main) for verb, path in script.verbs().items()}
+    parsers["data pack"] = parser_of(pack.main)
     helps = (script.listing(), *(p.format_help() for p in parsers.values()))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(registry.PLUGINS, "")
     (tmp_path / "my_extensions/models").mkdir(parents=True)
     for whole, verb, words in commands_in("\n".join(helps) if source == "--help" else (PROJECT / source).read_text()):
+        if f"{verb} {words[0] if words else ''}" in parsers:
+            verb, words = f"{verb} {words[0]}", words[1:]
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= {*parsers[verb]._option_string_actions}, (verb, words)
         if whole and "--help" not in words:

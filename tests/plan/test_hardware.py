@@ -9,7 +9,7 @@ import pytest
 
 from baselines import published
 from bench.core.errors import UserError
-from bench.core.formatting import data_size
+from bench.core.formatting import data_size, significant
 from bench.core.record import Horizon
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops, roofline
@@ -286,6 +286,17 @@ def test_the_range_is_that_of_the_rates_errors():
     cells = [replace(p, device_hours=3.0, error=0.5, basis="x") for p in plan_of([CELL]).cells]
     priced = price.of(cells, hardware=parse("H100"), ranks=1, wall=10_800, asked=None)
     assert priced.factor == pytest.approx(math.exp(price.RANGE_DEVIATIONS * 0.5)) and priced.money is None
+
+
+def test_a_plan_says_what_fewer_devices_for_each_cell_save(monkeypatch, tmp_path):
+    soonest = plan(monkeypatch, hardware="64xH100", results=tmp_path)
+    (said,) = [note for note in soonest.notes if note.startswith("--ranks ")]
+    fewer = plan(monkeypatch, hardware="64xH100", ranks=int(said.split()[1]), results=tmp_path)
+    assert fewer.ranks < soonest.ranks and fewer.priced.hours > soonest.priced.hours
+    for made in (fewer, soonest):
+        assert f"{significant(made.priced.device_hours)}" in said
+    others = (*fewer.notes, *plan(monkeypatch, hardware="H100", results=tmp_path).notes)
+    assert not [note for note in others if note.startswith("--ranks ")]
 
 
 def test_more_ranks_than_devices_are_refused(monkeypatch, tmp_path):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.core import environment, registry
 from bench.core.errors import UserError
+from bench.core.formatting import duration, significant
 from bench.core.record import Record
 from bench.core.spec import Cell
 from bench.cost import roofline
@@ -40,6 +41,7 @@ from bench.store.records import DamagedRecord, read_record
 RECORDED_MODEL_ERROR = 0.1  # error of a rate that was recorded for this very model
 OTHER_MODEL_ERROR = 0.2  # least error of one that follows from other models' records
 WALL_TIME_TOLERANCE = 1.05  # times the shortest wall time, that fewer devices per cell may take
+SPENT_TOLERANCE = 1.05  # times the fewest device-hours, that a proposal to spend less may take
 USABLE_MEMORY_SHARE = 0.85  # of the memory, that weights and activations may take
 
 
@@ -80,11 +82,13 @@ class NamedHardware:
         if left.training:
             calibration = self._rates(left)
             needs = self._needs(left, calibration)
-        ranks, cells = options.ranks, self._cells(left, calibration, needs, ranks=options.ranks)
+        ranks, cells, proposal = options.ranks, self._cells(left, calibration, needs, ranks=options.ranks), ""
         if ranks == 1 and not left.to_run:
-            ranks, cells = self._soonest(left, calibration, needs)
+            ranks, cells, proposal = self._soonest(left, calibration, needs)
             workers = options.workers or max(1, self.hardware.count // ranks)
-        return StudyCost(workers=workers, threads=1, ranks=ranks, cells=cells, calibration=calibration)
+        return StudyCost(
+            workers=workers, threads=1, ranks=ranks, cells=cells, calibration=calibration, proposal=proposal
+        )
 
     def _cells(
         self, left: RemainingWork, calibration: Calibration, needs: Mapping[Cell, Needs], *, ranks: int
@@ -108,16 +112,23 @@ class NamedHardware:
 
     def _soonest(
         self, left: RemainingWork, calibration: Calibration, needs: Mapping[Cell, Needs]
-    ) -> tuple[int, dict[Cell, RemainingCost]]:
-        """How many devices train each cell together so that all is done soonest; fewer where it makes little
-        difference."""
+    ) -> tuple[int, dict[Cell, RemainingCost], str]:
+        """How many devices train each cell together so that all is done soonest, and fewer where it makes little
+        difference; what cells cost then; a proposal where others cost less."""
         made, walls = dict[int, dict[Cell, RemainingCost]](), dict[int, float]()
         for ranks in (2**k for k in range(self.hardware.count.bit_length())):
             made[ranks] = self._cells(left, calibration, needs, ranks=ranks)
             seconds = [cost.seconds or 0.0 for cost in made[ranks].values() if cost.refused is None]
             walls[ranks] = packed(seconds, self.hardware.count // ranks)
         best = next(ranks for ranks, wall in walls.items() if wall <= WALL_TIME_TOLERANCE * min(walls.values()))
-        return best, made[best]
+        spent = {ranks: sum(cost.device_hours or 0.0 for cost in costs.values()) for ranks, costs in made.items()}
+        most = SPENT_TOLERANCE * min(spent.values())
+        cheap = min((ranks for ranks in spent if spent[ranks] <= most), key=walls.__getitem__)
+        if cheap == 1 or SPENT_TOLERANCE * spent[cheap] >= spent[best]:  # --ranks 1 asks for the soonest
+            return best, made[best], ""
+        hours = f"{significant(spent[cheap])} {self.hardware.device.name}-hours, not {significant(spent[best])}"
+        days = f"{duration(walls[cheap])}, not {duration(walls[best])}"
+        return best, made[best], f"--ranks {cheap} costs less and takes longer: {hours}, and {days}."
 
     def _rates(self, left: RemainingWork) -> Calibration:
         """Rates of the cells that train: measured on such a device that is here, else counted here and predicted."""
