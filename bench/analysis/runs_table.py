@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bench.core.by_key import by_key
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import compact
 from bench.stats import table_diagnostics
@@ -318,7 +319,8 @@ def scale_of(name: str) -> float:
 
 def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
     """The rows of every group, by its name; those without one are a group too."""
-    return {group_name(group): part for group, part in table.groupby(column(table, name), dropna=False)}
+    named = by_key((group_name(group), part) for group, part in table.groupby(column(table, name), dropna=False))
+    return {group: pd.concat(parts) for group, parts in named.items()}  # 1 and "1" have one name
 
 
 def group_name(entry: Any) -> str:

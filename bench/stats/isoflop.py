@@ -92,7 +92,8 @@ def fit(
             dropped.append(f"budget {compact(budget)}: the best size is at the edge of those tried")
             continue
         noise = rng.normal(0, 1, (draws, len(loss))) * _noise(loss)
-        places, _, on_edge = _minima(log_n, np.log(loss + noise).T)
+        noised = np.maximum(loss + noise, loss / 10)  # a loss far below those that the noise is of stays positive
+        places, _, on_edge = _minima(log_n, np.log(noised).T)
         if on_edge.mean() > 0.5:
             dropped.append(f"budget {compact(budget)}: under seed noise the best size is mostly at the edge")
             continue

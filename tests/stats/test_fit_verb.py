@@ -439,6 +439,8 @@ def test_a_group_without_a_name_or_called_none_is_fitted_as_the_others(csv, caps
     )
     numbered = fitted(csv({**table, "patch": np.repeat(["16", "", "32", "8"], 12)}), capsys, "--group", "patch")
     assert set(numbered["fits"]) == {"16", "(blank)", "32", "8"}
+    mixed = pd.DataFrame(table | {"patch": [16] * 12 + ["16"] * 12 + [32] * 24})
+    assert {name: len(rows) for name, rows in reader.by_group(mixed, "patch").items()} == {"16": 24, "32": 24}
     one = fitted(csv(table), capsys, "--where", "teacher=None")
     assert one["fits"]["all"]["card"]["points"] == 12
 
@@ -579,3 +581,5 @@ def test_isoflop_takes_one_set_of_budgets_and_gives_sizes_with_intervals(csv, ca
     assert low < (0.34 * 400 / (0.28 * 400)) ** (1 / 0.62) * (1e22 / 6) ** (0.28 / 0.62) < high
     assert verb.main([*arguments, "--group", "kind"]) == 2
     assert "--where kind=VALUE" in capsys.readouterr().err
+    tiny = [csv(columns | {"loss": columns["loss"] / 2000}), *arguments[1:], "--where", "kind=nats"]
+    assert verb.main(tiny) in (0, 2) and "budget" in "".join(capsys.readouterr())  # below the noise that is assumed
