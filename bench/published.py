@@ -230,8 +230,11 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
         others = [by for by, other in COSTS.items() if other in own and own[other].notna().any()]
         raise UserError(f"No recipe of {plain} was found: its {cost} is unknown.", f"Try --by {' or '.join(others)}.")
     chosen = mine.sort_values(measure).iloc[-1]
-    distance = (rows[cost] / chosen[cost]).map(math.log).abs()
-    near = rows.loc[distance.where(~rows["model"].isin(mine["model"]), -1.0).sort_values(kind="stable").index[:number]]
+    far = rows.assign(far=(rows[cost] / chosen[cost]).map(math.log).abs(), asked=rows["model"].isin(mine["model"]))
+    nearest = far.sort_values(["far", measure], ascending=[True, False], kind="stable")
+    own = nearest[nearest["asked"]][: -(-number // 2)]  # of one name there may be more than the list is long
+    others = nearest[~nearest["asked"]][: number - len(own)]
+    near = nearest.loc[[*own.index, *others.index]].drop(columns="far")
     known = _known(rows, cost)
     cheaper = rows[known & (rows[cost] <= chosen[cost])]
     said = (
@@ -239,7 +242,7 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
         f"{_cost(chosen[cost], known=known[chosen.name])} {cost}; of {plural(len(cheaper), 'row')} known to cost "
         f"as much or less, {(cheaper[measure] > chosen[measure]).sum()} have more. Its neighbours in cost:"
     )
-    return near.sort_values([cost, measure]).assign(asked=lambda nearest: nearest["model"].isin(mine["model"])), said
+    return near.sort_values([cost, measure]), said
 
 
 def _known(rows: pd.DataFrame, cost: str) -> pd.Series:
