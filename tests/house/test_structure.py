@@ -96,7 +96,7 @@ def test_extras_that_recipes_and_pages_install_are_declared():
 
 # -- what a reader has to hold, in statements --------------------------------------------------------------------------
 
-LIMITS = {"installed": 32_886, "tests": 21_417, "reached": 13_283, "spine": 5_000, "loaded": 16_640}
+LIMITS = {"installed": 32_891, "tests": 21_417, "reached": 13_287, "spine": 5_000, "loaded": 16_640}
 """Each is held at its size: lower it with it. A study loads a little more where the machine counts energy."""
 
 

@@ -380,7 +380,8 @@ def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: 
     colours = [_style.look(str(family), families)[0] for family in last["family"]]
     named = list(zip(last["at"], last["accuracy_percent"], last["series"], colours, strict=True))
     if axis.trend:
-        _style.name_ends(axes, named)
+        for label in _style.name_ends(axes, named):
+            label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # over the line of a target
         return
     points, low, high = (
         list(zip(table["at"], table[f"{name}_percent"], strict=True)) for name in ("accuracy", "low", "high")

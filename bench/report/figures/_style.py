@@ -20,6 +20,7 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from bench.analysis.families import HYBRID, RESNET, VIT, kind_of
@@ -331,9 +332,9 @@ def name_points(
             axes.annotate("", (x, y), xytext=label.get_position(), textcoords="offset points", arrowprops=line)
 
 
-def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None:
+def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> list[Annotation]:
     """Write the names of lines below each other at the right edge, in the order of their last points, and joined to
-    these. `ends` are (x, y, text, colour) in data coordinates."""
+    these; the names. `ends` are (x, y, text, colour) in data coordinates."""
     figure: Any = axes.get_figure(root=True)
     wrap_labels(figure)
     figure.draw_without_rendering()
@@ -343,6 +344,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None
     least = LINE_HEIGHT * text(size) * np.arange(len(at))  # points from the first name
     up = np.maximum.accumulate(at[:, 1] - least) + least - at[:, 1]
     right = axes.get_window_extent().x1 / point - at[:, 0]
+    labels = list[Annotation]()
     for (x, y, name, colour), place in zip(ordered, np.stack([right, up - up.mean()], axis=1), strict=True):
         label = axes.annotate(
             name,
@@ -357,6 +359,8 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None
             arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3},
         )
         label.set_in_layout(False)
+        labels.append(label)
+    return labels
 
 
 def _between(curve: np.ndarray) -> np.ndarray:
