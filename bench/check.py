@@ -353,10 +353,15 @@ def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
         return f"{len(listed)}, {len({cell.model for cell in listed})} models"
 
     def answers() -> str:
+        from bench.analysis.evidence import UPSTREAM
+
         suite = made["suite"]
         judged = {form for cell in made["cells"] for t in cell.tasks for form in (t.data, f"{t.task}:{t.data}")}
+        judged |= {UPSTREAM} if any(cell.job == "train" and any(cell.horizons) for cell in made["cells"]) else set()
         named = (*suite.headline, *suite.far)
-        for one in named:  # a data set, or TASK:DATA, TASK@SHOTS:DATA
+        for one in named:  # a data set, or TASK:DATA, TASK@SHOTS:DATA, or the test images of the set trained on
+            if one == UPSTREAM:
+                continue
             task, _, data = one.partition(":")
             if data and (task := task.partition("@")[0]) in registry.names("task"):
                 registry.load("data set", data)

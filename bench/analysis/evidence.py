@@ -212,13 +212,13 @@ class Evidence:
         return {HEADLINE: self.headline, FAR: self.far}.get(measure, (measure,))
 
     def name(self, measure: str, points: Iterable[Point] | None = None) -> str:
-        """A measure as a title: what it is, and what its images are. Upstream sets are those of `points`."""
+        """A measure as a title: what it is, and what its images are. Sets that were trained on are those of `points`."""
         if measure in (HEADLINE, FAR):
             parts = self.parts(measure)
             return f"Average of {len(parts)} {measure} tasks" if len(parts) > 1 else self.name(parts[0])
         if measure == UPSTREAM:
             used = {(p.data, p.kind) for p in (points or (s.last for s in self.series))}
-            return "Upstream: {} ({})".format(*next(iter(used))) if len(used) == 1 else "Upstream"
+            return "Test accuracy: {} ({})".format(*next(iter(used))) if len(used) == 1 else "Test accuracy"
         words = measure.split(" ")[0].split(":")  # "set", "task:set" or "task:set:size"
         kind = next((self.data_kinds[word] for word in words if word in self.data_kinds), None)
         return f"{measure} ({kind})" if kind else measure
@@ -308,7 +308,8 @@ def build(
 ) -> Evidence:
     """Arrange records. Where the user named downstream sets, the tasks of the suite's headline on these are the
     headline. Otherwise it is the suite's, as far as it was scored. Where none of it was, it is the first of these that
-    there is: the same tasks on other sets, all tasks that are not far, the far ones.
+    there is: the test images of the set that was trained on, if the headline names "upstream"; the same tasks on other
+    sets; all tasks that are not far; the far ones.
 
     Scores that others supersede are set aside. Cells at learning rates that a sweep rejects are not:
     `bench.analysis.lr_sweep.without_rejected` leaves them out.
@@ -322,7 +323,8 @@ def build(
     scored = [m for m in accuracies(scores) if m != UPSTREAM]
     far_found = tuple(m for m in far if m in scored)
     named = _on_named(headline, scores, records.wanted.downstream if records.wanted else ())
-    headline_found = named or tuple(m for m in headline if m in scored) or _same_task(headline, scored)
+    own = (UPSTREAM,) if UPSTREAM in headline and UPSTREAM in accuracies(scores) else ()
+    headline_found = named or tuple(m for m in headline if m in scored) or own or _same_task(headline, scored)
     headline_found = headline_found or tuple(sorted(set(scored) - set(far_found))) or far_found
     far_found = tuple(m for m in far_found if m not in headline_found)
     return Evidence(

@@ -201,7 +201,9 @@ def set_and_task(measure: str) -> tuple[str, str]:
 
 
 def measure_text(measure: str) -> str:
-    """ "mnist (fine-tuned on 10 images per class)"."""
+    """ "mnist (fine-tuned on 10 images per class)"; "test accuracy" of the classifier that was trained."""
+    if measure in UNPROBED:
+        return "test accuracy"
     name, how = set_and_task(measure)
     return f"{name} ({how})" if how else name
 

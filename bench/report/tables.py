@@ -230,7 +230,7 @@ def _number(value: float) -> str:
 def _title(evidence: Evidence, measure: str) -> str:
     if measure in (HEADLINE, FAR):
         return f"mean of {', '.join(evidence.parts(measure))}"
-    return "upstream accuracy" if measure == UPSTREAM else measure
+    return "test accuracy" if measure == UPSTREAM else measure
 
 
 def _compared(rows: Sequence[dict[str, Any]]) -> str:
@@ -408,7 +408,7 @@ def _score_columns(evidence: Evidence) -> list[Column]:
         if len(parts) > 1
     ]
     return averages + [
-        Column(key=m, heading=f"{'Upstream accuracy' if m == UPSTREAM else m} [%]") for m in evidence.measures
+        Column(key=m, heading=f"{'Test accuracy' if m == UPSTREAM else m} [%]") for m in evidence.measures
     ]
 
 

@@ -1,8 +1,4 @@
-"""The grid of the scaling and data suites: models, data and evaluation; here that of the scale `cpu`.
-
-It takes minutes on two cores, both axes on rendered glyphs; the suite `data` asks the data-size question of photographs
-(Fashion-MNIST) instead. `_scales.py` knows the other scales.
-"""
+"""The grid of the scaling and data suites: models, data and evaluation. `_scales.py` knows the grid of each scale."""
 
 from __future__ import annotations
 
@@ -125,41 +121,7 @@ def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
     return grid.trained(base)
 
 
-# -- the scale `cpu` ---------------------------------------------------------------------------------------------------
-
-GREY = ("scripts", "mnist", "fashion-mnist", "digits")  # what the scale `cpu` judges its models on
-CPU = Grid(
-    compute_data="glyphs",
-    compute={
-        "ViT-pico/14": budgets(116_000, 6),
-        "ViT-nano/14": budgets(12_000, 2),
-        "ViT-micro/14": budgets(32_000, 4),
-        "ViT-pico/7": budgets(8_000, 1),
-        "R5x0.125+ViT-pico/14": budgets(24_000, 4),
-        "R5+ViT-pico/14": budgets(24_000, 4),
-        "R5+ViT-nano/14": budgets(33_600, 4),
-        "R8x0.125-s2": budgets(24_000, 4),
-        "R8x0.25-s2": budgets(24_000, 3),
-        "R11x0.25-s2": budgets(22_400, 3),
-    },
-    # A factor of 32 and more of compute in every family. `bench.plan --budget` left larger budgets of ViT-nano/14 and
-    # ViT-pico/7 out first: they narrow no interval of the answer for their time.
-    size_data="glyphs",
-    size_models={"ViT-pico/14": 116_000, "R5+ViT-pico/14": 24_000, "R11x0.25-s2": 11_200},  # 263 GFLOPs each
-    sizes=(300, 1_000, 3_000),
-    tasks=fewshot(*GREY, shots=(1, 5, 10), draws=5, test_limit=1_000, ridge="loo"),
-    seeds=2,
-    image_size=28,
-    channels=1,
-    recipe=lambda data: {"batch": 32, "shift": 1},
-)
-
 # Sets that networks of the scale `gpu` are judged on: public photographs that are here, and sets in packages.
 PHOTOGRAPHIC = ("pets", "flowers102", "dtd", "caltech101", "cifar100", "cifar10", "eurosat", "photo-tiles:56px")
 FAR_FROM_PHOTOGRAPHS = ("specimen-tiles:56px", "terrain", "fashion-mnist", "digits")
 GPU_DOWNSTREAM = (*PHOTOGRAPHIC, *FAR_FROM_PHOTOGRAPHS)
-DOWNSTREAM = {"cpu": GREY, "gpu": GPU_DOWNSTREAM}
-
-# The data-size question asked of photographs: a part of Fashion-MNIST comes with the project.
-PHOTOGRAPHS, NUMBERS = "fashion-mnist", (100, 300, 1_000, 3_000, 10_000)
-SEEN = {"ViT-pico/14": 32_000, "R5+ViT-pico/14": 12_000, "R11x0.25-s2": 20_000}  # not at equal compute

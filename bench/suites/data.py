@@ -1,18 +1,27 @@
-"""Data size only: accuracy against number of distinct pre-training images, as in the paper's Figure 4."""
+"""Data size only: accuracy against number of distinct pre-training images, as in the paper's Figure 4.
+
+At scale `cpu` one network of each family, with the same FLOPs on every part, on more parts than the main study has.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bench.core.spec import Cell
-from bench.suites._grid import DOWNSTREAM, PHOTOGRAPHIC, pixel_cells, size_cells
+from bench.suites._cpu_grid import TRANSFER
+from bench.suites._grid import GPU_DOWNSTREAM, PHOTOGRAPHIC, pixel_cells, size_cells
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._scales import grids
 from bench.suites.suite import Suite, SuiteOptions, merge
+
+CPU_SIZES = (100, 300, 1_000, 3_000, None)
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The models of the data-size axis on nested subsets, and raw pixels."""
     made: list[Cell] = []
-    for grid, asked in grids(options, of_photographs=True):
+    for grid, asked in grids(options):
+        grid = replace(grid, sizes=CPU_SIZES) if options.scale == "cpu" else grid
         made += [*size_cells(grid, asked, untrained=True), *pixel_cells(grid, asked)]
     return merge(made)
 
@@ -22,8 +31,8 @@ SUITE = Suite(
     question="how many pre-training images does each family need?",
     figures=("data-size",),
     questions=OF_FAMILIES,
-    headline=("fashion-mnist", *PHOTOGRAPHIC),
+    headline=("upstream", "fashion-mnist", *PHOTOGRAPHIC),
     far=("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain"),
-    downstream=DOWNSTREAM,
+    downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},
     cells=cells,
 )

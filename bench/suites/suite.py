@@ -54,7 +54,8 @@ class Suite:
         cells: options -> what is to be trained.
         figures: files of bench/report/figures/ that its report draws.
         questions: files of bench/questions/ that its report asks; None for all that there are.
-        headline: tasks (NAME:DATA) or downstream sets that answer its question; not the title of its report.
+        headline: tasks (NAME:DATA) or downstream sets that answer its question; not the title of its report. "upstream"
+            among them: where none of these is scored, the test images of the set that was trained on.
         far: downstream sets that are unlike the upstream set.
         downstream: all downstream sets, or those of each scale; None for the headline and the far ones.
         varies: axis -> fields of a recipe that its cells differ in on purpose. The others are equal along the axis.

@@ -167,7 +167,7 @@ def test_old_records_read_what_a_data_set_says_now() -> None:
         Records(suite="s", records=tuple(records())), headline=HEADLINE, data_kinds={**kinds, "glyphs": "handwriting"}
     )
     assert evidence.name("mnist") == "mnist (handwriting)" and evidence.name("digits") == "digits (handwriting)"
-    assert evidence.name("upstream") == "Upstream: glyphs (handwriting)"  # the records say "rendered"
+    assert evidence.name("upstream") == "Test accuracy: glyphs (handwriting)"  # the records say "rendered"
     assert evidence.name("finetune@56px:photo-tiles:56px") == "finetune@56px:photo-tiles:56px (photographs)"
     assert evidence.name("folder:pets") == "folder:pets (own images)"
     assert evidence.name("linear:unheard-of") == "linear:unheard-of"

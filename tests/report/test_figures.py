@@ -209,7 +209,7 @@ def test_caption_and_axes_name_what_is_shown(drawn: Drawing) -> None:
     titles = list(map(heading, panels(drawn)))
     assert len(drawn.figure.axes) == 1  # the average is large; the tasks are a picture of their own
     assert titles[0] == "Average of 2 headline tasks" and "mnist (photographs)" in titles
-    assert "Upstream: glyphs (rendered)" in titles
+    assert "Test accuracy: glyphs (rendered)" in titles
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_an_axis_names_the_task_whatever_the_set_is_called(evidence: Evidence, t
     made = read([map_scores(record, changed) for record in evidence.records.records])
     (measure,) = (m for m in made.measures if "folder" in m)
     assert _panels.y_label(made, measure) == shown
-    assert _panels.y_label(made, "upstream") == "Upstream accuracy [%]"
+    assert _panels.y_label(made, "upstream") == "Test accuracy [%]"
 
 
 def test_text_is_plain_and_does_not_overlap(drawn: Drawing) -> None:

@@ -2,7 +2,8 @@
 
 A part of 10,000 training and 2,000 test images comes with the project. The full set (60,000 + 10,000) is read instead
 when its IDX files are found. The part was drawn by `subset.nested` with seed 0, so "fashion-mnist@1000" is the same
-1,000 images either way, and so are the 2,000 test images that the few-shot probe scores.
+1,000 images either way, and so are the 2,000 test images that the few-shot probe scores. "fashion-mnist:part" is the
+part on every machine, so that a study of it has the same images and the same cost wherever it runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.core.files import file_sha256
 from bench.data import cache
 from bench.data.data_set import DataSet, Download
@@ -22,6 +24,8 @@ from bench.data.image_set import ImageSet
 
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 EMBEDDED = Path(__file__).parent.parent / "embedded" / "fashion_mnist.npz.xz"
+PART = "part"
+OPTIONS = "fashion-mnist:part, the 10,000 + 2,000 images that come with the project"
 SYSTEM_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 
@@ -29,13 +33,15 @@ def available(root: Path | None) -> bool:
     return EMBEDDED.is_file() or find_pair(_folders(root), "train") is not None
 
 
-def load(split: str, *, root: Path | None) -> ImageSet:
-    full = read_full_set(_folders(root), split, num_classes=len(CLASSES))
+def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
+    if option not in ("", PART):
+        raise UserError(f"fashion-mnist:{option} is not understood.", f"It takes: {OPTIONS}.")
+    full = None if option == PART else read_full_set(_folders(root), split, num_classes=len(CLASSES))
     if full is None:
         arrays = cache.arrays(f"fashion-mnist-part-{file_sha256(EMBEDDED)[:16]}", _unpack)
     images_NHWC, labels_N = full or (arrays[f"{split}_images"], arrays[f"{split}_labels"])
     return ImageSet(
-        name="fashion-mnist",
+        name=f"fashion-mnist:{PART}" if option == PART else "fashion-mnist",
         split=split,
         images_NHWC=images_NHWC,
         labels_N=labels_N,
@@ -72,11 +78,12 @@ DATASET: DataSet = DataSet(
     how_to_get="A part of it comes with the project. For all of it: Debian's package dataset-fashion-mnist, or put the "
     "four IDX files (train-images-idx3-ubyte.gz, …) into <data root>/fashion-mnist/. "
     "Or run: vit-bench data fashion-mnist --download --data-root <data root>",
+    options=OPTIONS,
     images=(60_000, 10_000),
     classes=10,
     carried_in_part=True,
     load=load,
     available=available,
-    places=lambda option, *, root: _folders(root),
+    places=lambda option, *, root: None if option == PART else _folders(root),
     download=_download,
 )

@@ -450,7 +450,7 @@ def y_label(evidence: Evidence, measure: str) -> str:
     """The label of an accuracy axis: which task gave the scores."""
     shown = evidence.scores["measure"].isin(evidence.parts(measure))
     tasks = {str(task).partition("@")[0] for task in evidence.scores.loc[shown, "task"].unique()}
-    how = {"upstream": "Upstream ", "finetune": "Fine-tuned ", "linear": "Linear-probe "}
+    how = {"upstream": "Test ", "finetune": "Fine-tuned ", "linear": "Linear-probe "}
     if evidence.shots:
         how["fewshot"] = f"{evidence.shots}-shot "
     return f"{how.get(tasks.pop(), '') if len(tasks) == 1 else ''}accuracy [%]".capitalize()

@@ -1,0 +1,77 @@
+"""The grid of the scale `cpu`: minutes on two cores, on the 12,000 photographs of clothes that come with the project.
+
+Its networks were chosen in November 2026, before any of them was compared with another, as the ones that people who
+know a family would take for 28 px images: ViTs of 16 patches and more, of which ViT-Lite is of Hassani et al. 2021; the
+ResNets for small images of He et al. 2016, section 4.2, and a narrow BiT; a ViT behind a ResNet, and the compact
+transformer (CCT) of Hassani et al. Every model is trained at the budgets of one ladder, in FLOPs, so that families are
+compared where each was measured. The learning rates are those of the suite `rates`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.suites._grid import Grid, fewshot
+
+TRAIN_FLOPS = {
+    "ViT-pico/7": 8.63e6,
+    "ViT-nano/7": 19.97e6,
+    "ViT-Lite-2/7": 21.55e6,
+    "R5x0.125+ViT-pico/7": 21.25e6,
+    "R8x0.125+ViT-pico/4": 32.93e6,
+    "CCT-2/3x2": 146.49e6,
+    "ResNet-8-s4": 2.96e6,
+    "R11x0.25": 7.04e6,
+    "ResNet-8-s2": 12.21e6,
+}
+"""Model -> FLOPs of one training image of 28 px and one channel, forward and backward, in the paper's convention.
+tests/suites/test_suites.py compares them with the counter: listing a study must not build its networks."""
+
+LADDER = tuple(13e9 * 2**rung for rung in range(7))  # FLOPs: 13, 26, … 832 GFLOPs
+RUNGS = {
+    "ViT-pico/7": 5,
+    "ViT-nano/7": 7,
+    "ViT-Lite-2/7": 7,
+    "R5x0.125+ViT-pico/7": 6,
+    "R8x0.125+ViT-pico/4": 7,
+    "CCT-2/3x2": 7,
+    "ResNet-8-s4": 5,
+    "R11x0.25": 5,
+    "ResNet-8-s2": 7,
+}
+"""Model -> how far up the ladder it is trained: small networks end where larger ones of their family have begun."""
+BATCH, WARMUP_STEPS = 32, 20
+FEWEST_STEPS = 4 * WARMUP_STEPS  # a warm-up takes at most a quarter of a run
+DATA, TRANSFER = "fashion-mnist:part", "mnist"
+SIZES = (300, 1_000, 3_000)
+SIZE_FLOPS = LADDER[3]
+SIZE_MODELS = ("ViT-pico/7", "R5x0.125+ViT-pico/7", "ResNet-8-s4")
+
+
+def images(model: str, flops: float) -> int:
+    """Images, in whole batches, that a budget in FLOPs trains a model of the table on."""
+    return BATCH * round(flops / TRAIN_FLOPS[model] / BATCH)
+
+
+def horizons(model: str, ladder: tuple[float, ...] = LADDER) -> tuple[int, ...]:
+    """The untrained network, and every budget of the ladder that leaves room for the warm-up."""
+    return (0, *(seen for flops in ladder if (seen := images(model, flops)) >= FEWEST_STEPS * BATCH))
+
+
+def recipe(data: str) -> dict[str, Any]:
+    """Batch, warm-up and augmentation, the same for every model. Photographs of clothes may be mirrored, letters not."""
+    return {"batch": BATCH, "warmup_images": WARMUP_STEPS * BATCH, "shift": 1, "flip": data.startswith("fashion-mnist")}
+
+
+CPU = Grid(
+    compute_data=DATA,
+    compute={model: horizons(model, LADDER[:rungs]) for model, rungs in RUNGS.items()},
+    size_data=DATA,
+    size_models={model: images(model, SIZE_FLOPS) for model in SIZE_MODELS},
+    sizes=SIZES,
+    tasks=fewshot(TRANSFER, shots=(1, 5, 10), draws=5, test_limit=1_000, ridge="loo"),
+    seeds=2,
+    image_size=28,
+    channels=1,
+    recipe=recipe,
+)
