@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 STEM_CHANNELS = 64  # at width 1
 STAGE_CHANNELS = (256, 512, 1024, 2048)  # outputs of the four stages at width 1
+SMALLEST_GROUP = 2  # channels, from width 1 on: the stem's there
+SMALLEST_NARROW_GROUP = 8
+"""Channels below width 1. Groups of two would take from a map nearly all that its average tells of an image: what is
+normalised over one or two channels has the same mean and deviation in every image."""
 BOTTLENECK = 4  # a block's inner channels are its outputs divided by this
 
 Layer = Callable[..., Any]
@@ -141,11 +145,11 @@ class StdConv(nn.Conv2d):
 
 
 class GroupNorm(nn.GroupNorm):
-    """GroupNorm of 32 groups, then ReLU unless told otherwise. Narrow layers have fewer groups, of at least two
-    channels (the stem's size at width 1)."""
+    """GroupNorm of 32 groups, then ReLU unless told otherwise. Narrow layers have fewer groups, of at least `smallest`
+    channels."""
 
-    def __init__(self, channels: int, *, eps: float = 1e-5, relu: bool = True) -> None:
-        groups = min(32, max(1, channels // 2))
+    def __init__(self, channels: int, *, smallest: int, eps: float = 1e-5, relu: bool = True) -> None:
+        groups = min(32, max(1, channels // smallest))
         while channels % groups:
             groups -= 1
         super().__init__(groups, channels, eps=eps)
@@ -277,7 +281,8 @@ class ResNet(nn.Module):
             constants |= {"eps": 1e-10} if preact else {"eps": 1e-5, "eps_on_std": True}
             norm_eps = 1e-5 if preact else 1e-6  # torch's and flax's defaults: each family was trained with its own
         conv: Layer = partial(StdConv, **constants)
-        norm: Layer = partial(GroupNorm, eps=norm_eps)
+        smallest = SMALLEST_GROUP if width >= 1 else SMALLEST_NARROW_GROUP
+        norm: Layer = partial(GroupNorm, eps=norm_eps, smallest=smallest)
         outputs = int(STEM_CHANNELS * width)
         self.stem = nn.Sequential()
         self.stem.add_module("conv", conv(channels, outputs, 3 if small_stem else 7, stride=small_stem or 2))

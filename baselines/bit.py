@@ -53,6 +53,12 @@ def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
     return blocks, width, int(match["stem"]) if match["stem"] else None
 
 
+def revision_of(name: str) -> int:
+    """2 below width 1, where groups of normalisation had two channels before; wider networks are what they were."""
+    parsed = _parse(name)
+    return 2 if parsed and parsed[1] < 1 else 1
+
+
 def accepts(name: str) -> bool:
     """Whether `name` is R<depth>x<width>[-s1|-s2] with a depth of the table and channels that are multiples of 8."""
     return _parse(name) is not None
@@ -102,6 +108,7 @@ FAMILY = ModelFamily(
     label="ResNet",
     names=_PAPER + _SMALL,
     naming=f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, BLOCKS))}; -s1, -s2: a stem for small images",
+    revision_of=revision_of,
     accepts=accepts,
     build=build,
 )

@@ -50,6 +50,12 @@ def _parse(name: str) -> dict[str, Any] | None:
     return {"blocks": blocks, "width": width, "small_stem": small_stem, "total": total, "row": match["row"]}
 
 
+def revision_of(name: str) -> int:
+    """2 where the stem is narrower than width 1: see `baselines.bit.revision_of`."""
+    parts = _parse(name)
+    return 2 if parts and parts["width"] < 1 else 1
+
+
 def accepts(name: str) -> bool:
     """Whether `name` is R<depth>[x<width>]+ViT-<row>/<total> and the ResNet's stride divides the total."""
     return _parse(name) is not None
@@ -108,6 +114,7 @@ FAMILY = ModelFamily(
     names=(*_PAPER, _STEM_ONLY, *_SMALL),
     naming="R<depth>[x<width>]+ViT-<row>/<n>: a ResNet's first stages, then a ViT's row; n is the total down-sampling",
     has_dropout=True,
+    revision_of=revision_of,
     accepts=accepts,
     build=build,
 )

@@ -44,6 +44,7 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
     def is_found() -> str:
         family = registry.family_of(name)
         require_revision(family.revision)
+        require_revision(registry.model_revision(name))
         names: Any = family.names
         require(
             isinstance(names, tuple) and all(isinstance(one, str) for one in names),

@@ -1,7 +1,8 @@
 """A Vision Transformer as data: the configuration, the table of variants and the grammar of names.
 
 Sources: the paper's Table 1 (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g, G), the paper's
-Figure 4 (b). The rows `pico` ... `mini` are ours, for studies of 28-32 px images on a CPU. No torch here.
+Figure 4 (b), Hassani et al. 2021 (Lite-2 ... Lite-7: ViT-Lite of Compact Transformers). The rows `pico` ... `mini` are
+ours, for studies of 28-32 px images on a CPU. No torch here.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class ViTConfig:
     Args:
         patch_size: total down-sampling from pixels to tokens, whatever the stem: the number in the paper's names.
         head_dim: width of one attention head; None = width / heads. It need not divide the width.
+        qkv_bias: whether queries, keys and values have a bias.
         pooling: what the head sees: the class token, or the mean of the patch tokens.
         cls_token: whether there is a class token; None = only where it is pooled.
         norm_after_pool: the last LayerNorm comes after pooling instead of before.
@@ -70,6 +72,7 @@ class ViTConfig:
     heads: int
     mlp_width: int
     head_dim: int | None = None
+    qkv_bias: bool = True
     pooling: Pooling = "cls"
     cls_token: bool | None = None
     norm_after_pool: bool = False
@@ -105,7 +108,7 @@ class ViTConfig:
         for field in ("position_std", "head_bias", "norm_eps"):
             if not isinstance(value := getattr(self, field), int | float) or not math.isfinite(value):
                 raise ValueError(f"{field}={value!r} is not a number")
-        for field in ("cls_token", "norm_after_pool", "position_on_cls"):
+        for field in ("qkv_bias", "cls_token", "norm_after_pool", "position_on_cls"):
             if getattr(self, field) not in (True, False, None):
                 raise ValueError(f"{field}={getattr(self, field)!r} is not yes or no")
         check_sizes(self.image_size, self.patch_size)
@@ -191,11 +194,19 @@ def _row(width: int, depth: int, heads: int, mlp_width: int, **more: Any) -> dic
 # A unit-scale sine-cosine table makes ViTs this small learn far faster than N(0, 0.02) positions do.
 _SMALL = {"position": "sincos-2d", "pooling": "mean"}
 
+# ViT-Lite as its authors' code has it, but for two things that are the paper's ViT's: every block normalises before its
+# MLP without replacing the residual stream, and weights begin as Xavier's. Their rates of dropout are for long trainings.
+_LITE = {"gelu": "exact", "norm_eps": 1e-5, "position_std": 0.2, "qkv_bias": False}
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "pico": _row(48, 3, 3, 192, **_SMALL),
     "nano": _row(64, 4, 4, 256, **_SMALL),
     "micro": _row(96, 5, 3, 384, **_SMALL),
     "mini": _row(128, 6, 4, 512, **_SMALL),
+    "Lite-2": _row(128, 2, 2, 128, **_LITE),
+    "Lite-4": _row(128, 4, 2, 128, **_LITE),
+    "Lite-6": _row(256, 6, 4, 512, **_LITE),
+    "Lite-7": _row(256, 7, 4, 512, **_LITE),
     "Ti": _row(192, 12, 3, 768),
     "S": _row(384, 12, 6, 1536),
     "b": _row(384, 12, 12, 1536),  # Figure 4: B with hidden dimensions halved; depth and heads as in B
@@ -219,7 +230,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mean-norm-b16": _row(768, 12, 8, 3072, **_TORCH, pooling="mean", norm_after_pool=True),
 }
 
-_NAME = re.compile(r"ViT-(?P<row>[A-Za-z]+)/(?P<patch>[1-9]\d*)")
+_NAME = re.compile(r"ViT-(?P<row>[A-Za-z]+(?:-\d+)?)/(?P<patch>[1-9]\d*)")
 
 
 def parse(name: str) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ _PATCHES = {  # of the registered names; a row that is not listed is registered 
     "nano": (4, 7, 14),
     "micro": (4, 7, 14),
     "mini": (4, 7, 14),
+    **dict.fromkeys(("Lite-2", "Lite-4", "Lite-6", "Lite-7"), (4, 7)),
     "S": (8, 16, 32),
     "b": (32,),
     "B": (8, 16, 32),

@@ -70,7 +70,7 @@ def _dense(ours: str, theirs: str) -> list[Entry]:
     return [linear(f"{ours}.weight", f"{theirs}/kernel"), vector(f"{ours}.bias", f"{theirs}/bias")]
 
 
-def _attention(ours: str, theirs: str, heads: int) -> Iterator[Entry]:
+def _attention(ours: str, theirs: str, heads: int, *, bias: bool) -> Iterator[Entry]:
     """Kernels (D, H, E) for query, key, value and (H, E, D) for out; ours are one (3 H E, D) and one (D, H E)."""
     kernels = tuple(f"{theirs}/{part}/kernel" for part in ("query", "key", "value"))
     biases = tuple(f"{theirs}/{part}/bias" for part in ("query", "key", "value"))
@@ -79,12 +79,13 @@ def _attention(ours: str, theirs: str, heads: int) -> Iterator[Entry]:
         return [part.t().reshape(weight.shape[1], heads, -1) for part in weight.chunk(3)]
 
     yield Entry(f"{ours}.qkv.weight", kernels, lambda t: torch.cat([k.flatten(1).t() for k in t]), encode_qkv)
-    yield Entry(
-        f"{ours}.qkv.bias",
-        biases,
-        lambda t: torch.cat([b.flatten() for b in t]),
-        lambda t: [part.reshape(heads, -1) for part in t.chunk(3)],
-    )
+    if bias:
+        yield Entry(
+            f"{ours}.qkv.bias",
+            biases,
+            lambda t: torch.cat([b.flatten() for b in t]),
+            lambda t: [part.reshape(heads, -1) for part in t.chunk(3)],
+        )
     yield Entry(
         f"{ours}.proj.weight",
         (f"{theirs}/out/kernel",),
@@ -118,7 +119,8 @@ def _google(config: ViTConfig, backbone: Sequence[Entry]) -> list[Entry]:
     for index in range(config.depth):
         ours, theirs = f"blocks.{index}", f"Transformer/encoderblock_{index}"
         made += norm(f"{ours}.norm1", f"{theirs}/LayerNorm_0")
-        made += _attention(f"{ours}.attn", f"{theirs}/MultiHeadDotProductAttention_1", config.heads)
+        attention = f"{theirs}/MultiHeadDotProductAttention_1"
+        made += _attention(f"{ours}.attn", attention, config.heads, bias=config.qkv_bias)
         made += norm(f"{ours}.norm2", f"{theirs}/LayerNorm_2")
         made += _dense(f"{ours}.mlp.fc1", f"{theirs}/MlpBlock_3/Dense_0")
         made += _dense(f"{ours}.mlp.fc2", f"{theirs}/MlpBlock_3/Dense_1")

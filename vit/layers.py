@@ -322,8 +322,9 @@ class Linear(nn.Linear):
     is compiled, the two sums would take longer than one."""
 
     def forward(self, x_BND: Tensor) -> Tensor:
+        alone = self.bias is None or x_BND.dim() != 3
         plain = runs_on_cpu(x_BND) or not torch.is_grad_enabled() or torch.is_autocast_enabled(x_BND.device.type)
-        return super().forward(x_BND) if plain or x_BND.dim() != 3 else _Linear.apply(x_BND, self.weight, self.bias)
+        return super().forward(x_BND) if plain or alone else _Linear.apply(x_BND, self.weight, self.bias)
 
 
 class Attention(nn.Module):
@@ -335,7 +336,7 @@ class Attention(nn.Module):
         self.head_dim = config.attention_width // config.heads
         self.dropout = config.dropout_weights
         self.scale = self.head_dim**-0.5
-        self.qkv = Linear(config.width, 3 * config.attention_width)
+        self.qkv = Linear(config.width, 3 * config.attention_width, bias=config.qkv_bias)
         self.proj = nn.Linear(config.attention_width, config.width)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
@@ -357,7 +358,7 @@ class Attention(nn.Module):
         """Queries of the first `number` tokens, not scaled; keys and values of all: each x_BHNE."""
         width = self.heads * self.head_dim
         weight_q, weight_kv = self.qkv.weight.split((width, 2 * width))
-        bias_q, bias_kv = self.qkv.bias.split((width, 2 * width))
+        bias_q, bias_kv = (None, None) if self.qkv.bias is None else self.qkv.bias.split((width, 2 * width))
         q_BnD = F.linear(x_BND[:, :number], weight_q, bias_q)
         kv_BN2HE = F.linear(x_BND, weight_kv, bias_kv).unflatten(2, (2, self.heads, self.head_dim))
         k_BHNE, v_BHNE = kv_BN2HE.permute(2, 0, 3, 1, 4).unbind(0)

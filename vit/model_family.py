@@ -37,6 +37,7 @@ class ModelFamily:
             sizes and options are allowed. On the meta device it gives shapes only.
         names: shown in lists and suggestions.
         revision: raised when a change gives other models. It is part of a result's identity.
+        revision_of: name -> its own revision, where a change gave other models of some names only; the higher counts.
         naming: the rule of its names, for people.
         trains: False for a model that has nothing to train.
         has_dropout: whether `dropout` is an option of its models.
@@ -54,6 +55,7 @@ class ModelFamily:
     build: Callable[..., nn.Module]
     names: tuple[str, ...] = ()
     revision: int = 1
+    revision_of: Callable[[str], int] | None = None
     naming: str = ""
     trains: bool = True
     has_dropout: bool = False

@@ -380,6 +380,13 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
         ) from error
 
 
+def model_revision(name: str) -> int:
+    """The revision of a model: its family's, or its own where that is higher."""
+    family = family_of(name)
+    own = family.revision_of(split_options(name)[0]) if family.revision_of else 0
+    return max(family.revision, own)
+
+
 def revisions_of(cell: Cell) -> dict[str, int]:
     """The integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
     Images count by the name and the revision of their set, not by content.
@@ -387,7 +394,7 @@ def revisions_of(cell: Cell) -> dict[str, int]:
     The recipe's revision stands for the revision of the job "train". Another job's first revision is left out, as
     fields at their defaults are.
     """
-    revisions = {"recipe": RECIPE_REVISION, "model": family_of(cell.model).revision}
+    revisions = {"recipe": RECIPE_REVISION, "model": model_revision(cell.model)}
     if cell.job != "train" and (job := load("job", cell.job).revision) != 1:
         revisions[f"job:{cell.job}"] = job
     revisions[f"data:{cell.data}"] = load("data set", cell.data).revision

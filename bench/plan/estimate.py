@@ -184,7 +184,7 @@ def _cache_name(key: str, question: Json) -> Json:
     """The name that an answer is kept under; the model's code and what is asked are part of it."""
     model = question["cell"]["model"]
     code = fingerprint.of_model(model)
-    family = [registry.family_of(model).revision, None if code is None else code.digest]
+    family = [registry.model_revision(model), None if code is None else code.digest]
     asked = [entry.name for entry in fields(Rates)]
     return {"key": key, "measure": question["measure"], "family": family, "asked": asked}
 

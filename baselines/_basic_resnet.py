@@ -1,0 +1,130 @@
+"""The small ResNets of He et al. 2016, section 4.2: two 3x3 convolutions per block, three stages, an average.
+
+Facts: the paper's table of sizes for CIFAR-10, and its option A for shortcuts between sizes: every second pixel, and
+channels of zeros. Names of weights are those of torchvision's `BasicBlock`, which tests compare with.
+Shapes: B images, C channels, H and W pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vit import layers
+
+Norm = Callable[[int], nn.Module]
+
+
+def group_norm(channels: int) -> nn.GroupNorm:
+    """Four groups; fewer where they would have less than four channels, whose mean and variance say too little."""
+    return nn.GroupNorm(max(1, min(4, channels // 4)), channels)
+
+
+NORMS: dict[str, Norm] = {"batch": nn.BatchNorm2d, "group": group_norm}
+SHORTCUTS = ("pad", "conv")
+
+
+def conv3x3(inputs: int, outputs: int, *, stride: int = 1) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size, divided by its stride; a norm behind it has the bias."""
+    return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+
+
+class Pad(nn.Module):
+    """Option A: every second pixel where the map shrinks, and zeros for channels that are new. No parameters."""
+
+    def __init__(self, more: int, *, stride: int) -> None:
+        super().__init__()
+        self.more, self.stride = more, stride
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        x_BCHW = x_BCHW[..., :: self.stride, :: self.stride]
+        return F.pad(x_BCHW, (0, 0, 0, 0, self.more // 2, self.more - self.more // 2))
+
+
+class BasicBlock(nn.Module):
+    """x + norm(conv(relu(norm(conv(x))))), then ReLU; the first convolution has the stride."""
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int, norm: Norm, shortcut: str) -> None:
+        super().__init__()
+        self.conv1 = conv3x3(inputs, outputs, stride=stride)
+        self.bn1 = norm(outputs)
+        self.conv2 = conv3x3(outputs, outputs)
+        self.bn2 = norm(outputs)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or inputs != outputs:
+            by_conv = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), norm(outputs))
+            self.downsample = by_conv if shortcut == "conv" else Pad(outputs - inputs, stride=stride)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        shortcut_BCHW = x_BCHW if self.downsample is None else self.downsample(x_BCHW)
+        y_BCHW = F.relu(self.bn1(self.conv1(x_BCHW)), inplace=True)
+        return F.relu(self.bn2(self.conv2(y_BCHW)) + shortcut_BCHW, inplace=True)
+
+
+class BasicResNet(nn.Module):
+    """Images x_BCHW to class logits x_BK.
+
+    Args:
+        blocks: per stage.
+        widths: channels of each stage; the stem has those of the first.
+        strides: of the stem, then of each stage.
+        norm: a name in NORMS.
+        shortcut: a name in SHORTCUTS: option A (`pad`) or B (`conv`) of the paper.
+    """
+
+    def __init__(
+        self,
+        *,
+        blocks: int,
+        widths: Sequence[int],
+        strides: Sequence[int],
+        channels: int,
+        num_classes: int,
+        norm: str = "batch",
+        shortcut: str = "pad",
+    ) -> None:
+        super().__init__()
+        make: dict[str, Any] = {"norm": NORMS[norm], "shortcut": shortcut}
+        self.conv1 = conv3x3(channels, widths[0], stride=strides[0])
+        self.bn1 = NORMS[norm](widths[0])
+        self.stages = nn.Sequential()
+        inputs = widths[0]
+        for outputs, stride in zip(widths, strides[1:], strict=True):
+            first = BasicBlock(inputs, outputs, stride=stride, **make)
+            others = (BasicBlock(outputs, outputs, stride=1, **make) for _ in range(blocks - 1))
+            self.stages.append(nn.Sequential(first, *others))
+            inputs = outputs
+        self.head: nn.Module = nn.Linear(inputs, num_classes) if num_classes else nn.Identity()
+        self.num_features, self.stride = inputs, math.prod(strides)
+
+
+    @torch.no_grad()
+    def init_weights(self, generator: torch.Generator | None = None) -> None:
+        """He et al. 2015 for convolutions (normal, variance 2 / fan-out, as in their code); the classifier begins at
+        variance 1 / fan-in: nothing rectifies behind it."""
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                fan_out = module.out_channels * math.prod(module.kernel_size)
+                layers.normal(module.weight, math.sqrt(2 / fan_out), generator)
+            elif isinstance(module, nn.Linear):
+                layers.lecun_normal(module.weight, generator)
+                layers.constant(module.bias, 0.0)
+            elif isinstance(module, nn.BatchNorm2d | nn.GroupNorm):
+                module.reset_parameters()
+
+    def forward_features(self, x_BCHW: Tensor) -> Tensor:
+        """The last stage's map."""
+        return self.stages(F.relu(self.bn1(self.conv1(x_BCHW)), inplace=True))
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        """The average over the map, x_BC."""
+        return self.forward_features(x_BCHW).mean((2, 3))
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Logits x_BK."""
+        return self.head(self.features(x_BCHW))

@@ -1,0 +1,116 @@
+"""Compact Convolutional Transformers (Hassani et al. 2021, arXiv:2104.05704): the hybrid that is known at 28 to 64 px.
+
+Names: CCT-<layers>/<kernel>x<convolutions>, as CCT-2/3x2: layers of the encoder, then the kernel and the number of the
+tokenizer's convolutions, each of which halves the image by max-pooling. At 28 px, 3x2 gives 49 tokens and 3x1 gives 196.
+Options: width, heads, mlp_width, position (learned-1d, sincos-2d, none), and the rates dropout, dropout_weights and
+stochastic_depth. The authors' rates (0.1 of attention weights, 0.1 of depth) are for 200 epochs and more; here they begin
+at 0, because a study's recipe regularises all of its networks alike.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from vit.model_family import ModelFamily
+
+if TYPE_CHECKING:
+    import torch
+
+    from baselines._cct import CCT
+
+ROWS = {2: (128, 2, 1), 4: (128, 2, 1), 6: (256, 4, 2), 7: (256, 4, 2), 14: (384, 6, 3)}
+"""Layers -> width, heads, and how many times as wide an MLP is."""
+OPTIONS = ("width", "heads", "mlp_width", "position", "dropout", "dropout_weights")  # fields of ViTConfig
+KERNELS, CONVOLUTIONS = (3, 5, 7), (1, 2, 3)
+
+_NAME = re.compile(r"CCT-(?P<layers>[1-9]\d*)/(?P<kernel>\d)x(?P<convolutions>\d)")
+
+
+def _parse(name: str) -> tuple[int, int, int] | None:
+    """Layers, kernel and convolutions of a name; None if it is not one."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    layers, kernel, convolutions = int(match["layers"]), int(match["kernel"]), int(match["convolutions"])
+    known = layers in ROWS and kernel in KERNELS and convolutions in CONVOLUTIONS
+    return (layers, kernel, convolutions) if known else None
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` is CCT-<layers>/<kernel>x<convolutions> with numbers of the paper's kind."""
+    return _parse(name) is not None
+
+
+def build(
+    name: str,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    num_classes: int,
+    generator: torch.Generator | None = None,
+    stochastic_depth: float = 0.0,
+    **options: Any,
+) -> CCT:
+    """A CCT, initialised (or empty, under `torch.device("meta")`).
+
+    Args:
+        stochastic_depth: how often the last block adds nothing to an image in training; 0.1 in the paper.
+        options: fields of ViTConfig, of those in OPTIONS.
+
+    Raises:
+        ValueError: unknown name or option.
+    """
+    if strange := sorted(set(options) - set(OPTIONS)):
+        raise ValueError(f"unknown option {', '.join(strange)}; a CCT has: {', '.join(OPTIONS)}, stochastic_depth")
+    parts = _parse(name)
+    if parts is None:
+        rows, kernels, counts = (", ".join(map(str, known)) for known in (ROWS, KERNELS, CONVOLUTIONS))
+        raise ValueError(
+            f"{name!r} is not CCT-<layers>/<kernel>x<convolutions> with layers one of {rows}, kernel one of {kernels}, "
+            f"convolutions one of {counts}"
+        )
+    if not (isinstance(stochastic_depth, int | float) and 0 <= stochastic_depth < 1):
+        raise ValueError(f"stochastic_depth={stochastic_depth!r} is not a number from 0 to below 1")
+    if options.get("position", "learned-1d") not in ("learned-1d", "sincos-2d", "none"):
+        raise ValueError(f"position={options['position']!r} is not one of learned-1d, sincos-2d, none")
+    import torch
+
+    from baselines import _cct, _resnet
+    from vit.config import ViTConfig, pair
+
+    layers, kernel, convolutions = parts
+    width, heads, times = ROWS[layers]
+    patch = _cct.pixels_per_token(kernel=kernel, convolutions=convolutions)
+    covered_H, covered_W = (-(-side // patch) * patch for side in pair(image_size))  # padding completes what is cut
+    encoder = {"width": width, "heads": heads, "mlp_width": times * options.get("width", width), **options}
+    config = ViTConfig(
+        image_size=(covered_H, covered_W),
+        patch_size=patch,
+        channels=channels,
+        num_classes=num_classes,
+        depth=layers,
+        qkv_bias=False,
+        pooling="mean",
+        position_std=0.2,
+        gelu="exact",
+        norm_eps=1e-5,
+        **encoder,
+    )
+    device = torch.get_default_device()
+    with torch.device("meta"):
+        model = _cct.CCT(
+            config, channels=channels, kernel=kernel, convolutions=convolutions, stochastic_depth=stochastic_depth
+        )
+    _resnet.materialise(model, device, generator)
+    return model
+
+
+FAMILY = ModelFamily(
+    label="Hybrid (CCT)",
+    names=("CCT-2/3x2", "CCT-4/3x2", "CCT-6/3x1", "CCT-6/3x2", "CCT-7/3x1", "CCT-7/3x2", "CCT-14/7x2"),
+    naming="CCT-<layers>/<kernel>x<convolutions>: convolutions and max-pooling, then an encoder; layers 2 4 6 7 14",
+    has_dropout=True,
+    accepts=accepts,
+    build=build,
+)

@@ -1,0 +1,106 @@
+"""The small ResNets of He et al. 2016, section 4.2, made for CIFAR: the ResNet of images of 28 to 64 px.
+
+Names: ResNet-<depth>[x<width>][-s2|-s4], as ResNet-20, ResNet-8x2-s4. Depth is 6 n + 2: a stem, three stages of n basic
+blocks (two 3x3 convolutions each) and a classifier; 16, 32 and 64 channels times the width. Options: norm=batch (theirs)
+or group; shortcut=pad (their option A, without weights) or conv (option B).
+
+The stem and the first stage keep the size, as theirs do. With -s2 the stem has stride 2, and with -s4 the first stage
+too: a quarter and a tenth of the multiplications, for short trainings on a CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from vit.model_family import ModelFamily
+
+if TYPE_CHECKING:
+    import torch
+
+    from baselines._basic_resnet import BasicResNet
+
+WIDTHS = (16, 32, 64)  # channels of the three stages at width 1
+STRIDES = {None: (1, 1, 2, 2), "2": (2, 1, 2, 2), "4": (2, 2, 2, 2)}  # of the stem, then of the stages
+OF_IMAGENET = (50, 152, 200)
+"""Depths 6 n + 2 that everybody takes for the ImageNet networks of the same paper, which have bottleneck blocks."""
+
+_NAME = re.compile(r"ResNet-(?P<depth>[1-9]\d*)(?:x(?P<width>\d+(?:\.\d+)?))?(?:-s(?P<strides>[24]))?")
+_NAMES = tuple(f"ResNet-{depth}" for depth in (8, 14, 20, 32, 44, 56, 110))
+_NAMES += ("ResNet-8-s2", "ResNet-14-s2", "ResNet-20-s2", "ResNet-8-s4", "ResNet-8x2-s4", "ResNet-14-s4")
+LONGEST = 1202  # the deepest of the paper
+
+
+def _parse(name: str) -> dict[str, Any] | None:
+    """Blocks per stage, channels and strides of a name; None if it is not one."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    depth, width = int(match["depth"]), float(match["width"] or 1)
+    blocks, rest = divmod(depth - 2, 6)
+    if rest or not blocks or depth > LONGEST or depth in OF_IMAGENET or not width or (16 * width) % 4:
+        return None
+    return {
+        "blocks": blocks,
+        "widths": tuple(int(channels * width) for channels in WIDTHS),
+        "strides": STRIDES[match["strides"]],
+    }
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` is ResNet-<depth>[x<width>][-s2|-s4] with depth 6 n + 2 and channels that are multiples of 4."""
+    return _parse(name) is not None
+
+
+def build(
+    name: str,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    num_classes: int,
+    generator: torch.Generator | None = None,
+    norm: Literal["batch", "group"] = "batch",
+    shortcut: Literal["pad", "conv"] = "pad",
+    **options: Any,
+) -> BasicResNet:
+    """A ResNet, initialised (or empty, under `torch.device("meta")`).
+
+    Args:
+        image_size: only checked: the network takes any size that survives its down-sampling.
+        norm: BatchNorm, or GroupNorm of four groups, whose features do not depend on a batch.
+        shortcut: between two sizes: option A (`pad`) or B (`conv`) of the paper.
+
+    Raises:
+        ValueError: unknown name or option, or an image smaller than the total down-sampling.
+    """
+    if options:
+        raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: norm, shortcut")
+    parts = _parse(name)
+    if parts is None:
+        raise ValueError(f"{name!r} is not ResNet-<depth>[x<width>][-s2|-s4] with depth 6 n + 2 and width k/4")
+    import torch
+
+    from baselines import _basic_resnet, _resnet
+    from vit.config import pair
+
+    for option, value, known in (("norm", norm, _basic_resnet.NORMS), ("shortcut", shortcut, _basic_resnet.SHORTCUTS)):
+        if value not in known:
+            raise ValueError(f"{option}={value!r} is not one of {', '.join(known)}")
+    device = torch.get_default_device()
+    with torch.device("meta"):
+        model = _basic_resnet.BasicResNet(
+            **parts, channels=channels, num_classes=num_classes, norm=norm, shortcut=shortcut
+        )
+    if min(pair(image_size)) < model.stride:
+        raise ValueError(f"image {image_size} px is smaller than the total down-sampling of {model.stride}")
+    _resnet.materialise(model, device, generator)
+    return model
+
+
+FAMILY = ModelFamily(
+    label="ResNet (He)",
+    names=_NAMES,
+    naming="ResNet-<depth>[x<width>][-s2|-s4]; depth 6 n + 2: 8 14 20 32 ...; -s2, -s4: down-sampling begins earlier",
+    accepts=accepts,
+    build=build,
+)
