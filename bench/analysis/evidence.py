@@ -212,7 +212,7 @@ class Evidence:
         return {HEADLINE: self.headline, FAR: self.far}.get(measure, (measure,))
 
     def name(self, measure: str, points: Iterable[Point] | None = None) -> str:
-        """A measure as a title: what it is, and what its images are. Sets that were trained on are those of `points`."""
+        """A measure as a title: what it is, and what its images are. A set that was trained on is that of `points`."""
         if measure in (HEADLINE, FAR):
             parts = self.parts(measure)
             return f"Average of {len(parts)} {measure} tasks" if len(parts) > 1 else self.name(parts[0])

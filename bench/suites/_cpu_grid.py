@@ -23,6 +23,12 @@ TRAIN_FLOPS = {
     "ResNet-8-s4": 2.96e6,
     "R11x0.25": 7.04e6,
     "ResNet-8-s2": 12.21e6,
+    "ViT-Lite-2/4": 67.27e6,
+    "ViT-Lite-4/4": 133.93e6,
+    "R8+ViT-nano/4": 81.40e6,
+    "ResNet-20-s2": 40.75e6,
+    "ResNet-20": 166.21e6,
+    "R11x0.5": 26.49e6,
 }
 """Model -> FLOPs of one training image of 28 px and one channel, forward and backward, in the paper's convention.
 tests/suites/test_suites.py compares them with the counter: listing a study must not build its networks."""
@@ -59,7 +65,7 @@ def horizons(model: str, ladder: tuple[float, ...] = LADDER) -> tuple[int, ...]:
 
 
 def recipe(data: str) -> dict[str, Any]:
-    """Batch, warm-up and augmentation, the same for every model. Photographs of clothes may be mirrored, letters not."""
+    """Batch, warm-up and augmentation, the same for every model. Clothes may be mirrored, letters may not."""
     return {"batch": BATCH, "warmup_images": WARMUP_STEPS * BATCH, "shift": 1, "flip": data.startswith("fashion-mnist")}
 
 
