@@ -11,7 +11,6 @@ from dataclasses import replace
 from bench.core.spec import Cell
 from bench.suites._recipes import recipe_for
 from bench.suites._scales import grids
-from bench.suites.scaling import warmed_up_alike
 from bench.suites.suite import Suite, SuiteOptions, merge, pick
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
@@ -21,7 +20,6 @@ IMAGES = {"cpu": 16_000, "gpu": 250_000}
 def cells(options: SuiteOptions) -> list[Cell]:
     """Models × rates at one short budget, with the warm-up of the main study."""
     grid = grids(options)[0][0]
-    grid = warmed_up_alike(grid) if options.scale == "cpu" else grid
     horizon = pick("budget", options.scale, IMAGES)
     made = [
         Cell(

@@ -1,0 +1,64 @@
+"""Would somebody else's network stand better for a family than the one that the main study has?
+
+For every family of the main study, at scale `cpu`, networks of the same kind that nobody of this project designed:
+timm's own tiny test networks and its smallest ResNet, vit-pytorch's small ViT, compact and convolutional transformers.
+They and the main study's networks are trained by the same recipe at the same budgets, each at several learning rates;
+every network counts at each budget with its best rate. Chosen in November 2026, before any of them was trained here, by
+cost: whatever of the kind these libraries have that sees at least 80 batches within the largest budget.
+
+    vit-bench run --suite control --plugins tools/control
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.core.spec import Cell
+from bench.suites._cpu_grid import BATCH, CPU, FEWEST_STEPS, LADDER, RUNGS
+from bench.suites._recipes import recipe_for
+from bench.suites.suite import Suite, SuiteOptions, pick
+from tools.control.kinds import OUTSIDE
+
+BUDGETS = LADDER[2:6:2] + LADDER[6:]  # FLOPs: 52, 208 and 832 GFLOPs
+RATES = (1e-3, 2e-3, 4e-3, 8e-3)
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Every network, ours and theirs, at every rate."""
+    pick("grid", options.scale, {"cpu": None})
+    costs = {**{model: flops for of_kind in OUTSIDE.values() for model, flops in of_kind.items()}, **ours()}
+    made = []
+    for seed in range(options.seeds or 1):
+        for model in options.models or costs:
+            seen = (BATCH * round(flops / costs[model] / BATCH) for flops in BUDGETS)
+            horizons = tuple(images for images in seen if images >= FEWEST_STEPS * BATCH)
+            base = Cell(
+                model=model,
+                data=CPU.compute_data,
+                image_size=CPU.image_size,
+                channels=CPU.channels,
+                horizons=horizons,
+                recipe=recipe_for(model, **CPU.recipe(CPU.compute_data)),
+                seed=seed,
+                axes=("compute",),
+            )
+            made += [replace(base, recipe=replace(base.recipe, lr=rate)) for rate in RATES]
+    return made
+
+
+def ours() -> dict[str, float]:
+    """The main study's networks and their FLOPs of one training image."""
+    from bench.suites._cpu_grid import TRAIN_FLOPS
+
+    return {model: TRAIN_FLOPS[model] for model in RUNGS}
+
+
+SUITE = Suite(
+    name="control",
+    question="does a network of somebody else stand better for a family than those of the main study?",
+    figures=("compute",),
+    questions=("stands-for-its-family",),
+    headline=("upstream",),
+    varies={"compute": ("lr",)},
+    cells=cells,
+)
