@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core.spec import Cell
+from bench.suites._cpu_grid import DATA, TRANSFER, recipe
 from bench.suites._gpu_grid import gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._grid import (
     FAR_FROM_PHOTOGRAPHS,
@@ -36,19 +37,19 @@ class BranchingScale:
     models: dict[str, tuple[int, ...]]
     recipe: Callable[[str], dict[str, Any]]
     probe: dict[str, Any]
-    data: str = "glyphs"
-    downstream: tuple[str, ...] = ("scripts",)
+    data: str = DATA
+    downstream: tuple[str, ...] = (TRANSFER,)
     image_size: int = 28
     channels: int = 1
 
 
 CPU = BranchingScale(
     models={
-        "ViT-pico/14": budgets(32_000, 5)[1:],
-        "R5+ViT-pico/14": budgets(12_000, 3)[1:],
-        "R11x0.25-s2": budgets(12_000, 3)[1:],
+        "ViT-pico/7": budgets(32_000, 5)[1:],
+        "R5x0.125+ViT-pico/7": budgets(12_000, 3)[1:],
+        "ResNet-8-s4": budgets(32_000, 5)[1:],
     },
-    recipe=lambda data: {"batch": 32, "shift": 1, "warmup_images": 15 * 32},  # a quarter of the shortest budget
+    recipe=lambda data: recipe(data) | {"warmup_images": 15 * 32},  # a quarter of the shortest budget
     probe={"shots": (10,), "draws": 3, "test_limit": 500},
 )
 
@@ -97,9 +98,9 @@ SUITE = Suite(
     name="branching",
     question="what do cool-down branches cost in accuracy, and how much training do they save?",
     figures=("branching",),
-    headline=("scripts", *PHOTOGRAPHIC),
-    far=FAR_FROM_PHOTOGRAPHS,
-    downstream={"cpu": ("scripts",), "gpu": GPU_DOWNSTREAM},
+    headline=("upstream", *PHOTOGRAPHIC),
+    far=(TRANSFER, *FAR_FROM_PHOTOGRAPHS),
+    downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},
     varies={"branching": ("schedule", "cooldown", "cooldown_shape")},
     cells=cells,
 )

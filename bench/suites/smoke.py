@@ -9,7 +9,7 @@ from bench.suites._questions import OF_FAMILIES
 from bench.suites._recipes import recipe_for
 from bench.suites.suite import Suite, SuiteOptions, merge, task
 
-MODELS = ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2")
+MODELS = ("ViT-pico/7", "R5x0.125+ViT-pico/7", "ResNet-8-s4")
 UPSTREAM = "fashion-mnist"
 HORIZONS = (0, 512, 1024)
 SIZES = (100, 1_000)
