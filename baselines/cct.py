@@ -107,7 +107,7 @@ def build(
 
 
 FAMILY = ModelFamily(
-    label="Hybrid (CCT)",
+    label="Hybrid",
     names=("CCT-2/3x2", "CCT-4/3x2", "CCT-6/3x1", "CCT-6/3x2", "CCT-7/3x1", "CCT-7/3x2", "CCT-14/7x2"),
     naming="CCT-<layers>/<kernel>x<convolutions>: convolutions and max-pooling, then an encoder; layers 2 4 6 7 14",
     has_dropout=True,

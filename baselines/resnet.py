@@ -98,7 +98,7 @@ def build(
 
 
 FAMILY = ModelFamily(
-    label="ResNet (He)",
+    label="ResNet",
     names=_NAMES,
     naming="ResNet-<depth>[x<width>][-s2|-s4]; depth 6 n + 2: 8 14 20 32 ...; -s2, -s4: down-sampling begins earlier",
     accepts=accepts,
