@@ -97,6 +97,14 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         macs = cost.forward_macs["dense"]
         return f"{cost.params:,} parameters, {macs:,} MACs forward (dense); {three.sentence()}"
 
+    def sees() -> str:
+        from bench.cost import receptive_field
+
+        sight = receptive_field.of_model(name, image_size=sizes["image_size"], channels=sizes["channels"])
+        if sentence := sight.sentence(image_size=sizes["image_size"]):
+            raise Limited(sentence)
+        return ""
+
     def gradients() -> str:
         model = build().train()
         F.cross_entropy(*outputs(model)).backward()
@@ -163,6 +171,7 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
     yield Requirement(what="the same weights for the same seed", check=same_seed)
     yield Requirement(what="treats every image alone in test mode", check=alone, needs=FEATURES)
     yield Requirement(what="can be counted on the meta device", check=counted)
+    yield Requirement(what="its features see the whole image", check=sees, needs=FEATURES)
     yield Requirement(what="gradients reach every weight", check=gradients)
     yield Requirement(what="learns", check=lambda: learns("float32"))
     yield Requirement(what="learns in bfloat16", check=lambda: learns("bfloat16"))

@@ -119,6 +119,21 @@ def _group_norm(
     return _new(x, x.shape), _new(x, (batch, groups)), _new(x, (batch, groups))
 
 
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    *_: Any,
+) -> Any:
+    given = [parameter for parameter in (weight, bias, mean, variance) if parameter is not None]
+    fits = x.ndim == 4 and x.is_contiguous() and x.dtype == torch.float32
+    if not fits or len(given) < 4 or any(p.shape != x.shape[1:2] or p.dtype != x.dtype for p in given):
+        return None
+    return _new(x, x.shape), _new(x, x.shape[1:2]), _new(x, x.shape[1:2])
+
+
 def _var_mean(x: Tensor, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     if x.ndim != 2 or dim is None or tuple(dim) != (1,) or not keepdim or x.dtype != torch.float32:
         return None
@@ -135,10 +150,15 @@ def _mean(x: Tensor, dim: Sequence[int] | None, keepdim: bool = False, **options
     return _new(x, [1 if axis in gone else size for axis, size in enumerate(x.shape) if keepdim or axis not in gone])
 
 
-def _max_pool(x: Tensor, taps: Sequence[int], stride: Sequence[int], *more: Any) -> Any:
-    if more or x.ndim != 4 or not x.is_contiguous() or len(taps) != 2 or len(stride) != 2 or x.dtype != torch.float32:
+def _max_pool(
+    x: Tensor, taps: Sequence[int], stride: Sequence[int], padding: Sequence[int] = (0, 0), *more: Any
+) -> Any:
+    if more or len(padding) != 2 or any(2 * pad > width for pad, width in zip(padding, taps, strict=False)):
         return None
-    sizes = [(size - width) // step + 1 for size, width, step in zip(x.shape[2:], taps, stride, strict=True)]
+    if x.ndim != 4 or not x.is_contiguous() or len(taps) != 2 or len(stride) != 2 or x.dtype != torch.float32:
+        return None
+    windows = zip(x.shape[2:], taps, stride, padding, strict=True)
+    sizes = [(size + 2 * pad - width) // step + 1 for size, width, step, pad in windows]
     if min(sizes) <= 0:
         return None
     shape = (*x.shape[:2], *sizes)
@@ -169,6 +189,7 @@ RULES: dict[Any, Rule] = {
     _aten.convolution.default: _convolution,
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_group_norm.default: _group_norm,
+    _aten.native_batch_norm.default: _batch_norm,
     _aten.var_mean.correction: _var_mean,
     _aten.mean.dim: _mean,
     _aten.max_pool2d_with_indices.default: _max_pool,

@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,7 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
 def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool) -> dict[str, Any]:
     """{"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again}. Without
     `measure` the rates are derived from the model's FLOPs, as are those of a step that would take too long."""
+    from bench.cost import receptive_field
     from bench.train import modes
 
     cost, sizes = _counted(cell, classes)
@@ -103,6 +104,9 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
         launching=parts[0],
         computing=parts[1],
     )
+    image = {name: sizes[name] for name in ("image_size", "channels")}
+    sight = receptive_field.of_model(cell.model, **image, model_options=cell.model_options)
+    rates = replace(rates, sees=sight.pixels, group=sight.group)
     for_workers = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": for_workers}
 

@@ -70,6 +70,7 @@ class Rates:
         activation_bytes: kept for the backward pass, per image in float32.
         error: of the logarithm of the rate, one standard deviation, where it was not measured here.
         slowness: how many times as long as tasks say they work on features here.
+        sees, group: what stands between the model and an image, as `bench.cost.sight.Sight` has it.
         launching, computing: seconds in which a processor launches a step that is not compiled, and in which a GPU
             computes it; 0: not known.
     """
@@ -86,6 +87,8 @@ class Rates:
     features: int = 0
     error: float = 0.0
     slowness: float = 1.0
+    sees: int | None = None
+    group: int | None = None
     launching: float = 0.0
     computing: float = 0.0
 

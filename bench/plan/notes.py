@@ -8,6 +8,7 @@ from dataclasses import replace
 from bench.core.by_key import by_key
 from bench.core.formatting import duration, join, plural
 from bench.core.spec import Cell
+from bench.cost.sight import Sight
 from bench.data.load import data_set
 from bench.plan.estimate import Rates, rate_key
 from bench.plan.options import StudyOptions
@@ -56,6 +57,16 @@ def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
         f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: vit-bench run "
         f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"
     ]
+
+
+def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:
+    """A note for each network whose features see less of an image than there is, or whose norm is too coarse."""
+    said = {}
+    for cell in cells:
+        if known := rates.get(rate_key(cell, sizes[cell.data].classes)):
+            sight = Sight(pixels=known.sees, group=known.group)
+            said[cell.model, cell.image_size] = sight.sentence(image_size=cell.image_size)
+    return [f"{model} hardly stands for its family: {sentence}." for (model, _), sentence in said.items() if sentence]
 
 
 def absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:

@@ -269,7 +269,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     _check_training(left)
     cost = model.cost(left)
     cells = tuple(_planned(cell, state, cost.cells.get(cell), sizes) for cell, state in states.items())
-    said = (*study.notes, *notes.costly(study, cost.calibration.rates, sizes))
+    known = cost.calibration.rates
+    said = (*study.notes, *notes.costly(study, known, sizes), *notes.short_sighted(study.chosen, known, sizes))
     return _assembled(suite, options, model, replace(study, notes=said), cells, cost, accepted)
 
 

@@ -543,7 +543,7 @@ def test_the_command_says_which_counters_agree_and_why_not(line, agrees, missed,
 
 
 aten: Any = torch.ops.aten
-OWN = ("ViT-B/16", "ViT-pico/7", "R8x0.125-s2", "R50x1", "R5+ViT-pico/14", "R50+ViT-B/16")
+OWN = ("ViT-B/16", "ViT-pico/7", "R8x0.125-s2", "R50x1", "R5+ViT-pico/14", "R50+ViT-B/16", "ResNet-20", "CCT-2/3x2")
 
 
 def meta(*shape: int, dtype: torch.dtype = torch.float32, order: tuple[int, ...] | None = None) -> Tensor:
@@ -599,6 +599,9 @@ CASES: list[tuple[Any, ...]] = [
     (aten.native_layer_norm.default, meta(2, 8).bfloat16(), [8], meta(8).bfloat16(), meta(8).bfloat16(), 1e-6),
     (aten.native_group_norm.default, IMAGES, meta(8), meta(8), 2, 8, 63, 4, 1e-6),
     (aten.native_group_norm.default, NHWC, meta(8), meta(8), 2, 8, 63, 4, 1e-6),
+    (aten.native_batch_norm.default, IMAGES, meta(8), meta(8), meta(8), meta(8), True, 0.1, 1e-5),
+    (aten.native_batch_norm.default, IMAGES, meta(8), meta(8), meta(8), meta(8), False, 0.1, 1e-5),
+    (aten.native_batch_norm.default, NHWC, meta(8), meta(8), meta(8), meta(8), True, 0.1, 1e-5),
     (aten.mean.dim, IMAGES, [-1, -2], True),
     (aten.mean.dim, NHWC, [2, 3]),
     (aten.mean.dim, TURNED, [1]),
@@ -622,7 +625,9 @@ WRONG: list[tuple[Any, ...]] = [
     (aten.convolution.default, IMAGES, meta(4, 8, 11, 11), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
     (aten.native_layer_norm.default, meta(2, 8), [7], meta(7), meta(7), 1e-6),
     (aten.native_group_norm.default, IMAGES, meta(8), meta(8), 2, 8, 63, 3, 1e-6),
+    (aten.native_batch_norm.default, IMAGES, meta(7), meta(7), meta(7), meta(7), True, 0.1, 1e-5),
     (aten.mean.dim, meta(2, 8), [2]),
+    (aten.max_pool2d_with_indices.default, IMAGES, [3, 3], [2, 2], [2, 2]),
     (aten.max_pool2d_with_indices.default, IMAGES, [11, 11], [2, 2]),
 ]
 

@@ -1,0 +1,147 @@
+"""The sight of a network (bench/cost/sight.py), from the operations of one forward pass on the meta device.
+
+Convolutions and pooling widen what their outputs see; a product of matrices mixes positions, or may do so, and so its
+outputs are taken to see everything; other operations join what their inputs see. What counts is what the last average
+over a whole map is taken of. Only the kernels' sizes are asked, so nothing is computed, and weights have no say.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from bench.core import registry
+from bench.core.device import meta
+from bench.cost.shapes import KnownShapes
+from bench.cost.sight import SMALL_GROUP, Sight
+
+Options = tuple[tuple[str, Any], ...]
+Pair = tuple[float, float]
+
+WINDOWS = ("max_pool2d_with_indices", "max_pool2d", "avg_pool2d")
+ADAPTIVE = ("_adaptive_avg_pool2d", "adaptive_max_pool2d")
+AVERAGES = ("mean", "sum", "amax")
+PRODUCTS = ("mm", "bmm", "mv", "addmm", "baddbmm", "matmul", "linear", "einsum")
+
+
+@functools.lru_cache(maxsize=256)
+def of_model(name: str, *, image_size: int, channels: int, model_options: Options = ()) -> Sight:
+    """The sight of a registered model; there is nothing to say of one that does not train.
+
+    Raises:
+        UserError: unknown model, or a size it cannot take.
+    """
+    if not registry.family_of(name).trains:
+        return Sight()
+    with meta():
+        sizes: dict[str, Any] = {"image_size": image_size, "channels": channels, "num_classes": 2}
+        model = registry.build_model(name, **sizes, **dict(model_options))
+    return of_network(model, image_size=image_size, channels=channels)
+
+
+def of_network(model: Any, *, image_size: int, channels: int) -> Sight:
+    """The sight of a network on the meta device that has `features`, which are put into test mode."""
+    norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm)]
+    group = norms[-1].num_channels // norms[-1].num_groups if norms else SMALL_GROUP
+    x_BCHW = torch.empty(1, channels, image_size, image_size, device="meta")
+    with torch.no_grad(), KnownShapes(), Follower(x_BCHW) as follower:
+        model.eval().features(x_BCHW)
+    sees = min(follower.averaged)
+    return Sight(pixels=int(sees) if sees < image_size else None, group=group if group < SMALL_GROUP else None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of a map's position, along height and width: pixels that it sees, and pixels to the next position."""
+
+    pixels: Pair
+    step: Pair
+
+    def through(self, kernel: Sequence[int], stride: Sequence[float], dilation: Sequence[int] = (1, 1)) -> Seen:
+        """Of the outputs of a window that is moved over the map."""
+        high, wide = (
+            p + (k - 1) * d * s for p, s, k, d in zip(self.pixels, self.step, kernel, dilation, strict=True)
+        )
+        return Seen((high, wide), (self.step[0] * stride[0], self.step[1] * stride[1]))
+
+    def joined(self, other: Seen) -> Seen:
+        """Of what is computed from both, position by position."""
+        (a, b), (c, d) = zip(self.pixels, other.pixels, strict=True), zip(self.step, other.step, strict=True)
+        return Seen((max(a), max(b)), (max(c), max(d)))
+
+
+PIXEL = Seen((1, 1), (1, 1))
+EVERYTHING = Seen((math.inf, math.inf), (1, 1))
+
+
+class Follower(TorchDispatchMode):
+    """Follows what each tensor that is computed from images sees of them.
+
+    Attributes:
+        averaged: pixels that entries of the map see of which the last average was taken; all, where there was none.
+    """
+
+    def __init__(self, images: Tensor) -> None:
+        super().__init__()
+        self.averaged: Pair = EVERYTHING.pixels
+        self._seen: Any = WeakTensorKeyDictionary()
+        self._seen[images] = PIXEL
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch asks: whether to wrap this in what keeps the compiler out of it, which loads the compiler."""
+        return False
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        inputs = [one for arg in args for one in (arg if isinstance(arg, list | tuple) else (arg,))]
+        known = [self._seen[one] for one in inputs if isinstance(one, Tensor) and one in self._seen]
+        if known:
+            seen = self._after(operation.overloadpacket.__name__, args, functools.reduce(Seen.joined, known))
+            for one in result if isinstance(result, list | tuple) else (result,):
+                if isinstance(one, Tensor):
+                    self._seen[one] = seen
+        return result
+
+    def _after(self, operation: str, args: Sequence[Any], seen: Seen) -> Seen:
+        """What the results of an operation see whose inputs together see `seen`."""
+        x = args[0]
+        if operation == "convolution":
+            _, weight, _, stride, _, dilation, transposed = args[:7]
+            if weight.ndim != 4 or transposed:
+                return EVERYTHING
+            return seen.through(weight.shape[2:], _pair(stride), _pair(dilation))
+        if operation in WINDOWS:
+            kernel = _pair(args[1])
+            return seen.through(kernel, _pair(args[2]) if len(args) > 2 and args[2] else kernel)
+        if operation in ADAPTIVE and (out := _pair(args[1])) != (1, 1):
+            kernel = (-(-x.shape[-2] // out[0]), -(-x.shape[-1] // out[1]))
+            return seen.through(kernel, kernel)
+        if operation in ADAPTIVE or (operation in AVERAGES and _over_positions(x, args[1:])):
+            self.averaged = seen.pixels
+            return EVERYTHING
+        if operation == "slice" and len(args) > 4 and (axis := args[1] % x.ndim - x.ndim) >= -2:
+            return seen.through((1, 1), (args[4], 1) if axis == -2 else (1, args[4]))
+        if "upsample" in operation:
+            steps = [s * before / after for s, before, after in zip(seen.step, x.shape[-2:], args[1], strict=True)]
+            return Seen(seen.pixels, (steps[0], steps[1]))
+        return EVERYTHING if operation in PRODUCTS or "attention" in operation else seen
+
+
+def _over_positions(x: Tensor, others: Sequence[Any]) -> bool:
+    """Whether a sum is over places of a map, not over channels alone, or images."""
+    axes = [] if not others or others[0] is None else others[0]
+    return x.ndim > 2 and any(axis % x.ndim > 1 for axis in (axes if isinstance(axes, list | tuple) else [axes]) or [2])
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values[0], values[-1]
