@@ -1,5 +1,6 @@
 """Every suite: what differs along its axes, and what it asks for."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,13 +12,12 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops
-from bench.data.sets import lettering
 from bench.plan import preflight
 from bench.plan.overrides import Overrides
 from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
-from bench.suites import _paper, crossover, crossover_rates, transfer, vtab
+from bench.suites import _cpu_grid, _paper, transfer, vtab
 from bench.suites import suite as suites
 from bench.suites.suite import SCALES, SuiteOptions
 from bench.tasks.vtab import VTAB, task_names
@@ -116,49 +116,51 @@ def test_budgets_never_change_the_warm_up() -> None:
         assert all(usual[replace(cell, horizons=(0,))] == effective_recipe(cell) for cell in other)
 
 
-# -- the suite crossover compares at equal compute, at rates that its sweep chose --------------------------------------
+# -- studies on two cores: one ladder of budgets in FLOPs, for networks that see their images --------------------------
 
 
-CELLS = [cell for cell in crossover.cells(SuiteOptions()) if cell.model != "pixels"]
-CLASSES = 100
+SMALL = {"image_size": 28, "channels": 1, "num_classes": 10}
 
 
-@pytest.fixture(scope="module")
-def per_image() -> dict[str, int]:
-    counted = {m: flops.count(m, image_size=28, channels=1, num_classes=CLASSES) for m in crossover.SEEN}
-    return {model: cost.train_flops_per_image["paper"] for model, cost in counted.items()}
+def cells_on_compute(suite: str) -> list[Cell]:
+    made = registry.load("suite", suite).cells(SuiteOptions())
+    return [c for c in made if "compute" in c.axes and c.model != "pixels"]
 
 
-def test_a_share_of_the_largest_budget_is_as_many_flops_for_every_model(per_image: dict[str, int]) -> None:
-    for model, shares in crossover.SHARES.items():
-        for share in shares:
-            assert crossover.images(model, share) * per_image[model] == pytest.approx(2.6e12 / share, rel=0.025)
-    for model in crossover.SEEN:
-        assert crossover.SEEN[model] * per_image[model] == pytest.approx(2.6e12, rel=0.01)
+@pytest.mark.parametrize("model", _cpu_grid.TRAIN_FLOPS)
+def test_the_ladder_counts_flops_as_the_counter_does(model: str) -> None:
+    counted = flops.count(model, **SMALL).train_flops_per_image["paper"]
+    assert _cpu_grid.TRAIN_FLOPS[model] == pytest.approx(counted, rel=2e-3)
 
 
-@pytest.mark.parametrize("family, factor", [("ViT", 100), ("Hybrid", 31), ("ResNet", 63)])
-def test_compute_spans_as_much_as_four_warm_ups_allow(per_image: dict[str, int], family: str, factor: int) -> None:
-    """From the largest budget down to the smallest one of the family that has room for its warm-up."""
-    spent = {(c.model, h): h * per_image[c.model] for c in CELLS for h in c.horizons if h}
-    mine = [work for (model, _), work in spent.items() if family == registry.family_of(model).label]
-    assert max(mine) >= factor * min(mine)
+@pytest.mark.parametrize("suite", ["scaling", "photographs"])
+def test_families_are_compared_at_budgets_of_one_ladder(suite: str) -> None:
+    """Each budget is within 2 % of a rung, and every family has several networks and spans a factor of two at least."""
+    families: dict[str, set[float]] = {}
+    for cell in cells_on_compute(suite):
+        for seen in filter(None, cell.horizons):
+            spent = seen * _cpu_grid.TRAIN_FLOPS[cell.model]
+            rung = math.log2(spent / _cpu_grid.LADDER[0])
+            assert spent == pytest.approx(_cpu_grid.LADDER[0] * 2 ** round(rung), rel=0.02), cell.model
+            families.setdefault(registry.family_of(cell.model).label, set()).add(round(rung))
+    assert set(families) == {"ViT", "Hybrid", "ResNet"}
+    shared = set.intersection(*families.values())
+    assert max(shared) - min(shared) >= (6 if suite == "photographs" else 3)
 
 
-def test_images_go_from_300_to_all_of_them_and_the_vit_sees_each_once() -> None:
-    vit = [c for c in CELLS if c.model == crossover.VIT]
-    assert min(c.num_images or 10**9 for c in vit) == 300
-    every = lettering.size(crossover.DATA.partition(":")[2])["train"]
-    assert max(max(c.horizons) for c in vit if c.num_images is None) == every == 300_000
+@pytest.mark.parametrize("suite", ["scaling", "photographs"])
+def test_transformers_have_sixteen_tokens_and_more(suite: str) -> None:
+    for model in {cell.model for cell in cells_on_compute(suite)} - {"pixels"}:
+        patch = model.rpartition("/")[2]
+        if "ViT" in model:
+            assert (28 // int(patch)) ** 2 >= 16, model
 
 
-def test_rates_are_those_of_the_sweep() -> None:
-    swept = {(cell.model, cell.recipe.lr) for cell in crossover_rates.cells(SuiteOptions())}
-    assert {(model, rate) for model, rate in crossover.RATES.items()} <= swept
-    assert {cell.horizons for cell in crossover_rates.cells(SuiteOptions())} <= {
-        (crossover.images(model, crossover_rates.BUDGET_DIVISOR),) for model in crossover.RATES
-    }
-    assert not any(cell.tasks for cell in crossover_rates.cells(SuiteOptions())), "no downstream score is looked at"
+def test_the_photographs_go_up_to_fifty_teraflops_over_two_decades_and_from_600_images_to_all() -> None:
+    spent = [h * _cpu_grid.TRAIN_FLOPS[c.model] for c in cells_on_compute("photographs") for h in c.horizons if h]
+    assert max(spent) >= 50e12 and max(spent) >= 100 * min(spent)
+    sizes = {c.num_images for c in registry.load("suite", "photographs").cells(SuiteOptions())}
+    assert {600, None} <= sizes
 
 
 # -- scale `paper`: every suite trains what Tables 3 and 6 of the paper say, read off its pages ------------------------

@@ -1,0 +1,77 @@
+"""Do the main study's networks stand for their family: is none of somebody else's more than two points better?
+
+Findings:
+    subject: a kind of family. Each side is represented at a budget by its best network at its best learning rate.
+    estimate: the study's best minus the best of others, at the budget where that is least.
+    trend: the same at every budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.analysis import wording
+from bench.analysis.comparisons import counts
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.families import kind_of
+from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
+from bench.analysis.frontiers import along_compute
+from bench.analysis.question import Question
+from tools.control.kinds import OUTSIDE
+
+NAME = "stands for its family"
+TOLERATED = 0.02  # accuracy by which another network may be better
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """Every kind of family of which there are networks of both sides, with every learning rate."""
+    whole = evidence.swept or evidence
+    series = whole.on_axis("compute")
+    theirs = {model for of_kind in OUTSIDE.values() for model in of_kind}
+    for kind, of_kind in OUTSIDE.items():
+        own = [s for s in series if s.last.model not in theirs and kind_of(s.family) == kind]
+        others = [s for s in series if s.last.model in of_kind]
+        if not (own and others):
+            continue
+        gaps = along_compute(whole, own, others, (kind, "others"), HEADLINE)
+        if gaps is None:
+            yield Finding(question=NAME, subject=(kind,), verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_SCORES,))
+            continue
+        least = min(gaps.gaps, key=lambda gap: gap.estimate.value)
+        e = least.estimate
+        yield Finding(
+            question=NAME,
+            subject=(kind,),
+            axis=Axis.COMPUTE,
+            verdict=Verdict.YES if e.value >= -TOLERATED else Verdict.NO,
+            trend=gaps.trend,
+            quantity="accuracy difference",
+            unit=Unit.SHARE,
+            estimate=e.value,
+            low=e.low,
+            high=e.high,
+            level=e.level,
+            n=counts(e, steps=len(gaps.gaps)),
+            excluded=e.excluded,
+        )
+
+
+def say(f: Finding) -> list[str]:
+    return [
+        f"At {wording.place(f, p.x)}: {p.first} {wording.size(p.estimate, p.low, p.high)} against {p.second}."
+        for p in f.trend
+    ]
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Stands for its family?",
+    text="Is no network of somebody else more than two points better than the study's own of that kind?",
+    yes="stands",
+    no="is beaten",
+    ask=ask,
+    say=say,
+    order=1,
+    shown_in=("compute",),
+)
+"""The smallest difference over the budgets decides: a family that is beaten at one budget does not stand there."""
