@@ -241,7 +241,7 @@ def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
 
 def test_recipes_with_a_long_warm_up_have_the_rates_that_were_swept_with_it() -> None:
     """On the upstream set that the rates of the main study are of."""
-    reference = evidence.build(study_data.load(PROJECT / "results/reference/transfer-rates", suite="transfer"))
+    reference = evidence.build(study_data.load(PROJECT / "tests/records/transfer-rates", suite="transfer"))
     rates = {r["model"]: float(r["rate"]) for r in rows(reference, "rates") if r["chosen"] and r["data"] == "glyphs"}
     assert rates == {model: _recipes.recipe_for(model).lr for model in ("ViT-nano/14", "R8x0.125-s2", "R8x0.25-s2")}
     assert _recipes.recipe_for("R8x0.125-s2", warmup_images=736).lr == _recipes.FAMILY_RATES["cpu"]["ResNet"]

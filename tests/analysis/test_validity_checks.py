@@ -22,6 +22,7 @@ from tests.analysis._records import HEADLINE, World, change, map_scores
 from tests.analysis._study import ask, read
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+KEPT = Path(__file__).parents[1] / "records"
 REFUSALS = (CheckKind.LAW_NOT_COOLED_DOWN, CheckKind.LAW_SEVERAL_DATA_SETS, CheckKind.LAW_UNITS)
 
 
@@ -136,14 +137,13 @@ def test_an_old_warm_up_counts_as_it_was_done() -> None:
 @pytest.mark.parametrize(
     "study, axes",
     [
-        ("superseded/scaling-cpu", {"compute", "data size"}),
-        ("superseded/crossover-cpu-revision-2", {"compute"}),
-        ("superseded/branching-cpu-revision-2", {"branching", "compute"}),
+        ("scaling-of-unequal-warm-ups", {"compute", "data size"}),
+        ("crossover-of-unequal-warm-ups", {"compute"}),
+        ("branching-of-unequal-warm-ups", {"branching", "compute"}),
     ],
 )
 def test_studies_of_the_old_rule_are_caught(study: str, axes: set[str]) -> None:
-    suite = study.removeprefix("superseded/").partition("-")[0]
-    records = study_data.load(REFERENCE / study, suite=suite)
+    records = study_data.load(KEPT / study, suite=study.partition("-")[0])
     assert {r.revisions["recipe"] for r in records.records} <= {1, LAST_CAPPED_REVISION}
     checked = [c for c in checks(build(records)) if c.kind is CheckKind.UNEQUAL_RECIPES]
     assert {c.names[0] for c in checked} == axes
@@ -287,11 +287,11 @@ def test_what_did_not_finish_is_named() -> None:
     assert check.names == (bad.directory, "diverged") and check.message == bad.reason
 
 
-@pytest.mark.parametrize("study", ["superseded/branching-cpu-revision-2", "transfer-cpu"])
-def test_flops_over_images_are_the_flops_of_an_image(study: str) -> None:
+@pytest.mark.parametrize("study", [KEPT / "branching-of-unequal-warm-ups", KEPT / "transfer-rates"])
+def test_flops_over_images_are_the_flops_of_an_image(study: Path) -> None:
     """Study by study the sum, cell by cell the quotient: a cell that reads several branches trains on more images than
     its longest horizon says."""
-    made = study_data.load(REFERENCE / study).records
+    made = study_data.load(study).records
     implied = 0
     for record in made:
         one, per_image = questions.cost([record]), record.model.train_flops_per_image.paper

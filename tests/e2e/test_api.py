@@ -40,7 +40,7 @@ from tests.conftest import PROJECT
 from tests.plan.finished import finish
 from tests.plan.making import cells_of
 
-KEPT = PROJECT / "results/reference/scaling-cpu"
+KEPT = PROJECT / "tests/records/scaling"
 X = np.geomspace(1e3, 1e6, 9)
 
 
@@ -183,10 +183,10 @@ def test_a_fit_is_that_of_the_command(tmp_path, capsys):
 
 def test_a_comparison_is_that_of_the_command(tmp_path, capsys):
     names = ("R8x0.25-s2", "R8x0.125-s2")  # at the same budgets
-    words = [*names, "--suite", "scaling-cpu", "--results", str(KEPT.parent)]
+    words = [*names, "--suite", KEPT.name, "--results", str(KEPT.parent)]
     for at in (None, "compute", "images"):
         asked = [*words, *(["--at", at] if at else [])]
-        compared = bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent, at=at)
+        compared = bench.api.compare(*names, suite=KEPT.name, results=KEPT.parent, at=at)
         code = compare.main([*asked, "--json", "--fail-if", "different"])
         printed = json.loads(capsys.readouterr().out)
         assert printed["average"]["estimate"] == compared.average.estimate and printed["verdict"] == compared.verdict
@@ -201,7 +201,7 @@ def test_a_comparison_is_that_of_the_command(tmp_path, capsys):
     with pytest.raises(UserError, match="cell by cell"):
         bench.api.compare(KEPT, KEPT, at="compute")
     with pytest.raises(UserError, match="cannot be compared at 'time'"):
-        bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent, at="time")
+        bench.api.compare(*names, suite=KEPT.name, results=KEPT.parent, at="time")
 
 
 def test_commits_and_folders_are_sides_too(tmp_path, capsys):
@@ -299,7 +299,7 @@ def test_results_show_themselves():
 
 def test_a_comparison_draws_its_table(tmp_path):
     """Every difference with its interval, and those of levels of compute in a panel of their own."""
-    compared = bench.api.compare("ViT-pico/14", "R11x0.25-s2", suite="crossover-cpu", results=KEPT.parent)
+    compared = bench.api.compare("ViT-pico/14", "R11x0.25-s2", suite="crossover", results=KEPT.parent)
     by_task, by_compute = compare_figure.draw(compared.found, title="x").axes
     names = [label.get_text().removesuffix(" (not averaged)") for label in by_task.get_yticklabels()]
     table = compared.table.assign(compute=compared.table["row"] == "compute")

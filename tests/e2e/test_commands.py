@@ -81,7 +81,7 @@ def test_a_plan_of_what_is_done_needs_no_numerical_library(finished, project):
 
 REFERENCE = PROJECT / "results" / "reference"
 STUDIES = studies.named(REFERENCE)
-WITH_OPTIONS = {"transfer-rates": "transfer", "peers-again": "peers"}
+WITH_OPTIONS = {"peers-again": "peers"}
 
 
 @pytest.mark.parametrize("name", STUDIES)

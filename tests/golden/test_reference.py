@@ -84,9 +84,7 @@ REFERENCE = PROJECT / "results/reference"
 COMMITTED = sorted(REFERENCE.glob("*-cpu/figures/*.csv"))
 ENDS = ("low", "high")
 BUILT = (
-    ("crossover", "crossover-cpu"),
     ("scaling", "scaling-cpu"),
-    ("masked", "masked-cpu"),
 )
 
 

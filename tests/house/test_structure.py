@@ -245,7 +245,7 @@ def test_help_has_examples_and_needs_no_torch(verb, helps):
 
 def test_reading_needs_no_torch_and_the_rest_says_so(tmp_path):
     """The commands that only read, where torch is not installed; and one that counts."""
-    kept = PROJECT / "results/reference/scaling-cpu"
+    kept = PROJECT / "tests/records/scaling"
     for cell in (kept / "cells").glob("*_glyphs_s0-*"):
         shutil.copytree(cell, tmp_path / "results/presets/cells" / cell.name)
     runs = ["family,compute,error", *(f"ViT,1e{power},{0.9**power}" for power in range(12, 19))]

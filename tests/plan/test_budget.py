@@ -14,7 +14,6 @@ from bench.cost.hardware import parse
 from bench.plan import budget
 from bench.plan.passes import chosen_grid
 from tests.plan import recorded
-from tests.plan.making import cells_of
 
 CELLS = [Cell(model="ViT-pico/14", data="glyphs", horizons=(0, 4000, 8000), seed=seed) for seed in (0, 1, 2)]
 PIXELS = Cell(model="pixels", data="glyphs")
@@ -156,7 +155,8 @@ def test_half_the_time_answers_better_than_every_horizon_halved(asked, half):
 def test_what_was_chosen_is_a_part_of_the_suite(half):
     lines = budget.lines_of(half)
     most = max(seeds for _, seeds in half.values())
-    cells = [cell for cell in cells_of("scaling", seeds=most, grid=lines) if cell.horizons != (0,)]
+    trained = [p.cell for p in recorded.plan().cells if p.cell.seed == 0 and p.cell.model != "pixels"]
+    cells = chosen_grid.within([replace(cell, seed=seed) for cell in trained for seed in range(most)], lines)
     assert len(cells) == sum(seeds for _, seeds in half.values())
     for cell in cells:
         horizons, seeds = half[cell.model, cell.num_images]

@@ -329,7 +329,7 @@ def test_without_repeats_nothing_is_tested() -> None:
 # -- interpolation errs by no more than it says: on parabolas, on smooth curves, and at the kept horizons of the -------
 
 
-REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+KEPT = Path(__file__).parents[1] / "records"
 
 
 def test_the_error_on_a_parabola_is_bend_times_the_true_one():
@@ -374,8 +374,8 @@ def test_a_horizon_left_out_is_predicted_within_the_error():
     """Horizons of the reference studies: without one, gaps are twice as wide as those that comparisons interpolate.
     Beside the error of interpolation, the three accuracies have their own."""
     held = []
-    for name in ("scaling-cpu", "crossover-cpu"):
-        evidence = lr_sweep.of_chosen(study_data.load(REFERENCE / name), headline=("scripts", "mnist"))
+    for folder in (KEPT / "scaling", KEPT / "crossover"):
+        evidence = lr_sweep.of_chosen(study_data.load(folder), headline=("scripts", "mnist", "upstream"))
         for series in evidence.series:
             known = [(math.log(p.train_flops), evidence.estimate(p, "headline")) for p in series.points]
             x = [at for at, e in known if e]

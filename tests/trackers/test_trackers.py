@@ -95,7 +95,7 @@ def test_what_is_read_early_begins_what_is_read_later(snapshots):
 @pytest.fixture
 def study(tmp_path) -> Path:
     """Three cells of the committed study."""
-    source = PROJECT / "results/reference/scaling-cpu/cells"
+    source = PROJECT / "tests/records/scaling/cells"
     for cell in sorted(source.glob("vit-*"))[:3]:
         shutil.copytree(cell, tmp_path / "kept" / "cells" / cell.name)
     return tmp_path / "kept"
