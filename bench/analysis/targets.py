@@ -1,7 +1,7 @@
 """At how much compute, or how many images, another run of a family reaches an accuracy, with the interval of one more
 run. Where its best measured points pass the accuracy, the answer is read off between these two, and needs no law.
-Elsewhere it is that of `bench.fit --reach`: a law is asked beyond the data only where it has a record there, and the answer
-says how far."""
+Elsewhere it is that of `bench.fit --reach`: a law is asked beyond the data only where it has a record there, and the
+answer says how far."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
     """Where the family's best measured points pass the target, between two of them; None where they do not, or where a
     larger one loses it again.
 
-    Errors are interpolated as in figures with two logarithmic axes. An end of the interval is where the line through the
-    points' own ends reaches the target: 0 or infinite where it does not within the measured range.
+    Errors are interpolated as in figures with two logarithmic axes. An end of the interval is where the line through
+    the points' own ends reaches the target: 0 or infinite where it does not within the measured range.
     """
     if None in target.between or target.lost is not None:
         return None
@@ -158,11 +158,10 @@ def _target(law: Law, accuracy: float) -> AccuracyTarget:
 
 def say(f: Finding) -> list[str]:
     target, texts = wording.first(f, AccuracyTarget), []
-    if target is not None and target.measured and target.between[0] is not None and target.between[1] is not None:
+    if target is not None and target.measured:
         ends = " Its upper end is that of the law." if target.by_law else ""
-        texts.append(
-            f"Interpolated between measured points, {wording.between(f, target.between[0], target.between[1], 'and')}.{ends}"
-        )
+        where = wording.between(f, *target.between, "and")
+        texts.append(f"Interpolated between measured points, {where}.{ends}")
     if f.reach > 1.005:
         texts.append(f"This is {significant(f.reach, 2)} times the largest measured value.")
     if f.high_reach > 1.005:

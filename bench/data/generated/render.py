@@ -4,15 +4,19 @@ Image i of a class is drawn with the font that i selects and deformed by numbers
 generator state, so any subset can be drawn in any order and every longer set contains every shorter one. The same
 Pillow and FreeType give the same bytes on every machine; the content hash in a record shows when they do not.
 
-Images of one character in one font are deformations of one drawing, so they are a group (`ImageSet.groups_N`): a network
-that knows the drawing tends to get them all right, and intervals count drawings, not images. The classes are the task's
-own, as the ten of MNIST are, and are no sample of anything; the drawings are what another test set would replace.
+Images of one character are deformations of a few drawings, so they are no independent test images, and say which belong
+together (`ImageSet.groups_N`). What a test generalises over is designs of letters. A family's regular, bold and italic
+faces are one design, so the test images of one letter in one family are a group, and intervals count these. In 1,937
+differences between two networks on the first `scripts` (40 letters in four faces of one family, 50 images of each), the
+median standard error was 0.7 points over images, 1.6 over drawings and 2.9 over letters. Training images are grouped by
+their drawing, so that none is on both sides where some are held out.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,7 +107,7 @@ def image_set(
         class_names=classes,
         kind="rendered",
         source="rendered from fonts",
-        groups_N=drawings_N(classes, of_split, arrays["labels"], np.arange(len(arrays["labels"])) % count),
+        groups_N=groups_N(split, classes, of_split, arrays["labels"], np.arange(len(arrays["labels"])) % count),
     )
 
 
@@ -112,18 +116,25 @@ def faces(characters: str, fonts_of: Callable[[str], Sequence[Path]]) -> list[tu
     return [(font, char) for char in characters for font in fonts_of(char) if has_character(font, char)]
 
 
-def drawings_N(
-    classes: Sequence[str], fonts_of: Callable[[str], Sequence[Path]], labels_N: np.ndarray, indices_N: np.ndarray
+def groups_N(
+    split: str,
+    classes: Sequence[str],
+    fonts_of: Callable[[str], Sequence[Path]],
+    labels_N: np.ndarray,
+    indices_N: np.ndarray,
 ) -> np.ndarray:
-    """uint64: which drawing each image deforms, by its class and its number in the class; see `ImageSet.groups_N`."""
-    keys = [[_drawing(font.name, char) for font, char in faces(characters, fonts_of)] for characters in classes]
-    counts_K = np.array([len(of_class) for of_class in keys])
+    """uint64: which images belong together, by their classes and numbers in their class; see `ImageSet.groups_N`."""
+    groups_of = [[_group(split, font, char) for font, char in faces(each, fonts_of)] for each in classes]
+    counts_K = np.array([len(of_class) for of_class in groups_of])
     first_K = np.cumsum(counts_K) - counts_K
-    return np.array(sum(keys, []), dtype=np.uint64)[first_K[labels_N] + indices_N % counts_K[labels_N]]
+    groups = np.array(list(itertools.chain.from_iterable(groups_of)), dtype=np.uint64)
+    return groups[first_K[labels_N] + indices_N % counts_K[labels_N]]
 
 
-def _drawing(font: str, char: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{font}/{char}".encode()).digest()[:8], "little")
+def _group(split: str, font: Path, char: str) -> int:
+    """A drawing, or of test images the letter in all faces of its family, which a file's name begins with."""
+    drawn = font.stem if split == "train" else font.stem.partition("-")[0]
+    return int.from_bytes(hashlib.sha256(f"{split}/{drawn}/{char}".encode()).digest()[:8], "little")
 
 
 def render_classes(

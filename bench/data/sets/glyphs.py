@@ -6,8 +6,8 @@ downstream: no digit is in it and nothing that looks like one (no o, l, s, z, b,
 looks like a letter of `scripts`. Only A to Z and a to z of Computer Modern are used: its files put other symbols on
 other characters' code points.
 
-How strongly images are deformed was chosen by looking at results: more of it did not help the larger models and kept the
-small ones from learning at all.
+How strongly images are deformed was chosen by looking at results: more of it did not help the larger models and kept
+the small ones from learning at all (`docs/limits.md`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.data.data_set import DataSet
 from bench.data.generated.render import Variation, drawable, image_set, matplotlib_fonts
 
-REVISION = 2  # 2: images of one drawing are a group
+REVISION = 2  # 2: images of one letter in one family are a group
 # One class per entry. Chosen so that no two look alike (correlation of blurred drawings under small deformations), none
 # looks like a digit, and none looks like a class of `scripts`; tests/data/test_generated.py measures it.
 _TABLE = (
@@ -56,6 +56,7 @@ DATASET = DataSet(
     how_to_get="It is drawn from the fonts inside matplotlib: install the package matplotlib.",
     images=(30_000, 2_500),
     classes=len(CLASSES),
+    side=28,
     load=partial(
         image_set,
         "glyphs",

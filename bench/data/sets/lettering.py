@@ -4,8 +4,9 @@
 else, so a larger set holds every smaller one. Each is deformed by 26 numbers of its own: no two are copies, and the
 fonts, characters and random stream of the test images are others (`tests/data/test_generated.py`).
 
-How strongly images are deformed was chosen by looking at results: with almost twice as much, a ResNet had learned nothing
-after 14,000 images, where a ViT had. So this set is no neutral ground between the two families (`docs/limits.md`).
+How strongly images are deformed was chosen by looking at results: with almost twice as much, a ResNet had learned
+nothing after 14,000 images, where a ViT had. So this set is no neutral ground between the two families
+(`docs/limits.md`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from bench.core.seeds import uniforms
 from bench.data.data_set import DataSet, Numbers
 from bench.data.generated import drawn
 from bench.data.generated.drawn import Asked, parsed
-from bench.data.generated.render import NUMBERS, SIZE, Variation, draw, drawings_N, faces, fingerprint
+from bench.data.generated.render import NUMBERS, SIZE, Variation, draw, faces, fingerprint, groups_N
 from bench.data.image_set import ImageSet
 from bench.data.sets import glyphs
 
-REVISION = 2  # 2: images of one drawing are a group
+REVISION = 2  # 2: images of one letter in one family are a group
 DRAWN_SINCE = 1  # the revision that the pixels date from
 CLASSES = glyphs.CLASSES
 USUAL = Asked(classes=len(CLASSES), per_class=100, side=SIZE)
@@ -57,7 +58,8 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
         revision=REVISION,
         class_names=CLASSES[: asked.classes],
         made_of=made_of,
-        groups_N=drawings_N(
+        groups_N=groups_N(
+            split,
             CLASSES[: asked.classes],
             partial(glyphs.fonts, split),
             numbers_N % asked.classes,
@@ -98,6 +100,7 @@ DATASET = DataSet(
     source=glyphs.DATASET.source,
     how_to_get=glyphs.DATASET.how_to_get,
     options="lettering:100xIMAGES, for example lettering:100x3000 (images are per class; of fewer, the first classes)",
+    side=SIZE,
     load=load,
     available=glyphs.DATASET.available,
     look=look,

@@ -1,13 +1,15 @@
 """Scripts: Greek and Cyrillic letters in font families that the `glyphs` set never uses; the near downstream set.
 
-The probe learns from STIX and DejaVu Serif and is tested on four other families, two with serifs and two without, of four
-faces each: 544 drawings, three images of each. Letters that look like a Latin letter, like a class of `glyphs` or like
-each other are left out, and so are lower-case Cyrillic letters whose italic is another shape.
+The probe learns from STIX and DejaVu Serif and is tested on four other families, two with serifs and two without, of
+four faces each: 34 letters, 136 designs of them, 544 drawings, three images of each. Letters that look like a Latin
+letter, like a class of `glyphs` or like each other in any of the families are left out, and so are lower-case Cyrillic
+letters whose italic is another shape.
 
 How strongly images are deformed was chosen on 27 November 2026 by a rule that looks at no network: the ranges of a
 published set of deformed characters, affNIST (T. Tieleman, 2013), are taken as they stand, and nothing else is added.
-These are rotations by up to 20 degrees, shears by up to 0.2, and heights and widths from 0.8 to 1.2. A letter is shifted as
-far as the largest upright one may be without leaving the image. Until revision 1 the ranges were chosen by results.
+These are rotations by up to 20 degrees, shears by up to 0.2, and heights and widths from 0.8 to 1.2. A letter is
+shifted as far as the largest upright one may be without leaving the image. In revision 1 the ranges were chosen by
+results.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ DATASET = DataSet(
     how_to_get="It is drawn from the fonts inside matplotlib: install the package matplotlib.",
     images=(10_200, 1_632),
     classes=len(CLASSES),
+    side=SIZE,
     load=partial(
         image_set, "scripts", revision=REVISION, classes=CLASSES, per_class=PER_CLASS, variation=VARIATION, fonts=fonts
     ),
