@@ -83,7 +83,7 @@ def test_too_few_points_are_no_warning() -> None:
 
 
 def test_fine_tunings_that_chose_an_end_of_their_rates_are_counted_by_model() -> None:
-    """Repeats of one choice are one; most of a model's choices at an edge are a warning, trained and untrained apart."""
+    """Repeats of a choice are one; most of a model's choices at an edge are a warning, trained and untrained apart."""
 
     def tuned(of: Record, horizon: Horizon, edge: bool) -> Horizon:
         detail = {"rates": [0.1, 0.3, 0.9], "rate": 0.9 if edge else 0.3, "rate_at_edge": edge}
