@@ -98,6 +98,9 @@ class CheckKind(StrEnum):
     REJECTED_RATES = "rejected rates"  # count: runs at rates that a sweep did not choose, left out but for the sweep
     CHOSEN_ON_TEST = "chosen on test images"  # names: sets on which rates were chosen and scores are reported
     RATE_AT_EDGE = "rate at edge"  # names: models whose best learning rate is the edge of the sweep: they look worse
+    TUNED_AT_EDGE = "tuned at edge"
+    """count: fine-tunings of limit whose rate, chosen on held-out images, is an end of their sweep; groups: how many by
+    model, untrained ones apart. These look worse: a warning where they are most of a model's."""
     LONG_WARMUP = "long warm-up"  # names (model,); high: share of its shortest run, which looks worse: bends exponents
     STILL_FALLING = "still falling"
     """At the budget low (FLOP) of models compared at equal compute over images, names: of them (of all, in a note) the

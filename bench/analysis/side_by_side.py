@@ -49,7 +49,7 @@ from bench.stats.intervals import (
     sum_of_errors,
 )
 from bench.stats.moderated import Moderated
-from bench.stats.paired import pair
+from bench.stats.paired import image_variance, pair
 
 AVERAGE = "average"
 POWER = 0.8  # with which the smallest detectable difference is detected; 0.72 where its own estimate errs (simulated)
@@ -302,7 +302,7 @@ def contrast(
     a, b = (float(np.mean([sides[which].mean for _, sides, _ in known])) for which in (0, 1))
 
     variants = [place.variant for place, *_ in known]
-    image_variance, shared, paired = _image_variance([(measure, both) for _, both, measure in known])
+    of_images, shared, paired = _image_variance([(measure, both) for _, both, measure in known])
     seeds = _by_label(
         [(variant, gap.seeds, gap.values_SD.mean(axis=1)) for variant, gap in zip(variants, diffs, strict=True)]
     )
@@ -319,7 +319,7 @@ def contrast(
             errors[DRAWS] = math.sqrt(max(0.0, variance - shared * (SEEDS in errors))), len(values) - 1
         else:
             excluded.append(DRAWS)
-    errors[IMAGES] = math.sqrt(max(0.0, image_variance - shared * bool(errors))), math.inf
+    errors[IMAGES] = math.sqrt(max(0.0, of_images - shared * bool(errors))), math.inf
 
     margins = {source: _quantile(0.5 + POINT_LEVEL / 2, df) * error for source, (error, df) in errors.items()}
     needed = {
@@ -419,17 +419,19 @@ def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tup
     are not known, its errors are added as if they were one.
     """
     sets: dict[str, np.ndarray] = {}
+    groups: dict[str, np.ndarray | None] = {}
     unpaired: dict[str, float] = {}
     shared = 0.0
     for measure, (a, b) in sides:
         paired = pair(b, a)
-        if paired is None or paired.groups_M is not None:
+        if paired is None:
             unpaired[measure] = unpaired.get(measure, 0.0) + math.hypot(a.image_error, b.image_error)
         else:
-            before = sets.get(paired.content_hash)
+            before, groups[paired.content_hash] = sets.get(paired.content_hash), paired.groups_M
             sets[paired.content_hash] = paired.difference_M if before is None else before + paired.difference_M
             shared += paired.shared
-    squares = sum(float(x_M.var(ddof=1)) / len(x_M) for x_M in sets.values()) + sum(e**2 for e in unpaired.values())
+    squares = sum(image_variance(x_M, groups[content]) for content, x_M in sets.items())
+    squares += sum(e**2 for e in unpaired.values())
     return squares / len(sides) ** 2, shared / len(sides) ** 2, not unpaired
 
 

@@ -1,5 +1,6 @@
-"""At how much compute, or how many images, another run of a family reaches an accuracy: the answer of `bench.fit
---reach`, with the interval of one more run. A law is asked beyond the data only where it has a record there, and the
+"""At how much compute, or how many images, another run of a family reaches an accuracy, with the interval of one more
+run. Where its best measured points pass the accuracy, the answer is read off between these two, and needs no law.
+Elsewhere it is that of `bench.fit --reach`: a law is asked beyond the data only where it has a record there, and the
 answer says how far."""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from scipy import special
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
@@ -18,7 +20,8 @@ from bench.analysis.law_findings import X_QUANTITY, deviation, law_finding, laws
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
-from bench.stats.extrapolation import REACH, PastError, reached
+from bench.stats.bootstrap import LAW_LEVEL
+from bench.stats.extrapolation import REACH, Inverse, PastError, invert, reached
 from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
 
 # Reasons.
@@ -32,13 +35,16 @@ class AccuracyTarget(Item, kind="Target"):
 
     asked: range in which the law has points or a record. between: the measured points between which it is reached (the
     first None: by the smallest; both: by none). lost: the largest point that does not reach it although a smaller one
-    does. record: how far off the law was at about the distance of the upper end; None inside the data."""
+    does. record: how far off the law was at about the distance of the upper end; None inside the data. measured: the
+    answer is read off the measured points; by_law: but its upper end, which they do not hold, is the law's."""
 
     accuracy: float
     asked: tuple[float, float]
     between: tuple[float | None, float | None] = (None, None)
     lost: float | None = None
     record: PastError | None = None
+    measured: bool = False
+    by_law: bool = False
 
 
 def targets(evidence: Evidence, name: str, axis: Axis) -> Iterator[Finding]:
@@ -66,15 +72,21 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     target, most = _target(law, accuracy), law.range[1]
     finding = partial(law_finding(question, law), **X_QUANTITY[law.axis])
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
+    missed = _deviation_at(law, ends.x) if 0 < ends.x < np.inf else []
+    if (inside := passed(law, target)) is not None:
+        held = np.isfinite(inside.high)
+        by_law = bool(not held and not missed and inside.x < ends.high < np.inf)
+        ends, missed = replace(inside, high=ends.high if by_law else inside.high), []
+        target = replace(target, measured=True, by_law=by_law)
     if ends.x == 0:
         return cannot(reasons=(BELOW_RANGE,), evidence=(target,))
-    missed = _deviation_at(law, ends.x) if ends.x < np.inf else []
     if missed:
         return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
     if ends.x == np.inf:
         return cannot(reasons=(OUT_OF_REACH,), evidence=(target,))
     high = ends.high if ends.high < np.inf else None
-    reach, high_reach = (max(1.0, end / most) for end in (ends.x, high or law.forecast.grid[-1]))
+    beyond = most if target.measured else law.forecast.grid[-1]  # where an open end is known to lie
+    reach, high_reach = (max(1.0, end / most) for end in (ends.x, high or beyond))
     if high_reach > 1 and law.forecast.origins:
         target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
     return finding(
@@ -86,6 +98,30 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
         reach=reach,
         high_reach=high_reach,
     )
+
+
+def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
+    """Where the family's best measured points pass the target, between two of them; None where they do not, or where a
+    larger one loses it again.
+
+    Errors are interpolated as in figures with two logarithmic axes. An end of the interval is where the line through
+    the points' own ends reaches the target: 0 or infinite where it does not within the measured range.
+    """
+    if None in target.between or target.lost is not None:
+        return None
+    means, best = law.group_means, set(law.best)
+    on = [i for i, place in enumerate(zip(means.x.tolist(), means.error.tolist(), strict=True)) if place in best]
+    if len(on) < 2:
+        return None
+    x_N, error_N = means.x[on], means.error[on]
+    seeds_N = np.array([max(1, len(law.points[i].seeds)) for i in on])
+    upper = 0.5 + LAW_LEVEL / 2
+    quantile = special.stdtrit(means.freedom, upper) if means.freedom else special.ndtri(upper)
+    half_N = quantile * np.sqrt(1 + seeds_N) * means.noise[on] / error_N  # of one more run beside their mean
+    line_N = np.log(error_N)
+    curves = np.stack([line_N, line_N - half_N, line_N + half_N])
+    x, low, high = np.exp(invert(np.log(x_N), curves, np.log([1 - target.accuracy]))[:, 0]).tolist()
+    return Inverse(x=x, low=low, high=high) if 0 < x < np.inf else None
 
 
 def _deviation_at(law: Law, x: float) -> list[Item]:
@@ -122,6 +158,10 @@ def _target(law: Law, accuracy: float) -> AccuracyTarget:
 
 def say(f: Finding) -> list[str]:
     target, texts = wording.first(f, AccuracyTarget), []
+    if target is not None and target.measured:
+        ends = " Its upper end is that of the law." if target.by_law else ""
+        where = wording.between(f, *target.between, "and")
+        texts.append(f"Interpolated between measured points, {where}.{ends}")
     if f.reach > 1.005:
         texts.append(f"This is {significant(f.reach, 2)} times the largest measured value.")
     if f.high_reach > 1.005:

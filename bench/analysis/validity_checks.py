@@ -274,6 +274,31 @@ def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
         yield ValidityCheck(kind=CheckKind.LONG_WARMUP, names=(most,), high=shares[most])
 
 
+def tuned_at_edge(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """Fine-tunings that chose an end of the rates that they tried, of every model that did so, trained or not."""
+    standing = set(evidence.horizons["directory"])
+    chosen: set[tuple[str, bool, str, int, str, str]] = set()
+    for record in evidence.records.records:
+        for row in record.horizons if record.directory in standing else ():
+            name = record.cell.model if row.images_seen else f"{record.cell.model}, untrained"
+            for s in row.scores:  # repeats with one choice are one
+                if (edge := s.detail.get("rate_at_edge")) is not None and len(s.detail.get("rates", ())) > 1:
+                    chosen.add(
+                        (name, bool(edge), record.directory, row.images_seen, s.task, s.data.removesuffix("-real"))
+                    )
+    by_model = {name: (sum(mine), len(mine)) for name, mine in by_key((c[0], c[1]) for c in chosen).items()}
+    at_edge = {name: [f"{edges} of {all_}"] for name, (edges, all_) in by_model.items() if edges}
+    if at_edge:
+        most = any(2 * edges > all_ for edges, all_ in by_model.values())
+        yield ValidityCheck(
+            kind=CheckKind.TUNED_AT_EDGE,
+            level=Level.WARNING if most else Level.NOTE,
+            count=sum(edges for edges, _ in by_model.values()),
+            limit=len(chosen),
+            groups=_groups(at_edge),
+        )
+
+
 def still_falling(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Models compared at equal compute over images: whether more than the beginning of their training was over."""
     falling = gap_series.still_falling(evidence)
@@ -376,6 +401,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[ValidityCheck]], ...] = (
     mixed_laws,
     superseded,
     learning_rates,
+    tuned_at_edge,
     still_falling,
     other_images,
     revisions,

@@ -106,6 +106,18 @@ def some_encoded(name: str, *, root: Path | None) -> list[bytes]:
     return encoded(option, root=root) if encoded is not None else []
 
 
+def side_of(name: str) -> int | None:
+    """Pixels per side at which a set is stored, by its name and its facts, without opening it; None where nobody says:
+    a set of a user's own, or one that is not known here."""
+    base, _, option = name.partition(":")
+    if (said := re.search(r"(?:^|:)(\d+)px(?=:|$)", option)) is not None:
+        return int(said.group(1))
+    try:
+        return data_set(base).side
+    except UserError:
+        return None
+
+
 def named_at(name: str, side: int, channels: int) -> str:
     """The name under which a set that resizes is stored at a size: "folder:mine" -> "folder:mine:64px:rgb"."""
     base, _, option = name.partition(":")

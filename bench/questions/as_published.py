@@ -3,6 +3,9 @@
 Variants are told apart by the options in their models' names (`bench.core.registry.split_options`) and by the axes that
 their cells name: those of the suites `ablation` and `masked`.
 
+A statement is contradicted only where each side was trained at several learning rates: what looks worse at the rate of
+another network may be as good at its own.
+
 Findings:
     subject: the `Statement`.
     estimate: the difference that it is about, mean over pairs of variants.
@@ -29,6 +32,7 @@ from bench.core.registry import split_options
 
 NAME = "as published"
 NOT_WITHIN_MARGIN = "not within margin"  # a reason: the difference may be 0, and may exceed `MARGIN` too
+ONE_RATE = "one rate"  # a reason: a side was trained at one learning rate, which may suit it less than the other
 POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED = CHOICES
 ENCODINGS = ("learned-1d", "learned-2d", "relative")  # the paper's
 MARGIN = 0.03  # accuracy within which two choices count as equal: the gap in Table 8 that the paper calls large
@@ -125,6 +129,15 @@ class Ablations:
             if set(cells.get(setting.series.variant, ())) & set(sweep.chosen.cells)
         ]
 
+    @cached_property
+    def swept(self) -> frozenset[str]:
+        """Directories of the runs whose learning rate is one of several that were tried."""
+        return frozenset(name for s in lr_sweep.sweeps(self.evidence) for tried in s.tried for name in tried.cells)
+
+    def has_sweep(self, point: Point) -> bool:
+        """Whether its learning rate was one of several; an untrained network has none to choose."""
+        return not point.trained or not self.swept.isdisjoint(self.whole.cells.get(point.variant, ()))
+
     def at_rate(self, sweep: lr_sweep.Sweep, rate: float) -> Point | None:
         """The point of a sweep at one of its rates."""
         names = {name for tried in sweep.tried if tried.rate == rate for name in tried.cells}
@@ -142,7 +155,7 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
     ablations = Ablations(evidence)
     asked: tuple[Asked, ...] = (*_positions(ablations), *_pooling(ablations), *_shapes(ablations), *_others(ablations))
     for measure in (HEADLINE, UPSTREAM):
-        yield from _judged(ablations.whole, asked, measure)
+        yield from _judged(ablations, ablations.whole, asked, measure)
     by = ways(evidence)
     for measure in (HEADLINE, *(m for m in evidence.measures if m.startswith("finetune"))) if by else ():
         masked = by.get("masked")
@@ -150,10 +163,10 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
             (Statement.MASKED_OVER_SCRATCH, [(masked, by.get("scratch"))]),
             (Statement.LABELS_OVER_MASKED, [(by.get("labels"), masked)]),
         )
-        yield from _judged(evidence, asked, measure)
+        yield from _judged(ablations, evidence, asked, measure)
 
 
-def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterator[Finding]:
+def _judged(ablations: Ablations, evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterator[Finding]:
     """The mean difference of each statement's pairs, and whether it bears the statement out; nothing where no pair was
     measured. The variances between seeds of all pairs of all statements moderate each other."""
     pairs = [
@@ -168,7 +181,15 @@ def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterato
         of_statement = [c for c in compared if id(c.pair) in mine]
         if of_statement:
             finding = replace(mean_finding(NAME, [statement], of_statement), main=True)
-            yield _equal(finding) if statement in EQUAL else finding
+            sides = [point for c in of_statement for point in (c.pair.point, c.pair.base)]
+            finding = _equal(finding) if statement in EQUAL else finding
+            yield finding if all(map(ablations.has_sweep, sides)) else _at_one_rate(finding)
+
+
+def _at_one_rate(finding: Finding) -> Finding:
+    """The same finding, which is not enough to contradict the paper."""
+    verdict = Verdict.CANNOT_TELL if finding.verdict == Verdict.NO else finding.verdict
+    return replace(finding, verdict=verdict, reasons=(*finding.reasons, ONE_RATE))
 
 
 def _equal(finding: Finding) -> Finding:
@@ -269,7 +290,14 @@ QUESTION = Question(
     no="not borne out here",
     ask=statements,
     say=say,
-    reasons={NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality."},
+    reasons={
+        NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality.",
+        ONE_RATE: lambda f: (
+            "Inconclusive at one rate: each side may do better at a learning rate of its own."
+            if f.verdict == Verdict.CANNOT_TELL
+            else "Both sides were trained at one learning rate: at rates of their own the difference may be another."
+        ),
+    },
     order=20,
     measure=measure,
     sentence=sentence,

@@ -1,6 +1,7 @@
 """Is fine-tuning better at a higher resolution? Against the model's own: the same model, seed and images at both sizes.
 
 Where records say which test images were right, the two sizes are compared image by image (`bench.stats.paired`).
+Nothing is asked of sets whose stored images are smaller than the higher size: enlarged, they show no more than before.
 
 Findings:
     subject: data set, pixels.
@@ -19,6 +20,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import plural
+from bench.data.load import side_of
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Estimate, difference, estimate, pool, z_quantile
 from bench.stats.paired import Paired
@@ -38,6 +40,8 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]
     pairs = {}
     for measure in evidence.measures:
         if (name := TASK.fullmatch(measure)) is None:
+            continue
+        if (side := side_of(name["data"])) is not None and side < int(name["size"]):
             continue
         both = {
             s: (d, paired.pair(high, own), (high.mean + own.mean) / 2)

@@ -261,6 +261,8 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     CheckKind.CHOSEN_ON_TEST: "Learning rates were chosen on test images of {names}; scores reported on the "
     "same images are optimistic.",
     CheckKind.RATE_AT_EDGE: "The best learning rate of {names} is at the edge of its sweep: a better rate may exist.",
+    CheckKind.TUNED_AT_EDGE: "Fine-tuning chose the lowest or highest of its learning rates in {count} of "
+    "{limit:g} cases ({groups}): a wider sweep may raise these scores.",
     CheckKind.LONG_WARMUP: "Warm-up takes {high:.0%} of the shortest run of {names}, which may lower its score.",
     CheckKind.STILL_FALLING: lambda c: _falling(c),
     CheckKind.OTHER_TRAINING_IMAGES: "Training images named {names} differ between runs ({groups}): these runs "

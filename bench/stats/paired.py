@@ -44,9 +44,7 @@ class Paired:
     @property
     def error(self) -> float:
         """Standard error of the mean difference over test images, or groups of them."""
-        if self.groups_M is not None:
-            return cluster_error(self.difference_M, self.groups_M)[0]
-        return float(self.difference_M.std(ddof=1)) / math.sqrt(len(self.difference_M))
+        return math.sqrt(image_variance(self.difference_M, self.groups_M))
 
 
 def pair(a: Samples, b: Samples) -> Paired | None:
@@ -61,10 +59,9 @@ def pair(a: Samples, b: Samples) -> Paired | None:
     runs_RM = _right(ours) - _right(theirs)
     difference_M = runs_RM.mean(axis=0)
     groups_M = ours[0].groups_M
-    differing_M = difference_M if groups_M is None else group_sums(np.abs(difference_M), groups_M)
-    if np.count_nonzero(differing_M) < MIN_DIFFERING:
+    if np.count_nonzero(_by_group(difference_M, groups_M)) < MIN_DIFFERING:
         return None
-    shared, content = _shared(runs_RM), ours[0].content_hash
+    shared, content = _shared(runs_RM, groups_M), ours[0].content_hash
     return Paired(difference_M=difference_M, content_hash=content, shared=shared, groups_M=groups_M)
 
 
@@ -87,31 +84,45 @@ def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
         parts: weights and scores, on common seeds and draws where they have any.
 
     Returns:
-        None where that is not known: some part does not hold which images were right, or its images are grouped; the
-        weights on some test images do not add up to 0 (there is nothing to pair); the answers to too few images differ.
+        None where that is not known: some part does not hold which images were right; the weights on some test images
+        do not add up to 0 (there is nothing to pair); the answers to too few images, or groups of them, differ.
     """
     seeds = common_labels([samples.seeds for _, samples in parts])
     draws = common_labels([samples.draws for _, samples in parts])
     if not parts or seeds is None or draws is None:
         return None
     sums: dict[str, tuple[float, np.ndarray]] = {}
+    groups: dict[str, np.ndarray | None] = {}
     for weight, samples in parts:
         if samples.correct_SD is None:
             return None
         rows = [samples.seeds.index(seed) for seed in seeds] if samples.seeds else [0] * max(1, len(seeds))
         columns = [samples.draws.index(draw) for draw in draws] if samples.draws else [0] * max(1, len(draws))
         answers = list(samples.correct_SD[np.ix_(rows, columns)].flat)
-        if len({(one.content_hash, one.num_images) for one in answers}) != 1 or answers[0].groups:
+        if len({(one.content_hash, one.num_images) for one in answers}) != 1:
             return None
+        groups[answers[0].content_hash] = answers[0].groups_M
         total, sum_RM = sums.get(answers[0].content_hash, (0.0, np.zeros(())))
         sums[answers[0].content_hash] = total + weight, sum_RM + weight * _right(answers)
     variance = 0.0
-    for total, sum_RM in sums.values():
+    for content, (total, sum_RM) in sums.items():
         mean_M = sum_RM.mean(axis=0)
-        if abs(total) > 1e-9 or np.count_nonzero(np.abs(mean_M) > 1e-12) < MIN_DIFFERING:
+        differing = np.abs(mean_M) > 1e-12
+        if abs(total) > 1e-9 or np.count_nonzero(_by_group(differing, groups[content])) < MIN_DIFFERING:
             return None
-        variance += max(0.0, float(mean_M.var(ddof=1)) / len(mean_M) - _shared(sum_RM))
+        variance += max(0.0, image_variance(mean_M, groups[content]) - _shared(sum_RM, groups[content]))
     return math.sqrt(variance)
+
+
+def image_variance(x_M: np.ndarray, groups_M: np.ndarray | None) -> float:
+    """Variance of a mean over test images, or over groups of them, which are independent."""
+    if groups_M is not None:
+        return cluster_error(x_M, groups_M)[0] ** 2
+    return float(x_M.var(ddof=1)) / len(x_M)
+
+
+def _by_group(x_M: np.ndarray, groups_M: np.ndarray | None) -> np.ndarray:
+    return x_M if groups_M is None else group_sums(np.abs(x_M), groups_M)
 
 
 def _chosen(samples: Samples, both: Samples) -> list[Correct]:
@@ -127,8 +138,12 @@ def _right(answers: Sequence[Correct]) -> np.ndarray:
     return np.array([answer.right_M for answer in answers], dtype=float)
 
 
-def _shared(x_RM: np.ndarray) -> float:
-    """Variance of the mean of all values that neither runs nor images explain (two-way layout without repeats)."""
+def _shared(x_RM: np.ndarray, groups_M: np.ndarray | None = None) -> float:
+    """Variance of the mean of all values that neither runs nor images, or groups of them, explain (two-way layout
+    without repeats)."""
+    if groups_M is not None:  # sums of each group's deviations, so that large groups weigh more, as in the mean
+        centred_RM = x_RM - x_RM.mean()
+        x_RM = np.array([group_sums(x_M, groups_M) for x_M in centred_RM]) * len(np.unique(groups_M)) / x_RM.shape[1]
     runs, images = x_RM.shape
     if runs < 2 or images < 2:
         return 0.0

@@ -5,7 +5,8 @@ A record keeps it in the score's `detail`, under "correct":
 - `content_hash`: of the test images and their labels in the order of the bits (`ImageSet.content_hash`; where images
   have several labels each, of these as well). Equal hashes mean that every bit is about the same image in both.
 - `num_images`: how many bits there are; zeros fill the last byte.
-- `groups`, where some test images belong together: base64 of a uint32 for each, equal in a group.
+- `groups`, where some test images belong together: base64 of a uint32 for each, equal in a group. A record on the disk
+  has them once for the same images: `grouped` stands for them in its later scores (`share_groups`).
 - `packed`: base64 of `np.packbits`: the first image is the highest bit of the first byte, 1 is right. 10,000 images
   take 1.7 kB.
 
@@ -15,13 +16,14 @@ Records that were written before this was kept have no such entry, and the same 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 KEY = "correct"
+GROUPS, SHARED = "groups", "grouped"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ def to_detail(
     entry = {"content_hash": content_hash, "num_images": len(right_M), "packed": packed}
     if groups_M is not None:
         numbers_M = np.unique(groups_M, return_inverse=True)[1].astype("<u4")
-        entry["groups"] = base64.b64encode(numbers_M.tobytes()).decode()
+        entry[GROUPS] = base64.b64encode(numbers_M.tobytes()).decode()
     return KEY, entry
 
 
@@ -63,9 +65,43 @@ def from_detail(detail: Mapping[str, Any] | None) -> Correct | None:
         case {"content_hash": str(content_hash), "num_images": int(number), "packed": str(text), **more}:
             try:
                 packed = base64.b64decode(text, validate=True)
-                groups = base64.b64decode(str(more.get("groups", "")), validate=True)
+                groups = base64.b64decode(str(more.get(GROUPS, "")), validate=True)
             except ValueError:
                 return None
             if len(packed) == (number + 7) // 8 and len(groups) in (0, 4 * number):
                 return Correct(content_hash=content_hash, num_images=number, packed=packed, groups=groups)
     return None
+
+
+def share_groups(record: Mapping[str, Any]) -> None:
+    """Leave the groups of the same test images with the first score of a record that has them, in its JSON types.
+
+    They take thirty times the room of the answers, and a record has dozens of scores on the same images.
+    """
+    known: dict[str, str] = {}
+    for entry in _entries(record):
+        if (groups := entry.get(GROUPS)) is None:
+            continue
+        if known.get(entry["content_hash"]) == groups:
+            del entry[GROUPS]
+            entry[SHARED] = True
+        else:
+            known[entry["content_hash"]] = groups
+
+
+def restore_groups(record: Mapping[str, Any]) -> None:
+    """Undo `share_groups`."""
+    known: dict[str, str] = {}
+    for entry in _entries(record):
+        if GROUPS in entry:
+            known[entry["content_hash"]] = entry[GROUPS]
+        elif entry.pop(SHARED, False):
+            entry[GROUPS] = known[entry["content_hash"]]
+
+
+def _entries(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for horizon in record.get("horizons") or ():
+        for score in horizon.get("scores") or ():
+            entry = (score.get("detail") or {}).get(KEY)
+            if isinstance(entry, dict) and isinstance(entry.get("content_hash"), str):
+                yield entry

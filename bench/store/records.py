@@ -24,6 +24,7 @@ from bench.core.files import digest
 from bench.core.record import STATUSES, Cost, Record
 from bench.core.spec import Cell, canonical, cell_from_json, to_json
 from bench.store import faults
+from bench.store.prediction_bits import restore_groups, share_groups
 
 Json = dict[str, Any]
 Kind = TypeVar("Kind")
@@ -70,6 +71,7 @@ def write_record(path: Path, record: Record, *, new: bool = False) -> None:
     """
     body = {"schema": SCHEMA_VERSION, **to_json(record)}
     body = json.loads(json.dumps(body, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
+    share_groups(body)
     body["digest"] = digest(body)
     write = files.write_new if new else files.write_bytes
     write(path, to_bytes(body), before=lambda: faults.reach("record-before-replace"))
@@ -122,6 +124,7 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
         raise DamagedRecord(path, f"it is the record of another cell, {body['directory']}.")
     try:
+        restore_groups(body)
         return from_json(body)
     except (LookupError, TypeError, ValueError, AttributeError, UserError) as error:
         why = f"field {error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]

@@ -16,6 +16,7 @@ from bench.suites._grid import here
 from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small, stored_at
 from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
+from bench.suites.transfer import SWEEP
 from bench.tasks.vtab import SMALL, VTAB, task_names
 
 DOWNSTREAM = task_names(SMALL)
@@ -30,7 +31,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 def _cpu(options: SuiteOptions) -> PretrainingStudy:
-    tasks = _tasks(here(DOWNSTREAM, options), steps=60, batch=64, rates=(0.05, 0.15, 0.45), test_limit=1_000)
+    tasks = _tasks(here(DOWNSTREAM, options), steps=60, batch=64, rates=SWEEP, test_limit=1_000)
     models = ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2")
     return PretrainingStudy(
         upstream=small(models, "glyphs", images=16_000, batch=32, shift=1), tasks=lambda _: tasks, seeds=2

@@ -78,9 +78,23 @@ def test_every_statement_is_contradicted_where_the_opposite_holds() -> None:
         unlike = "learned-2d" in cell.model or "position=relative" in cell.model or "position_at=" in cell.model
         return moved + 0.3 * unlike * (-1) + 0.1 * ("pooling=cls" in cell.model and cell.recipe.lr < 1.6e-2)
 
-    findings = judged(read(records(opposite)))
+    cells = [
+        *CELLS,
+        *(replace(c, recipe=replace(c.recipe, lr=3 * c.recipe.lr)) for c in CELLS if c.axes != ("pooling",)),
+    ]
+    findings = judged(read(records(opposite, cells)))
     # not "a position embedding helps": of three encodings two are far worse, none far better, and the mean decides
     assert {f.verdict for key, f in findings.items() if key[0] != Statement.POSITION_HELPS} == {Verdict.NO}
+    assert not any(ablations.ONE_RATE in f.reasons for f in findings.values())
+    at_one_rate = judged(read(records(opposite)))
+    swept = {Statement.POOLING_ALIKE, Statement.POOLING_RATE, Statement.ADAM_HELPS}
+    for (statement, measure), finding in at_one_rate.items():
+        if statement in swept:
+            assert finding.verdict == Verdict.NO and ablations.ONE_RATE not in finding.reasons
+        else:
+            assert finding.verdict == Verdict.CANNOT_TELL and ablations.ONE_RATE in finding.reasons
+            assert finding.estimate == pytest.approx(findings[statement, measure].estimate, abs=1e-9)
+            assert "one rate" in ablations.QUESTION.reasons[ablations.ONE_RATE](finding)
 
 
 def test_where_nothing_was_varied_nothing_is_stated() -> None:

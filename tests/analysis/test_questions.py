@@ -3,10 +3,13 @@
 import dataclasses
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.interpolate import interp1d
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 from baselines.published import table
@@ -481,8 +484,49 @@ def test_a_flat_end_is_not_still_improving(bent: Findings) -> None:
     assert only(bent, "saturated", "ResNet").verdict == NO
 
 
-def test_what_group_means_contradict_is_not_read_off_the_law(bent: Findings) -> None:
+def test_a_target_that_measured_points_pass_is_read_off_them(bent: Findings, bent_evidence: Evidence) -> None:
+    """The law misses these points; the curve that is drawn passes the target all the same, and says where."""
     finding = only(bent, "compute for a target", "ResNet")
+    target = item(finding, AccuracyTarget)
+    x, error = scaling_laws.laws(bent_evidence)["ResNet"].frontier
+    oracle = brentq(
+        lambda log: np.exp(interp1d(np.log(x), np.log(error))(log)) - 1 + target.accuracy, *np.log(x[[0, -1]])
+    )
+    assert finding.verdict == YES and target.measured and finding.estimate == pytest.approx(np.exp(oracle))
+    low, high = target.between
+    assert low is not None and high is not None and low < finding.estimate < high
+    assert (finding.low or 0) < finding.estimate < (finding.high or np.inf) and finding.reach == 1
+    assert any("Interpolated between measured points" in text for text in targets.say(finding))
+
+
+def test_the_interval_of_a_measured_target_holds_another_run_nine_times_in_ten() -> None:
+    """Runs about a curve that no power law follows, two of each budget, and further runs that pass the target."""
+    rng, noise, x = np.random.default_rng(11), 0.03, np.geomspace(1e9, 1e11, 7)
+    truth = interp1d(np.log(x), np.log([0.9, 0.89, 0.85, 0.5, 0.3, 0.28, 0.2]))
+    held: list[bool] = []
+    law = law_of_runs(x, np.exp(truth(np.log(x))), noise=noise)
+    for _ in range(300):
+        error = np.exp(truth(np.log(x)) + rng.normal(0, noise / np.sqrt(2), len(x)))
+        front = [i for i in range(len(x)) if error[i] < error[:i].min(initial=np.inf)]
+        means = GroupMeans(x=x, error=error, noise=error * noise / np.sqrt(2), freedom=0)
+        best = tuple((float(x[i]), float(error[i])) for i in front)
+        points = (SimpleNamespace(seeds=(0, 1)),) * len(x)
+        seen = replace(law, group_means=means, best=best, points=points)
+        at = float(rng.uniform(*np.log(x[[2, 4]])))
+        wanted = float(np.exp(truth(at) + rng.normal(0, noise)))
+        ends = targets.passed(seen, AccuracyTarget(accuracy=1 - wanted, asked=(1e9, 1e11), between=(x[0], x[-1])))
+        if ends is not None:
+            held.append(ends.low <= np.exp(at) <= ends.high)
+    assert len(held) > 250 and binom.cdf(sum(held), len(held), 0.9) > 1e-3 and np.mean(held) < 0.98
+
+
+def test_what_group_means_contradict_is_not_read_off_the_law(bent_evidence: Evidence) -> None:
+    """Where no two of the best points lie on either side of the target, the law is asked, and refused."""
+    law = replace(scaling_laws.laws(bent_evidence)["ResNet"], best=())
+    (accuracy,) = {
+        item(f, AccuracyTarget).accuracy for f in targets.targets(bent_evidence, "compute for a target", Axis.COMPUTE)
+    }
+    finding = targets.needed_for("compute for a target", law, accuracy)
     assert (finding.verdict, finding.reasons, finding.estimate) == (CANNOT_TELL, (Reason.LACK_OF_FIT,), None)
     deviation, target = item(finding, LawDeviation), item(finding, AccuracyTarget)
     assert deviation.p < 0.05 and abs(deviation.predicted / deviation.observed - 1) > 0.05

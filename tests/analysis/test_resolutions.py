@@ -75,6 +75,22 @@ def answered(right_MSN, *, content_hash="images", known=True):
     return made
 
 
+@pytest.mark.parametrize("data, asked", [("fashion-mnist", False), ("photo-tiles:56px", True), ("tiles", True)])
+def test_images_that_are_only_enlarged_are_not_asked(data: str, asked: bool) -> None:
+    """Fashion-MNIST is stored at 28 px, these tiles at 56 px; of a set that is not known here nobody can say."""
+    rng = np.random.default_rng(3)
+    names = {f"finetune:{data}": 0.0, f"finetune@56px:{data}": 0.05}
+    made = {name: rng.normal(0.7 + more, 0.01, (4, 3)) for name, more in names.items()}
+
+    def samples(point, measure):
+        return Samples(
+            values_SD=made[measure][point.number][:, None], seeds=(0, 1, 2), draws=(), num_test=100, image_error=0.0
+        )
+
+    evidence = SimpleNamespace(measures=tuple(names), series=models(4), samples=samples, level=0.95)
+    assert bool(list(resolutions.resolution_gain(evidence))) == asked
+
+
 def compared(own, high, *, level=0.95):
     """Evidence from samples per model at both sizes."""
     samples_of = {OWN: own, HIGH: high}

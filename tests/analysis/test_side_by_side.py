@@ -96,6 +96,35 @@ def test_independent_test_sets_average_and_shared_ones_do_not():
     assert compare(a, b).average.margins[IMAGES] == pytest.approx(compare(a, b).tasks[0].margins[IMAGES])
 
 
+def test_copies_of_images_that_are_a_group_add_nothing_to_any_interval():
+    """Each image three times, as a group: every error is that of single images, by all three ways to compute it."""
+    a, b = pair_of_tables(np.random.default_rng(5), gain=0.2)
+    times = np.repeat(np.arange(IMAGES_PER_TASK), 3)
+
+    def repeated(samples: Samples, groups) -> Samples:
+        bits = [
+            from_detail(dict([to_detail(one.right_M[times], content_hash=one.content_hash, groups_M=groups)]))
+            for one in samples.correct_SD.flat
+        ]
+        correct_SD = np.array(bits, dtype=object).reshape(samples.correct_SD.shape)
+        return replace(samples, correct_SD=correct_SD, num_test=len(times))
+
+    def three_times(table: sides.Table, groups) -> sides.Table:
+        return {place: {m: repeated(s, groups) for m, s in scores.items()} for place, scores in table.items()}
+
+    once, grouped = compare(a, b), compare(three_times(a, times), three_times(b, times))
+    assert grouped.average.paired
+    assert grouped.average.margins == pytest.approx(once.average.margins)
+    apart = compare(three_times(a, None), three_times(b, None)).average
+    assert apart.margins[IMAGES] < 0.8 * once.average.margins[IMAGES], "without groups copies count as images"
+    ours, theirs = (next(iter(table.values()))["mnist"] for table in (a, b))
+    parts = [(1.0, theirs), (-1.0, ours)]
+    repeats = [(weight, repeated(samples, times)) for weight, samples in parts]
+    assert paired.contrast_error(repeats) == pytest.approx(paired.contrast_error(parts))
+    (single, many) = (paired.pair(theirs, ours), paired.pair(repeats[0][1], repeats[1][1]))
+    assert (many.error, many.shared) == pytest.approx((single.error, single.shared))
+
+
 def test_without_single_answers_the_wider_error_of_two_sets_is_kept():
     a, b = pair_of_tables(np.random.default_rng(3), models=1, tasks=("mnist",))
     blind = [

@@ -15,6 +15,7 @@ from bench.analysis.validity_checks import checks, support_images
 from bench.core import registry
 from bench.core.record import Horizon, Operations, Record, Score
 from bench.core.spec import RECIPE_REVISION
+from bench.report import caveats
 from bench.report.build import _data_kinds
 from bench.train import schedule
 from bench.train.effective import LAST_CAPPED_REVISION
@@ -80,6 +81,39 @@ def test_too_few_points_are_no_warning() -> None:
     why = scaling_laws.why_not(evidence)["ViT"]
     assert (why.kind, why.count, why.limit) == (CheckKind.LAW_TOO_FEW_POINTS, 3, 4)
     assert not [check for check in checks(evidence) if check.kind == CheckKind.LAW_TOO_FEW_POINTS]
+
+
+def test_fine_tunings_that_chose_an_end_of_their_rates_are_counted_by_model() -> None:
+    """Repeats of a choice are one; most of a model's choices at an edge are a warning, trained and untrained apart."""
+
+    def tuned(of: Record, horizon: Horizon, edge: bool) -> Horizon:
+        detail = {"rates": [0.1, 0.3, 0.9], "rate": 0.9 if edge else 0.3, "rate_at_edge": edge}
+        first = next(s for s in horizon.scores if s.task == "fewshot")
+        scores = [
+            replace(first, task="finetune", data=data, shots=None, draw=draw, detail=detail)
+            for data in HEADLINE
+            for draw in (0, 1)
+        ]
+        return replace(horizon, scores=(*horizon.scores, *scores))
+
+    def with_edges(edge) -> list[Record]:
+        made = []
+        for r in records():
+            rows = [tuned(r, h, edge(r, h)) for h in r.horizons] if r.model.params else list(r.horizons)
+            made.append(replace(r, horizons=tuple(rows)))
+        return made
+
+    assert found(with_edges(lambda r, h: False), CheckKind.TUNED_AT_EDGE) == []
+    (check,) = found(
+        with_edges(lambda r, h: r.cell.model == "ViT-nano/7" and not h.images_seen), CheckKind.TUNED_AT_EDGE
+    )
+    assert check.groups == (("ViT-nano/7, untrained", ("4 of 4",)),)  # two seeds, two sets
+    assert (check.count, check.limit, check.level) == (4, 8 * 2 * 2 * 4, Level.WARNING)
+    assert "4 of 128 cases (ViT-nano/7, untrained 4 of 4)" in caveats.check(check)
+    (few,) = found(
+        with_edges(lambda r, h: r.cell.model == "ViT-nano/7" and h.images_seen == 8_000), CheckKind.TUNED_AT_EDGE
+    )
+    assert few.groups == (("ViT-nano/7", ("4 of 12",)),) and few.level == Level.NOTE
 
 
 def test_an_under_swept_learning_rate_and_a_long_warm_up_are_warned_of() -> None:

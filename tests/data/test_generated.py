@@ -11,10 +11,12 @@ from PIL import Image, ImageFont
 from scipy import ndimage
 
 from bench.core import registry
+from bench.core.clusters import cluster_error
 from bench.core.errors import UserError
+from bench.core.seeds import uniforms
 from bench.data.generated import atoms, drawn, tiles
-from bench.data.generated.render import NUMBERS, Variation, draw, has_character, matplotlib_fonts
-from bench.data.generated.shapes import OVERSAMPLE, SIZE, Shape, corners
+from bench.data.generated.render import BOX, NUMBERS, SIZE, Variation, draw, has_character, matplotlib_fonts
+from bench.data.generated.shapes import OVERSAMPLE, Shape, corners
 from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.data.sets import (
@@ -28,6 +30,7 @@ from bench.data.sets import (
     specimen_tiles,
     terrain,
 )
+from bench.tasks.fewshot import draw_support
 
 # -- visual atoms: each image a function of its class and number alone; classes can be told apart ----------------------
 
@@ -357,7 +360,10 @@ def test_no_look_alikes() -> None:
     """Correlation of blurred drawings under small deformations; a copy gives 1, O and 0 about 0.97."""
     sans = matplotlib_fonts("DejaVuSans", "DejaVuSansMono")
     upstream = {c: bank(sans, c) for characters in glyphs.CLASSES for c in characters[:1]}
-    greek_cyrillic = {c: bank(matplotlib_fonts("DejaVuSerif", "STIXGeneral"), c) for c in scripts.CLASSES}
+    upright = [*matplotlib_fonts("DejaVuSerif", "STIXGeneral")]
+    upright += [font for font in scripts.fonts("test") if font.stem.endswith("-Regular")]
+    assert len(families(upright)) == 6
+    greek_cyrillic = {c: bank(tuple(upright), c) for c in scripts.CLASSES}
     digits = {c: bank(matplotlib_fonts("DejaVuSans", "DejaVuSerif", "STIXGeneral"), c) for c in string.digits}
     assert alike({"O": bank(sans, "O")}, digits, 0.9), "the measure does not see that O is like 0"
     assert alike(upstream, digits, 0.87) == []
@@ -403,3 +409,80 @@ def test_a_larger_lettering_begins_with_a_smaller_one() -> None:
     for wrong in ("101x10", "100x10:32px", "many"):
         with pytest.raises(UserError):
             lettering.size(wrong)
+
+
+# -- images of one design are a group ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, designs", [("scripts", 34 * 4), ("glyphs", 104), ("lettering", 104)])
+def test_groups_of_test_images_are_letters_in_families(name: str, designs: int) -> None:
+    """Each group is of one class, and there are as many as letters times families: four, or DejaVu Sans Mono alone.
+    Training images are grouped by their drawing, of which each class has several to hold out, and none is tested."""
+    test, train = load(name, "test"), load(name, "train")
+    for images in (test, train):
+        assert images.groups_N is not None
+        of_group = [np.unique(images.labels_N[images.groups_N == group]) for group in np.unique(images.groups_N)]
+        assert all(len(labels) == 1 for labels in of_group)
+    assert len(np.unique(test.groups_N)) == designs
+    several = [len(np.unique(train.groups_N[train.labels_N == label])) for label in range(train.num_classes)]
+    assert min(several) >= 4 and not set(train.groups_N) & set(test.groups_N)
+
+
+def test_images_of_a_group_are_drawn_with_one_family() -> None:
+    """By pixels: the drawing, deformed as the image was, is the image in one face alone, which is of the group's."""
+    test, rng = load("scripts", "test"), np.random.default_rng(0)
+    rows, fonts = np.flatnonzero(test.labels_N == scripts.CLASSES.index("Ж")), list(scripts.fonts("test"))
+    family_of: dict[int, set[str]] = {}
+    for place in rng.choice(len(rows), 16, replace=False):
+        numbers = uniforms(f"scripts/{scripts.REVISION}/test/Ж/{place}", count=NUMBERS)[None]
+        image = test.images_NHWC[rows[place], ..., 0]
+        same = [f for f in fonts if np.array_equal(next(draw([(f, "Ж")], numbers, scripts.VARIATION)), image)]
+        assert len(same) == 1
+        family_of.setdefault(int(test.groups_N[rows[place]]), set()).update(families(same))
+    assert len(family_of) > 2 and all(len(names) == 1 for names in family_of.values())
+    assert len(set.union(*family_of.values())) == len(family_of)
+
+
+def test_an_interval_of_scripts_counts_designs() -> None:
+    """A network that knows designs, not images: the error over groups is the one that repeated test sets show."""
+    test, rng = load("scripts", "test"), np.random.default_rng(0)
+    of_N = np.unique(test.groups_N, return_inverse=True)[1]
+    known = [(rng.random(of_N.max() + 1) < 0.8)[of_N] for _ in range(400)]
+    errors = np.array([cluster_error(right_N, test.groups_N)[0] for right_N in known])
+    spread = np.std([right_N.mean() for right_N in known], ddof=1)
+    binomial = np.sqrt(0.8 * 0.2 / len(test))
+    assert errors.mean() == pytest.approx(spread, rel=0.12)
+    assert spread > 3 * binomial
+
+
+def test_two_few_shot_draws_of_scripts_share_few_images() -> None:
+    train = load("scripts", "train")
+    (one, _), (other, _) = draw_support(train, data="scripts", shots=(10,), draws=2)
+    assert len(one) == 340 and len(np.intersect1d(one, other)) < 0.1 * len(one)
+
+
+def test_no_letter_of_scripts_leaves_the_image() -> None:
+    """The strength follows from its rule: affNIST's ranges, and shifts that keep the largest upright letter inside."""
+    v = scripts.VARIATION
+    sides = np.exp([v.scale + v.aspect / 2, -v.scale - v.aspect / 2])
+    assert sides == pytest.approx([1.2, 0.8], abs=0.03) and (v.rotation, v.shear) == (20, 0.2)
+    assert BOX * sides[0] / 2 + v.shift == pytest.approx(SIZE / 2)
+    assert (v.warp, v.contrast, v.strokes) == (0, 1, (1,))
+    border = load("scripts", "test").images_NHWC[..., 0].astype(float)
+    border[:, 1:-1, 1:-1] = 0
+    assert (border.max((1, 2)) > 128).mean() < 0.1
+
+
+def test_pixels_of_the_upstream_sets_are_those_of_their_first_revision() -> None:
+    """A change of what is said of images must not draw others: each image follows from its address."""
+    first = uniforms("lettering/1/train/F/3", count=NUMBERS)[None]
+    of_class = [font for font in glyphs.fonts("train", "F")]
+    expected = next(draw([(of_class[3], "F")], first, lettering.VARIATION))
+    number = 3 * 100 + lettering.CLASSES.index("F")
+    image = lettering.drawn_by_number(np.array([number]), classes=100, split="train", size=28)[0, ..., 0]
+    np.testing.assert_array_equal(image, expected)
+    drawn_first = uniforms("glyphs/1/test/F/1", count=NUMBERS)[None]
+    expected = next(draw([(glyphs.fonts("test", "F")[1], "F")], drawn_first, glyphs.VARIATION))
+    test = load("glyphs", "test")
+    place = np.flatnonzero(test.labels_N == glyphs.CLASSES.index("F"))[1]
+    np.testing.assert_array_equal(test.images_NHWC[place, ..., 0], expected)

@@ -26,6 +26,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.store import records
 from bench.store.prediction_bits import from_detail, to_detail
 from bench.store.study import CellDirectory, state_of
+from bench.tasks.task import accuracy_score
 
 # -- a record verifies or is refused; nothing in between. It is read as it was written ------------------
 
@@ -307,6 +308,40 @@ def test_every_bit_comes_back(right) -> None:
     bits = from_detail({"rate": 0.1} | entry(right))
     assert (bits.right_M.tolist(), bits.num_images, bits.content_hash) == (right, len(right), HASH)
     assert bits == from_detail(entry(right))
+
+
+def test_groups_of_the_same_images_are_written_once_and_come_back_with_every_score(tmp_path: Path) -> None:
+    """A score's groups take thirty times the room of its answers, and a record has dozens on the same images."""
+    rng = np.random.default_rng(0)
+    groups = {"one": rng.integers(0, 300, 1_000), "other": rng.integers(0, 500, 900)}
+
+    def score(name: str, grouped: bool = True) -> record_types.Score:
+        right_M = rng.random(len(groups[name])) < 0.5
+        kept = to_detail(right_M, content_hash=name, groups_M=groups[name] if grouped else None)
+        return accuracy_score(
+            float(right_M.mean()),
+            task="fewshot",
+            data=name,
+            num_test=len(right_M),
+            num_classes=2,
+            detail=dict([kept]),
+        )
+
+    rows = tuple(
+        Horizon(images_seen=n, scores=(score("one"), score("other"), score("one"), score("one", grouped=False)))
+        for n in (10, 20)
+    )
+    written, alone = tmp_path / "record.json", tmp_path / "alone.json"
+    records.write_record(written, dataclasses.replace(RECORD, horizons=rows))
+    records.write_record(
+        alone, dataclasses.replace(RECORD, horizons=(dataclasses.replace(rows[0], scores=rows[0].scores[:2]),))
+    )
+    read = records.read_record(written)
+    assert read.horizons == rows
+    bits = from_detail(read.horizons[1].scores[2].detail)
+    np.testing.assert_array_equal(bits.groups_M, np.unique(groups["one"], return_inverse=True)[1])
+    assert from_detail(read.horizons[1].scores[3].detail).groups_M is None
+    assert written.stat().st_size < 1.5 * alone.stat().st_size
 
 
 def test_the_first_image_is_the_highest_bit_of_the_first_byte() -> None:

@@ -12,6 +12,7 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops
+from bench.data.load import load, side_of
 from bench.plan import preflight
 from bench.plan.overrides import Overrides
 from bench.plan.preflight import check_data
@@ -295,6 +296,31 @@ def test_each_higher_resolution_stands_beside_the_own_one() -> None:
         assert any(len(pair) == 2 for pair in pairs.values())
         for (size, options), *higher in pairs.values():
             assert size is None and all(other == 56 and options == again for other, again in higher)
+        assert {data for data, pair in pairs.items() if len(pair) > 1} == {"photo-tiles:56px"}
+
+
+@pytest.mark.parametrize("scale", ["cpu", "gpu"])
+def test_a_higher_resolution_is_asked_of_images_that_have_it(scale: str) -> None:
+    """The stored images are opened: enlarging smaller ones would add nothing to see."""
+    for cell in cells_of_suite(transfer, scale):
+        for task in cell.tasks:
+            if (size := task.kwargs.get("image_size")) is not None:
+                assert load(task.data, "test").image_shape[0] >= size
+
+
+def test_sides_are_those_of_the_stored_images() -> None:
+    for name in ("fashion-mnist", "scripts", "digits", "photo-tiles", "photo-tiles:56px", "visual-atoms:2x2:32px"):
+        assert side_of(name) == load(name, "test").image_shape[0]
+    assert (side_of("folder:photos:96px:rgb"), side_of("folder:photos"), side_of("no-such-set")) == (96, None, None)
+
+
+@pytest.mark.parametrize("suite", [transfer, vtab])
+def test_fine_tuning_tries_rates_well_beyond_those_that_are_chosen(suite) -> None:
+    """Of 0.05, 0.15 and 0.45 too many choices were an end: a factor of three more on each side."""
+    for cell in cells_of_suite(suite, "cpu"):
+        for task in cell.tasks:
+            if (rates := task.kwargs.get("rates")) is not None:
+                assert min(rates) < 0.05 / 3 and max(rates) > 1.3 and len(rates) == 5
 
 
 def test_what_is_not_here_is_left_out_but_costed_at_scale_paper(tmp_path: Path) -> None:

@@ -76,11 +76,13 @@ def image_set(
     revision: int,
     class_names: tuple[str, ...],
     made_of: str = "",
+    groups_N: np.ndarray | None = None,
 ) -> ImageSet:
     """One split, drawn once on all cores and mapped from the cache.
 
     Args:
         made_of: what else the pixels depend on, for the name in the cache: font files, versions of libraries.
+        groups_N: as of an `ImageSet`, in the order (instance, class).
     """
     total = asked.size["train"] if split == "train" else asked.size["test"]
     full = f"{name}:{option}" if option else name
@@ -99,6 +101,7 @@ def image_set(
         class_names=class_names,
         kind="rendered",
         source="drawn",
+        groups_N=groups_N,
     )
 
 

@@ -47,6 +47,7 @@ def data_set(name: str, description: str, *, files: Mapping[str, str], level: bo
         options="name:56px cuts tiles of 56 px, or of any size from 8 to 128 px",
         split="the left two thirds of each picture are for training, the right third for testing",
         pinned="comes with a package",
+        side=STEP,
         takes_side=True,
         classes=len(files),
         load=partial(_load, name, files, level),

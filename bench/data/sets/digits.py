@@ -56,6 +56,7 @@ DATASET = DataSet(
     how_to_get="It comes with scikit-learn: install the package scikit-learn.",
     images=(900, 897),
     classes=10,
+    side=8,
     load=load,
     available=available,
 )

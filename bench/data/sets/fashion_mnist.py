@@ -81,6 +81,7 @@ DATASET: DataSet = DataSet(
     options=OPTIONS,
     images=(60_000, 10_000),
     classes=10,
+    side=28,
     carried_in_part=True,
     load=load,
     available=available,

@@ -91,6 +91,7 @@ DATASET: DataSet = DataSet(
     "Or run: vit-bench data mnist --download --data-root <data root>",
     images=(60_000, 10_000),
     classes=10,
+    side=28,
     carried_in_part=True,
     load=load,
     available=available,
