@@ -105,7 +105,7 @@ def test_of_each_kind_of_layer(parts: tuple[nn.Module, ...], pixels: int | None)
 
 @pytest.mark.parametrize(("groups", "few"), [(1, None), (2, None), (4, 2), (8, 1)])
 def test_few_channels_in_a_group_of_the_last_norm_are_named(groups: int, few: int | None) -> None:
-    network = Net(nn.GroupNorm(8, 8), nn.MaxPool2d(32), nn.GroupNorm(groups, 8), nn.Flatten()).to("meta")
+    network = Net(nn.GroupNorm(8, 8), nn.MaxPool2d(16), nn.GroupNorm(groups, 8), nn.Flatten()).to("meta")
     sight = receptive_field.of_network(network, image_size=32, channels=1)
     assert sight == Sight(group=few)
     assert bool(sight.sentence(image_size=32)) == bool(few)
