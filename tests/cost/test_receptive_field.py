@@ -1,5 +1,6 @@
 """How much of an image a feature sees, compared with where the gradient of one reaches."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,8 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from bench.core import registry
+from bench.core.spec import Cell
 from bench.cost import receptive_field
 from bench.cost.sight import Sight
+from bench.plan import calibrate, notes
+from bench.plan.estimate import Rates, rate_key
+from bench.plan.sizes import DataSizes
 
 LARGE = 96  # pixels a side, more than any feature of the networks below sees
 
@@ -57,6 +62,17 @@ def test_it_is_where_the_gradient_of_a_feature_reaches(name: str) -> None:
 def test_nothing_is_said_of_networks_that_are_as_they_should_be(name: str, size: int) -> None:
     sight = receptive_field.of_model(name, image_size=size, channels=1)
     assert sight == Sight() and not sight.sentence(image_size=size)
+
+
+def test_a_plan_has_a_note_on_them() -> None:
+    models, sizes = ("R8x0.125-s2", "ResNet-8-s4"), DataSizes()
+    cells = [Cell(model=model, data="digits", image_size=28, channels=1) for model in models]
+    rates = {}
+    for cell in cells:
+        answered = calibrate.answer(cell, 10, device="cpu", threads=1, measure=False)["rates"]
+        rates[rate_key(cell, 10)] = Rates(**json.loads(json.dumps(answered)))
+    (note,) = notes.short_sighted([*cells, cells[0]], rates, sizes)
+    assert note.startswith("R8x0.125-s2: a feature sees 11 of 28 pixels")
 
 
 def test_the_smallest_network_of_earlier_studies_is_named() -> None:
