@@ -102,7 +102,6 @@ class BasicResNet(nn.Module):
         self.head: nn.Module = nn.Linear(inputs, num_classes) if num_classes else nn.Identity()
         self.num_features, self.stride = inputs, math.prod(strides)
 
-
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator | None = None) -> None:
         """He et al. 2015 for convolutions (normal, variance 2 / fan-out, as in their code); the classifier begins at

@@ -7,6 +7,7 @@ Shapes: B images, C channels, H and W pixels, N tokens, D width.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -41,7 +42,7 @@ class Tokenizer(nn.Sequential):
                     nn.ReLU(inplace=True),
                     nn.MaxPool2d(3, 2, padding=1),
                 )
-                for a, b in zip(sizes, sizes[1:], strict=False)
+                for a, b in itertools.pairwise(sizes)
             )
         )
 

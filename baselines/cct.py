@@ -1,10 +1,10 @@
 """Compact Convolutional Transformers (Hassani et al. 2021, arXiv:2104.05704): the hybrid that is known at 28 to 64 px.
 
 Names: CCT-<layers>/<kernel>x<convolutions>, as CCT-2/3x2: layers of the encoder, then the kernel and the number of the
-tokenizer's convolutions, each of which halves the image by max-pooling. At 28 px, 3x2 gives 49 tokens and 3x1 gives 196.
+tokenizer's convolutions, each followed by max-pooling of stride 2. At 28 px, 3x2 gives 49 tokens and 3x1 gives 196.
 Options: width, heads, mlp_width, position (learned-1d, sincos-2d, none), and the rates dropout, dropout_weights and
-stochastic_depth. The authors' rates (0.1 of attention weights, 0.1 of depth) are for 200 epochs and more; here they begin
-at 0, because a study's recipe regularises all of its networks alike.
+stochastic_depth. The authors' rates (0.1 of attention weights, 0.1 of depth) are for 200 epochs and more; here they
+are 0 unless given, because a study's recipe regularises all of its networks alike.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The small ResNets of He et al. 2016, section 4.2, made for CIFAR: the ResNet of images of 28 to 64 px.
 
-Names: ResNet-<depth>[x<width>][-s2|-s4], as ResNet-20, ResNet-8x2-s4. Depth is 6 n + 2: a stem, three stages of n basic
-blocks (two 3x3 convolutions each) and a classifier; 16, 32 and 64 channels times the width. Options: norm=batch (theirs)
-or group; shortcut=pad (their option A, without weights) or conv (option B).
+Names: ResNet-<depth>[x<width>][-s2|-s4], as ResNet-20, ResNet-8x2-s4. Depth is 6 n + 2: a stem, three stages of n
+basic blocks (two 3x3 convolutions each) and a classifier; 16, 32 and 64 channels times the width. Options: norm=batch
+(theirs) or group; shortcut=pad (their option A, without weights) or conv (option B).
 
 The stem and the first stage keep the size, as theirs do. With -s2 the stem has stride 2, and with -s4 the first stage
-too: a quarter and a tenth of the multiplications, for short trainings on a CPU.
+too: a quarter and a fourteenth of the multiplications, for short trainings on a CPU.
 """
 
 from __future__ import annotations

@@ -194,8 +194,8 @@ def _row(width: int, depth: int, heads: int, mlp_width: int, **more: Any) -> dic
 # A unit-scale sine-cosine table makes ViTs this small learn far faster than N(0, 0.02) positions do.
 _SMALL = {"position": "sincos-2d", "pooling": "mean"}
 
-# ViT-Lite as its authors' code has it, but for two things that are the paper's ViT's: every block normalises before its
-# MLP without replacing the residual stream, and weights begin as Xavier's. Their rates of dropout are for long trainings.
+# ViT-Lite as its authors' code has it, but for two things that stay those of ViT: an MLP's norm is not in the residual
+# stream, and weights begin as Xavier's. The authors' rates of dropout are for long trainings.
 _LITE = {"gelu": "exact", "norm_eps": 1e-5, "position_std": 0.2, "qkv_bias": False}
 
 VARIANTS: dict[str, dict[str, Any]] = {

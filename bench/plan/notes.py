@@ -66,7 +66,7 @@ def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: Data
         if known := rates.get(rate_key(cell, sizes[cell.data].classes)):
             sight = Sight(pixels=known.sees, group=known.group)
             said[cell.model, cell.image_size] = sight.sentence(image_size=cell.image_size)
-    return [f"{model} hardly stands for its family: {sentence}." for (model, _), sentence in said.items() if sentence]
+    return [f"{model}: {sentence}." for (model, _), sentence in said.items() if sentence]
 
 
 def absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from bench.core import registry
 from bench.core.errors import Interrupted, UserError
 from bench.core.record import Horizon, Score
 from bench.core.spec import Recipe
@@ -73,13 +74,14 @@ def trainer(
     content="",
     on_step=lambda _: None,
     looks=None,
+    make=Net,
 ) -> Driven:
     torch.manual_seed(0)
-    model = Net()
+    model = make()
 
     def initialise():
         torch.manual_seed(0)
-        model.load_state_dict(Net().state_dict())
+        model.load_state_dict(make().state_dict())
 
     recipe = recipe or Recipe(batch=16, lr=1e-2, warmup_images=64)
 
@@ -248,6 +250,33 @@ def test_a_branch_equals_training_to_that_budget_alone(tmp_path, change):
         # warm-up is a function of the shortest horizon; 64 images are below its cap in every case
         trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), snapshots=alone, recipe=recipe).drive()
         assert torch.equal(shared[horizon], alone[horizon])
+
+
+def tiny_resnet() -> nn.Module:
+    """A registered network whose BatchNorm keeps running statistics."""
+    return registry.build_model("ResNet-8x0.25-s2", image_size=8, channels=1, num_classes=3)
+
+
+def test_running_statistics_are_part_of_a_checkpoint_and_of_a_branch(tmp_path):
+    """A branch begins at the trunk's statistics and leaves none of its own there; a kill loses none."""
+    recipe = Recipe(batch=16, lr=1e-2, warmup_images=64)
+    shared: dict[int, torch.Tensor] = {}
+    whole = trainer(tmp_path / "whole", recipe=recipe, make=tiny_resnet, snapshots=shared)
+    rows = whole.drive()
+    for _ in range(3):
+        stopped(tmp_path / "parts", after=9, recipe=recipe, make=tiny_resnet)
+    part = trainer(tmp_path / "parts", recipe=recipe, make=tiny_resnet)
+    assert part.resume() and part.drive() == rows
+    states = part.model.state_dict(), whole.model.state_dict()
+    assert any("running_var" in name for name in states[0])
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    for horizon in HORIZONS[1:]:
+        alone = trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), recipe=recipe, make=tiny_resnet)
+        alone.drive()
+        if horizon == HORIZONS[-1]:
+            state = alone.model.state_dict()
+            assert all(torch.equal(state[name], value) for name, value in whole.model.state_dict().items())
+        assert torch.equal(weights_of(alone), shared[horizon])
 
 
 def test_what_was_begun_on_other_images_is_not_continued(tmp_path):
