@@ -26,7 +26,7 @@ def draw(evidence: Evidence) -> Drawing:
             factor, exponent, low, high = power_law(rows["compute"], rows["error"])
             x = np.geomspace(rows["compute"].min(), rows["compute"].max(), 30)
             look = _published.look(colour, controlled=False)
-            label = f"{name}: compute^−{exponent:.2f} [{low:.2f}, {high:.2f}]"
+            label = f"{name}: compute^{_signed(-exponent)} [{_signed(-high)}, {_signed(-low)}]"
             axes.plot(x, factor * x**-exponent, **look)
             axes.plot(
                 rows["compute"],
@@ -53,6 +53,10 @@ def draw(evidence: Evidence) -> Drawing:
         ),
         alt=f"{TITLE}: {table['upstream'].nunique()} sets, {len(table)} networks.",
     )
+
+
+def _signed(exponent: float) -> str:
+    return f"{exponent:.2f}".replace("-", "−")
 
 
 FIGURE = Figure(title=TITLE, draw=draw)
