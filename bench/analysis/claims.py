@@ -63,9 +63,8 @@ def judge(findings: Sequence[Finding]) -> dict[ClaimKind, Judgement]:
 def _judged(kind: ClaimKind, finding: Finding) -> Verdict | None:
     """Whether a finding bears a claim out; None if it is about something else."""
     question = finding.question
-    if question in (EQUAL, CLAIMED) and not any(
-        isinstance(c, Comparison) and c.is_of_table_6 for c in finding.evidence
-    ):
+    compared = [item for item in finding.evidence if isinstance(item, Comparison)]
+    if question in (EQUAL, CLAIMED) and not any(comparison.is_of_table_6 for comparison in compared):
         return None
     if kind == ClaimKind.SHRINKING:
         is_asked = question == SHRINKS or (question == CLAIMED and finding.subject[0] == HYBRIDS)

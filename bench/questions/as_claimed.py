@@ -126,7 +126,7 @@ def of(f: Finding) -> str:
     metrics = wording.every(f, ByMetric)
     if f.subject[0] == Claimed.HYBRIDS:
         by = in_other_metrics([(m.metric, m.shrinks) for m in metrics])
-        return f"at equal {TOP1} error: how many times more compute the smallest hybrid saves than the largest{by}"
+        return f"at equal {TOP1} error, the smallest hybrid's saving over the largest's{by}"
     by = in_other_metrics([(m.metric, m.ratio) for m in metrics])
     return f"at equal {TOP1} error{by}" if f.subject[0] == Claimed.CHEAPER else ""
 

@@ -24,8 +24,8 @@ from bench.core.formatting import significant
 NAME = "compute at equal error"
 TOP1, REAL = "ImageNet top-1", "ReaL"
 CHANCE = (
-    "Intervals hold chance in the test images (95 %) and what single trainings may owe to chance: 0.12 in log-odds of an "
-    "error, the spread between seeds in a public replication."
+    "Intervals hold chance in the test images (95 %) and what single trainings may owe to chance: 0.12 in log-odds of "
+    "an error, the spread between seeds of a few-shot probe in a public replication."
 )
 
 
@@ -133,17 +133,17 @@ def say(f: Finding) -> Iterator[str]:
 
 
 def of(f: Finding) -> str:
-    """ "at equal ImageNet top-1 error (ReaL labels 1.0 ×, CIFAR-10 2.5 ×, …)"."""
+    """ "at equal ImageNet top-1 error; ReaL labels 1.0 ×, CIFAR-10 2.5 ×, …"."""
     return f"at equal {TOP1} error{in_other_metrics([(m.metric, m.ratio) for m in wording.every(f, ByMetric)])}"
 
 
 def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
-    """The same by all metrics but the first, in parentheses; "" where no other is known."""
+    """The same by all metrics but the first; "" where no other is known."""
     said = (
         f"{metric}{' labels' if metric == REAL else ''} {'–' if ratio is None else f'{ratio:.1f} ×'}"
         for metric, ratio in ratios[1:]
     )
-    return f" ({', '.join(said)})" if len(ratios) > 1 else ""
+    return f"; {', '.join(said)}" if len(ratios) > 1 else ""
 
 
 def sentence(f: Finding) -> str:
@@ -162,7 +162,7 @@ def sentence(f: Finding) -> str:
 QUESTION = Question(
     name=NAME,
     label="Compute at equal ImageNet error?",
-    text="How many times the training compute of the second family did the first take for the same ImageNet top-1 error?",
+    text="How many times the training compute of the second family did the first take at equal ImageNet top-1 error?",
     yes="{} took less",
     no="{} took more",
     tones=FACTS,

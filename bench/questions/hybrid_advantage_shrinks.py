@@ -31,7 +31,7 @@ NO_ADVANTAGE = "no advantage"  # a reason: hybrids never led
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
     """One finding; of the paper's printed table none: there "as claimed" answers, at equal error."""
-    known = laws_of(evidence, Axis.COMPUTE) if evidence.suite != PAPER else []
+    known = laws_of(evidence, Axis.COMPUTE) if evidence.suite != PAPER else {}
     hybrid, vit = of_kind(known, HYBRID), of_kind(known, VIT)
     if hybrid and vit:
         yield advantage_shrinks(hybrid, vit)

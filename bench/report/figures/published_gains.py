@@ -55,8 +55,8 @@ def draw(evidence: Evidence) -> Drawing:
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
         caption=(
-            "Hollow circles: pre-trained on ImageNet-1k (1.28M images); diamonds: on ImageNet-21k. Same authors and test "
-            "size. 95 % intervals of a gain are about half a point, without chance in training.",
+            "Circles: pre-trained on ImageNet-1k (1.28M images); diamonds: on ImageNet-21k. Same authors and test size. "
+            "Intervals (95 %) of a gain are about half a point, without chance in training.",
             _published.QUOTED,
         ),
         alt=f"{TITLE}: {len(every)} networks.",
@@ -76,8 +76,9 @@ def _key(colour: str) -> list[Line2D]:
         Line2D([], [], label=name, **_end(colour, marker, filled=filled))
         for name, marker, filled in zip(names, MARKERS, (False, True), strict=True)
     ]
-    kinds = {"-": "controlled: the images differ, nothing else", "--": "not controlled: recipes differ too"}
-    return [*marks, *(Line2D([], [], color=colour, linestyle=style, label=label) for style, label in kinds.items())]
+    kinds = {"controlled: the images differ, nothing else": True, "not controlled: recipes differ too": False}
+    lines = ((label, _published.look(colour, controlled=kind)) for label, kind in kinds.items())
+    return [*marks, *(Line2D([], [], label=label, **(look | {"marker": ""})) for label, look in lines)]
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

@@ -62,9 +62,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.set_yticks(
             range(len(asked)),
             [
-                "\n".join(
-                    (fill(f"{c.second} needs … × {c.first}'s", letters), fill(c.name.partition(", ")[2], letters))
-                )
+                "\n".join((fill(f"{c.second} over {c.first}", letters), fill(c.name.partition(", ")[2], letters)))
                 for c, _ in asked
             ],
             fontsize=_style.text(8.5),
