@@ -87,6 +87,18 @@ def test_exponents_in_the_key_lie_within_their_intervals() -> None:
     assert len(labels) == 5
 
 
+def test_keys_and_intervals_lie_within_their_figures() -> None:
+    evidence = public_evidence.evidence()
+    for module in (published_clip, published_gains, published_ratios):
+        figure = module.draw(evidence).figure
+        figure.canvas.draw()
+        for legend in figure.legends:
+            assert legend.get_window_extent().x1 <= figure.bbox.x1, module.__name__
+    (axes,) = published_ratios.draw(evidence).figure.axes
+    low, high = axes.get_xlim()
+    assert all(low <= x <= high for line in axes.lines for x in line.get_xdata())
+
+
 def test_the_key_of_gains_has_the_marks_that_are_drawn() -> None:
     drawing = published_gains.draw(public_evidence.evidence())
     (axes,) = drawing.figure.axes

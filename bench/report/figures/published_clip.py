@@ -19,7 +19,7 @@ def draw(evidence: Evidence) -> Drawing:
     table = networks()
     annotations = []
     with _style.context():
-        figure = _style.figure(height=_style.current().single[1] + 0.8, width=_style.current().single[0] + 1)
+        figure = _style.figure(height=_style.current().single[1] + 1.2, width=_style.current().single[0] + 1)
         axes = figure.subplots()
         for name, (colour, marker) in zip(SETS, _style.VARIANTS, strict=True):
             rows = table[table["upstream"] == name]
@@ -41,7 +41,7 @@ def draw(evidence: Evidence) -> Drawing:
         _published.error_axis(axes, label="zero-shot error on ImageNet, %")
         _style.plain_log_x(axes, list(table["compute"]))
         axes.set_xlabel("training compute of both towers, exaFLOPs")
-        _style.legend(figure, axes.get_lines()[1::2])  # every other is a law
+        _style.legend(figure, axes.get_lines()[1::2], columns=1)  # every other is a law
     return Drawing(
         figure=figure,
         data=table[["model", "upstream", "compute", "error", "images_seen", "source"]],

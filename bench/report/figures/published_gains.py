@@ -55,8 +55,8 @@ def draw(evidence: Evidence) -> Drawing:
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
         caption=(
-            "Circles: pre-trained on ImageNet-1k (1.28M images); diamonds: on ImageNet-21k. Same authors and test size. "
-            "Intervals (95 %) of a gain are about half a point, without chance in training.",
+            "Circles: after ImageNet-1k (1.28M images); diamonds: after ImageNet-21k. Same authors and test size. 95 % "
+            "intervals of a gain are about half a point, without chance in training.",
             _published.QUOTED,
         ),
         alt=f"{TITLE}: {len(every)} networks.",

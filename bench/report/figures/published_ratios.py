@@ -69,9 +69,8 @@ def draw(evidence: Evidence) -> Drawing:
         )
         axes.set_ylim(len(asked) - 0.4, -0.8)
         axes.grid(axis="y", visible=False)
-        _style.plain_log_x(
-            axes, [0.3, *(r.ratio for _, ratios in asked for r in ratios if r.ratio)], text=lambda value: f"{value:g}×"
-        )
+        shown = [x for _, (*networks, mean) in asked for x in (mean.low, mean.high, *(r.ratio for r in networks)) if x]
+        _style.plain_log_x(axes, [0.3, *shown], text=lambda value: f"{value:g}×")
         axes.set_xlabel("compute of the family named first\nover that of the second, at equal error")
         _style.legend(
             figure,
