@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import printable
+from bench.stats import REFITS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,7 +116,7 @@ def arguments_parser() -> argparse.ArgumentParser:
         help="list how far off predictions from earlier origins were; draw it in this file",
     )
     p.add_argument("--claimed", help="parameters to judge, name=value,...: are they an optimum of this objective?")
-    p.add_argument("--bootstrap", type=int, default=400, help="resamples (default: 400)")
+    p.add_argument("--bootstrap", type=int, default=REFITS, help=f"resamples (default: {REFITS:,})")
     return p
 
 

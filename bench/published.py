@@ -1,4 +1,4 @@
-"""Ask what published networks cost and reach: 1,556 results of timm's checkpoints with training FLOPs, and others."""
+"""Ask what published networks cost and reach: results of timm's checkpoints with training FLOPs, and others."""
 
 from __future__ import annotations
 
@@ -292,7 +292,8 @@ def _show(rows: pd.DataFrame, *, cost: str, measure: str) -> None:
 
 
 def _compare(*, as_json: bool) -> int:
-    from bench.analysis.matched import comparisons, matched
+    from bench.analysis.matched import by_metric, comparisons, matched
+    from bench.questions.compute_at_equal_error import CHANCE
 
     ratios = {comparison: matched(comparison) for comparison in comparisons()}
     if as_json:
@@ -303,13 +304,19 @@ def _compare(*, as_json: bool) -> int:
         return EXIT_OK
     for asked, (*networks, mean) in ratios.items():
         label = asked.name if asked.controlled else f"NOT controlled: {asked.name}"
-        print(f"{label}: at equal error {asked.second} needs {_times(mean)} of {asked.first}")
+        print(f"{label}: at equal ImageNet top-1 error {asked.second} needs {_times(mean)} of {asked.first}")
+        if others := by_metric(asked)[1:]:
+            print(f"    By other metrics: {', '.join(f'{o.metric} {_ratio(o.ratio)}' for o in others)}")
         for ratio in networks:
             print(f"    {_times(ratio):42}of {ratio.model}")
         if asked.differs:
             print(f"    What else differs: {asked.differs}.")
-    print("95 % intervals contain chance in the test images, and not that in training.")
+    print(CHANCE)
     return EXIT_OK
+
+
+def _ratio(ratio: float | None) -> str:
+    return "none in both ranges" if ratio is None else f"{ratio:.2f}"
 
 
 def _times(ratio: Ratio) -> str:

@@ -2,6 +2,9 @@
 
 A comparison is controlled where both families were trained by the same authors with the same schedule on the same set.
 Only such comparisons say something about the networks. The others say what recipes of their time cost.
+
+Whoever asks what Table 6 says about two families asks `matched`, so that there is one answer. It depends on what error
+is measured: `by_metric` asks all that the table prints.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from baselines.published import table as printed
+from bench.analysis import public_evidence, published
 from bench.analysis.comparisons import UNREPLICATED
+from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Item
 from bench.cost import public_models
 from bench.stats.intervals import z_quantile
@@ -22,6 +28,9 @@ from bench.stats.pareto import pareto
 
 TEST_IMAGES = 50_000
 """Images of ImageNet's validation set, on which every error was measured."""
+IMAGENET, MEAN = "ImageNet", "mean of five sets"
+METRICS = (*published.TESTS, MEAN)
+"""Columns of Table 6, and the mean that the paper's Figure 5 draws: all but ReaL."""
 LEVEL = 0.95
 Z = z_quantile(LEVEL)
 COLUMNS = {
@@ -30,6 +39,10 @@ COLUMNS = {
     "clip": ("train_exaflops", "in1k_zeroshot"),
 }
 """Columns of training compute and of accuracy on ImageNet-1k. Table 6 is printed in the paper's convention."""
+
+
+LEAST_ERROR = 0.01  # percent, of an error that is drawn again: its logarithm is taken
+MAX_LOG = 300.0  # of a compute: a flat line, continued, would leave what a float can hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +76,11 @@ class Comparison(Item):
         """Whether nothing but the networks, or nothing but the images, differs."""
         return not self.differs
 
+    @property
+    def is_of_table_6(self) -> bool:
+        """Whether all metrics of the ViT paper's Table 6 are known, not ImageNet alone."""
+        return self.table == "paper"
+
     @cached_property
     def families(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Networks of both by cost, with columns `model`, `compute` and `error`; of one that was tested at several
@@ -88,9 +106,9 @@ class Ratio(Item):
         error: its error on ImageNet-1k, in percent; None for all.
         ratio: compute of the second family at that error over compute; None where no two of its networks have the error
             between them.
-        low: lower end of a 95 % interval that contains chance in the test images, and not that in training.
+        low: lower end of an interval that contains chance in the test images (95 %) and, added in quadrature, `margin`.
         high: its upper end.
-        margin: the factor that chance between single trainings may cause at most, as
+        margin: the factor that chance between single trainings may cause, as
             `bench.analysis.comparisons.UNREPLICATED` has it; None where the ratio is unknown.
     """
 
@@ -104,10 +122,28 @@ class Ratio(Item):
 
     @property
     def decided(self) -> bool:
-        """Whether one family needs less, beyond the interval and what single trainings may owe to chance."""
-        if self.ratio is None or self.low is None or self.high is None or self.margin is None:
-            return False
-        return abs(math.log(self.ratio)) > math.hypot(math.log(self.high / self.low) / 2, math.log(self.margin))
+        """Whether one family needs less, beyond chance in the test images and between single trainings."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByMetric(Item):
+    """A comparison's mean by one measure of its networks' errors; None where no network lies within the other family's
+    range.
+
+    Attributes:
+        metric: one of `METRICS`.
+        ratio: as `Ratio` has it, and so are low and high.
+        shrinks: the ratio of the first network that has one, over that of the last; None with fewer than two.
+        networks: of the first family, those whose ratio is known.
+    """
+
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    shrinks: float | None
+    networks: int
 
 
 @cache
@@ -116,17 +152,67 @@ def comparisons() -> tuple[Comparison, ...]:
     return tuple(Comparison(**row) for row in public_models.read("comparisons"))
 
 
+def compared(evidence: Evidence) -> tuple[Comparison, ...]:
+    """The comparisons that are put to this evidence: all to the published tables, those of Table 6 to that table."""
+    if public_evidence.is_public(evidence):
+        return comparisons()
+    return tuple(c for c in comparisons() if c.is_of_table_6) if evidence.suite == published.SUITE else ()
+
+
 @cache
-def matched(comparison: Comparison) -> tuple[Ratio, ...]:
-    """Ratios of compute at equal error: one per network of the first family, by compute; the last is their mean."""
-    first, second = comparison.families
-    numbers = estimate(first["compute"], first["error"], second["compute"], second["error"])
+def matched(comparison: Comparison, metric: str = IMAGENET) -> tuple[Ratio, ...]:
+    """Ratios of compute at equal error: one per network of the first family, by compute; the last is their mean.
+
+    Args:
+        metric: whose error is equal, one of `METRICS`; others than ImageNet are known of Table 6.
+    """
+    first, second = (_measured(comparison, rows, metric) for rows in comparison.families)
+    numbers = estimate(
+        first["compute"],
+        first["error"],
+        second["compute"],
+        second["error"],
+        test_images=first["tests"],
+        line_test_images=second["tests"],
+    )
     columns = [*first["model"], "all"], [*first["compute"], None], [*first["error"], None]
     return tuple(
         Ratio(model=model, compute=compute, error=error, ratio=ratio, low=low, high=high, margin=margin)
         for model, compute, error, interval in zip(*columns, numbers.tolist(), strict=True)
-        for ratio, low, high, margin in [interval if np.isfinite(interval[0]) else (None,) * 4]
+        for ratio, low, high, margin in [_with_chance(*interval) if np.isfinite(interval[0]) else (None,) * 4]
     )
+
+
+@cache
+def by_metric(comparison: Comparison) -> tuple[ByMetric, ...]:
+    """The mean of a comparison by every metric that is known of it; ImageNet first."""
+    made = []
+    for metric in METRICS if comparison.is_of_table_6 else (IMAGENET,):
+        *networks, mean = matched(comparison, metric)
+        known = [r.ratio for r in networks if r.ratio is not None]
+        numbers = {"ratio": mean.ratio, "low": mean.low, "high": mean.high}
+        shrinks = known[0] / known[-1] if len(known) > 1 else None
+        made.append(ByMetric(metric=metric, shrinks=shrinks, networks=len(known), **numbers))
+    return tuple(made)
+
+
+def _measured(comparison: Comparison, rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Networks with their `error` by a metric, and `tests`, how many test images it rests on."""
+    if metric == IMAGENET:
+        return rows.assign(tests=TEST_IMAGES)
+    lines = {f"{row['name']} {row['epochs']} epochs (Table 6)": row for row in printed("table6")}
+    of = published.FIVE if metric == MEAN else (metric,)
+    error = np.array([[100 - float(lines[model][column]) for column in of] for model in rows["model"]])
+    images = np.array([published.TESTS[column][1] for column in of])
+    mean, share = error.mean(axis=1), error / 100
+    variance = (share * (1 - share) / images).sum(axis=1) / len(of) ** 2
+    return rows.assign(error=mean, tests=mean / 100 * (1 - mean / 100) / variance)
+
+
+def _with_chance(ratio: float, low: float, high: float, margin: float) -> tuple[float, float, float, float]:
+    """A ratio whose interval holds the test images alone, with one that holds chance between single trainings too."""
+    below, above = (math.hypot(math.log(end / ratio), math.log(margin)) for end in (low, high))
+    return ratio, ratio * math.exp(-below), ratio * math.exp(above), margin
 
 
 def estimate(
@@ -135,20 +221,27 @@ def estimate(
     line_compute_M: ArrayLike,
     line_error_M: ArrayLike,
     *,
+    test_images: ArrayLike = TEST_IMAGES,
+    line_test_images: ArrayLike = TEST_IMAGES,
     draws: int = 2_000,
     seed: int = 0,
 ) -> np.ndarray:
     """Ratios as `ratios` has them, with intervals from drawing all errors again on other test images.
 
     Returns:
-        A row per point and one for the geometric mean of those that are known; columns: ratio, low, high, margin.
+        A row per point and one for the geometric mean of those that are known; columns: ratio, low, high, margin. The
+        interval holds chance in the test images alone, the margin chance between single trainings alone.
     """
     compute, error, costs, line = (
         np.asarray(x, dtype=float) for x in (compute_N, error_N, line_compute_M, line_error_M)
     )
     best = ratios(compute, error, costs, line, extend=False)
     rng = np.random.default_rng(seed)
-    again = [ratios(compute, _drawn(error, rng), costs, _drawn(line, rng), extend=True) for _ in range(draws)]
+    tests, line_tests = np.asarray(test_images, dtype=float), np.asarray(line_test_images, dtype=float)
+    again = [
+        ratios(compute, _drawn(error, tests, rng), costs, _drawn(line, line_tests, rng), extend=True)
+        for _ in range(draws)
+    ]
     logs = np.log([best, *again])
     known = np.isfinite(best)
     means = logs[:, known].mean(axis=1) if known.any() else np.full(len(logs), np.nan)
@@ -185,15 +278,17 @@ def ratios(
     x, y, at = np.log(line_error_M[kept]), np.log(line_compute_M[kept]), np.log(error_N)
     right = np.clip(np.searchsorted(x, at), 1, len(x) - 1)
     share = (at - x[right - 1]) / (x[right] - x[right - 1])
-    made = np.exp(y[right - 1] + share * (y[right] - y[right - 1])) / compute_N
+    continued = y[right - 1] + share * (y[right] - y[right - 1])
+    made = np.exp(np.clip(continued, -MAX_LOG, MAX_LOG)) / compute_N
     return made if extend else np.where((share >= 0) & (share <= 1), made, np.nan)
 
 
-def _drawn(error_N: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _drawn(error_N: np.ndarray, tests: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Errors on other test images of the same kind. Those of two networks are drawn apart, though they were measured on
     the same images: intervals are too wide rather than too narrow."""
     share = error_N / 100
-    return np.asarray(error_N + 100 * np.sqrt(share * (1 - share) / TEST_IMAGES) * rng.standard_normal(len(error_N)))
+    drawn = error_N + 100 * np.sqrt(share * (1 - share) / tests) * rng.standard_normal(len(error_N))
+    return np.maximum(drawn, LEAST_ERROR)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,8 +37,9 @@ TESTS: Mapping[str, tuple[str, int, int]] = MappingProxyType(
 """Column of Table 6: (data set, test images, classes). ReaL drops the validation images without a label."""
 COLUMNS = {"ImageNet-ReaL": "ReaL", "Oxford-IIIT-Pets": "Pets", "Oxford-Flowers-102": "Flowers"}
 """Rows of Table 5 by the names that Table 6 gives the same data sets."""
-HEADLINE = tuple(f"finetune:{TESTS[c][0]}" for c in ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers"))
+FIVE = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")
 """Figure 5's "Average-5": the plain mean, without ReaL."""
+HEADLINE = tuple(f"finetune:{TESTS[column][0]}" for column in FIVE)
 
 JFT = "JFT-300M"
 UPSTREAM = {

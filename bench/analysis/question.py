@@ -42,6 +42,7 @@ class Question:
         states_basis: its text names the tasks and the range of compute that the verdict rests on.
         at_a_glance: it is shown in the tables of answers and on the console, and may be the title of a report.
         number: finding -> the estimate with its interval.
+        of: finding -> what the number is of, where it stands alone in a sentence about something else.
         subject: finding -> the names that it is about.
         measure: finding -> what follows the label where it is not about the headline: ", upstream".
         target: finding -> what stands for "{target}".
@@ -72,6 +73,7 @@ class Question:
     states_basis: bool = False
     at_a_glance: bool = True
     number: Callable[[Finding], Number] = wording.number
+    of: Callable[[Finding], str] = lambda f: ""
     subject: Callable[[Finding], str] = wording.subject
     measure: Callable[[Finding], str] = wording.measure
     target: Callable[[Finding], str] = lambda f: ""

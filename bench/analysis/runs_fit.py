@@ -17,6 +17,7 @@ from bench.analysis.form_names import form_name
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import compact, percent, plural, significant
 from bench.stats import (
+    REFITS,
     averaging,
     bootstrap,
     diagnostics,
@@ -68,7 +69,7 @@ class Request:
     reach: tuple[float, ...] = ()
     schedule: str | None = None
     published: Mapping[str, float] | None = None
-    draws: int = 400
+    draws: int = REFITS
     backtest: bool = False
     curves: bool = False
 

@@ -73,6 +73,6 @@ QUESTION = Question(
     items=(Gain,),
     order=12,
     sentence=lambda f: wording.effect(f, "ImageNet-21k in place of ImageNet-1k", gives="gives", costs="costs"),
-    figures=("published-gains",),
+    figures=("published-frontiers", "published-gains"),
     is_of_pairs=True,
 )

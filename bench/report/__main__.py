@@ -28,7 +28,7 @@ examples:
   vit-bench report --reference paper            add the paper's published results to the figures
   vit-bench report --reference published        published checkpoints beside models of the same set and size
   vit-bench report --suite paper                the paper's own tables: its figures, and tests of its claims
-  vit-bench report --suite published            1,556 published results: what they reach, and at which cost
+  vit-bench report --suite published            published checkpoints: what they reach, and at which cost
   vit-bench report --suite data --into kept     copy the records of the grid to a new folder and report there
   vit-bench report --suite scaling --json       paths and findings as JSON
   vit-bench report --style paper --into paper   figures for a column of a paper, as PDF too

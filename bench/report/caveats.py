@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.analysis.finding import Finding, Verdict
+from bench.analysis.finding import Finding, Unit, Verdict
 from bench.analysis.findings import (
     CheckKind,
     Claim,
@@ -106,7 +106,8 @@ def _by_table_6(findings: Findings, claim: Claim) -> tuple[str, Tone, str]:
 
 
 def _number(f: Finding) -> str:
-    return question_of(f).number(f).text
+    question = question_of(f)
+    return " ".join(filter(None, (question.number(f).text, question.of(f))))
 
 
 def _stated(shown: str, judgement: Judgement) -> str:
@@ -133,10 +134,13 @@ def shared_facts(findings: Findings) -> str:
     ]
     laws = f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else ""
     once = not findings.replicated and any(f.excluded for f in findings.findings)
+    allowed = any(f.unit == Unit.TIMES and f.margin is not None and not f.excluded for f in findings.findings)
     texts = (
         f"Brackets show {levels[0]:.0%} intervals{laws}." if levels else "",
         f"n, unless stated otherwise: {'; '.join(usual)}." if usual else "",
-        "Every model was trained once, so the intervals exclude training noise." if once else "",
+        f"Every model was trained once, so the intervals{' of differences' if allowed else ''} exclude training noise."
+        if once
+        else "",
     )
     return " ".join(text for text in texts if text)
 

@@ -390,12 +390,13 @@ def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 def _distinct(records: Sequence[Record], path: str) -> list[str]:
     """Different values of an attribute, such as "environment.torch"."""
     value_of = operator.attrgetter(path)
-    return sorted({str(value) for record in records if (value := value_of(record)) is not None})
+    return sorted({str(value) for record in records if (value := value_of(record)) not in (None, "")})
 
 
 def _data(data: DataFacts) -> str:
     revision = f" revision {data.revision}" if data.revision is not None else ""
-    return f"{data.name}{revision}, {data.num_classes} classes" + (f", {data.kind}" if data.kind != UNKNOWN else "")
+    classes = f"{data.num_classes:,} classes" if data.num_classes is not None else ""
+    return ", ".join(filter(None, (f"{data.name}{revision}", classes, data.kind if data.kind != UNKNOWN else "")))
 
 
 def _images(data: DataFacts) -> str:

@@ -1,5 +1,7 @@
 """Families at equal error: against power laws with a known ratio, and what was found in the same tables before."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,47 @@ def test_ratios_are_those_of_another_analysis(name, before):
     known = [r.ratio for r in networks if r.ratio is not None]
     assert mean.ratio == pytest.approx(np.exp(np.mean(np.log(known))))
     assert mean.low < mean.ratio < mean.high
+
+
+BY_METRIC = {"ImageNet": 2.02, "ReaL": 1.00, "CIFAR-10": 2.5, "CIFAR-100": 3.3, "Pets": 3.8, "mean of five sets": 3.7}
+"""BiT's compute over ViT's, by another analysis of Table 6."""
+
+
+def test_ratios_of_table_6_by_metric_are_those_of_another_analysis():
+    made = {m.metric: m for m in matched.by_metric(BY_NAME["BiT and ViT, JFT-300M (Table 6)"])}
+    assert list(made) == list(matched.METRICS)
+    for metric, ratio in BY_METRIC.items():
+        assert made[metric].ratio == pytest.approx(ratio, rel=0.03), metric
+        assert made[metric].low < made[metric].ratio < made[metric].high
+    assert [made[m].networks for m in ("ImageNet", "ReaL", "CIFAR-10", "CIFAR-100", "Pets")] == [5, 5, 3, 4, 3]
+    assert made["Flowers"].ratio is None and made["Flowers"].networks == 0  # every ViT is better than every ResNet
+
+
+def test_other_tables_have_imagenet_alone():
+    for comparison in comparisons():
+        wanted = matched.METRICS if comparison.name.endswith("(Table 6)") else ("ImageNet",)
+        assert tuple(m.metric for m in matched.by_metric(comparison)) == wanted
+
+
+@pytest.mark.parametrize("comparison", comparisons(), ids=lambda c: c.name)
+def test_intervals_hold_the_test_images_and_chance_between_trainings(comparison):
+    """Both in quadrature, in logarithms, at either end; a family leads where the whole does not hold 1."""
+    first, second = comparison.families
+    plain = estimate(first["compute"], first["error"], second["compute"], second["error"])
+    for ratio, (value, low, high, margin) in zip(matched.matched(comparison), plain, strict=True):
+        if ratio.ratio is None:
+            assert np.isnan(value) and not ratio.decided
+            continue
+        for end, of_images in ((ratio.low, low), (ratio.high, high)):
+            wanted = math.log(of_images / value) ** 2 + math.log(margin) ** 2
+            assert math.log(end / ratio.ratio) ** 2 == pytest.approx(wanted)
+        assert ratio.decided == (ratio.low > 1 or ratio.high < 1)
+
+
+def test_single_trainings_widen_the_headline():
+    *_, mean = matched.matched(BY_NAME["BiT and ViT, JFT-300M (Table 6)"])
+    assert mean.margin == pytest.approx(1.47, abs=0.01)
+    assert (mean.low, mean.high) == pytest.approx((1.35, 3.0), rel=0.02)
 
 
 def test_every_comparison_is_answered_and_names_networks_of_its_table():

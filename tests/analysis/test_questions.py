@@ -13,20 +13,23 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from baselines.published import table
-from bench.analysis import baselines, frontiers, published, questions, scaling_laws, targets
+from bench.analysis import baselines, frontiers, matched, public_evidence, published, questions, scaling_laws, targets
 from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import HEADLINE, Evidence, _same_task
 from bench.analysis.finding import ALL_MODELS, Axis, Finding, LawDeviation, Reason, Unit, Verdict
 from bench.analysis.findings import ClaimKind, Findings, Stated
 from bench.analysis.law_crossings import UNEQUAL_COMPUTE
+from bench.analysis.question import load
 from bench.analysis.targets import BELOW_RANGE, OUT_OF_REACH, AccuracyTarget
 from bench.core import registry
 from bench.questions.best_family_at_equal_compute import SELECTION_BIAS
-from bench.questions.compute_to_match import NO_SINGLE_FACTOR, SharedLaw
+from bench.questions.compute_to_match import NO_SINGLE_FACTOR, SharedLaw, compute_to_match
+from bench.questions.hybrid_advantage_shrinks import advantage_shrinks
 from bench.questions.more_compute_helps import PREVIOUS_BUDGET
 from bench.questions.more_images_help import PEAK_INSIDE, PeakInside
 from bench.questions.next_run import Candidate, next_run
 from bench.questions.saturated import BENDS_AGAINST_TREND, TopOfRange
+from bench.report import caveats, text
 from bench.stats import averaging, bootstrap
 from bench.stats.extrapolation import forecast, reached
 from bench.stats.fit import Points
@@ -286,17 +289,45 @@ def test_all_models_together_and_step_by_step(findings: Findings) -> None:
 
 def test_table_6_says_two_to_four_times_less_compute(paper: Findings) -> None:
     """Section 4.4: "ViT uses approximately 2 - 4x less compute to attain the same performance"."""
-    finding = only(paper, "compute to match", "ViT", "ResNet")
+    laws = scaling_laws.laws(published.evidence())
+    finding = compute_to_match(laws["ViT"], laws["ResNet"])
     assert (finding.verdict, finding.leader, finding.unit) == (YES, "ViT", Unit.TIMES)
     assert finding.low < 4 and finding.high > 2 and 2 <= round(finding.estimate, 0) <= 4
     assert item(finding, SharedLaw).reached[1] <= max(average for _, _, average in TABLE_6)
 
 
-def test_table_6_says_hybrids_lead_and_lose_it(paper: Findings) -> None:
-    finding = only(paper, "hybrid advantage shrinks", "Hybrid", "ViT")
+def test_table_6_says_hybrids_lead_and_lose_it() -> None:
+    laws = scaling_laws.laws(published.evidence())
+    finding = advantage_shrinks(laws["Hybrid"], laws["ViT"])
     assert finding.verdict == YES and finding.low is not None and finding.low > 0
     assert finding.trend[0].estimate > 0 > finding.trend[-1].estimate
-    assert only(paper, "compute to match", "ViT", "Hybrid").leader == "Hybrid"
+    assert compute_to_match(laws["ViT"], laws["Hybrid"]).leader == "Hybrid"
+
+
+def test_table_6_has_one_answer_to_one_question(paper: Findings, findings: Findings) -> None:
+    """Reports of a study, of Table 6 and of all published results, and the command that compares, say the same."""
+    public = public_evidence.evidence()
+    asked = ("compute at equal error", "as claimed")
+    of_public = [f for name in asked for f in load(name).ask(public)]
+    for kind, name in ((ClaimKind.CHEAPER, "BiT and ViT"), (ClaimKind.SHRINKING, "ViT and hybrid")):
+        claim = next(c for c in findings.claims if c.claim == kind)
+        said = findings.paper[claim.paper.finding]
+        assert said.subject[-1].startswith(name) and said in paper.findings and said in of_public
+        row = [f for f in (*paper.findings, *of_public) if f.question in asked and f.subject[-1] == said.subject[-1]]
+        assert {f.estimate for f in row if f.question == said.question} == {said.estimate}
+    *_, mean = matched.matched(next(c for c in matched.comparisons() if c.name.startswith("BiT and ViT, JFT")))
+    cheaper = findings.paper[next(c for c in findings.claims if c.claim == ClaimKind.CHEAPER).paper.finding]
+    assert (cheaper.estimate, cheaper.low, cheaper.high) == (mean.ratio, mean.low, mean.high)
+    assert not {"compute to match", "hybrid advantage shrinks"} & {f.question for f in paper.findings}
+
+
+def test_a_claim_names_the_metric_and_all_others(findings: Findings) -> None:
+    shown = next(row for row in caveats.claims(findings, text.answers(findings)) if "2 to 4 times" in row.claim)
+    assert (
+        shown.paper_number.startswith("2.0")
+        and "at equal ImageNet top-1 error; ReaL labels 1.0 ×" in shown.paper_number
+    )
+    assert all(metric in shown.paper_number for metric in matched.METRICS)
 
 
 def test_table_6_says_vit_does_not_saturate(paper: Findings) -> None:
@@ -320,7 +351,8 @@ def test_models_with_one_horizon_each_are_compared_within_budgets(paper: Finding
 def test_the_papers_claims(paper: Findings, findings: Findings) -> None:
     own = {c.claim: c.own for c in paper.claims}
     for kind in (ClaimKind.CHEAPER, ClaimKind.SHRINKING, ClaimKind.UNSATURATED):
-        assert own[kind].verdict == YES and own[kind].finding is not None
+        wanted = CANNOT_TELL if kind == ClaimKind.SHRINKING else YES  # single trainings may differ as much
+        assert own[kind].verdict == wanted and own[kind].finding is not None
     assert own[ClaimKind.CHEAPER].stated in (Stated.CONTAINS, Stated.OVERLAPS)
     assert own[ClaimKind.DATA].finding is None
     for claim in findings.claims:

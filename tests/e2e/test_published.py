@@ -131,7 +131,7 @@ def test_every_table_can_be_asked(table, capsys):
 
 def test_comparisons_are_shown_and_the_uncontrolled_one_says_so(capsys):
     assert published.main(["--compare"]) == 0
-    headings = [line for line in capsys.readouterr().out.splitlines() if "at equal error" in line]
+    headings = [line for line in capsys.readouterr().out.splitlines() if "at equal ImageNet top-1 error" in line]
     comparisons = asked("--compare")
     assert [bool(each["differs"]) for each in comparisons] == ["NOT controlled" in line for line in headings]
     assert all(f"{each['ratios'][-1]['ratio']:.2f}" in line for each, line in zip(comparisons, headings, strict=True))

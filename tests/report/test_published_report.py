@@ -1,6 +1,7 @@
 """`bench.report --suite published`: its files, built without torch and network, and the page to sort and filter."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from bench.analysis import public_evidence, saved_findings
 from bench.analysis.matched import comparisons
 from bench.core import registry
 from bench.report import explore
-from bench.report.figures import published_frontiers, published_gains, published_pairs, published_ratios
+from bench.report.figures import published_clip, published_frontiers, published_gains, published_pairs, published_ratios
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH
 from tests.report._browser import CHROMIUM, browser
@@ -34,7 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-c", code, "--suite", "published", "--results", str(results)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("On JFT-300M (Table 6), ResNet (BiT) took 2.0")
+    first = " ".join(done.stdout.split())
+    assert first.startswith("On JFT-300M (Table 6), ResNet (BiT) took 2.0")
+    assert "at equal ImageNet top-1 error, and 1.0 times on ReaL labels" in first
     return results / "published"
 
 
@@ -51,7 +54,7 @@ def test_the_report_has_page_tables_figures_and_findings(folder: Path) -> None:
 def test_the_committed_report_says_the_same(folder: Path) -> None:
     built, kept = (json.loads((place / "findings.json").read_text()) for place in (folder, COMMITTED))
     assert built == kept
-    for name in ("equal-error.csv", "checkpoints.csv"):
+    for name in ("equal-error.csv", "equal-error-by-metric.csv", "checkpoints.csv"):
         assert (folder / "tables" / name).read_text() == (COMMITTED / "tables" / name).read_text()
     assert (folder / "published.html").exists() and (COMMITTED / "published.html").exists()
 
@@ -61,6 +64,57 @@ def test_tables_hold_every_column(folder: Path) -> None:
     read = pd.read_csv(folder / "tables" / "checkpoints.csv", keep_default_na=False)
     assert list(read.columns) == list(whole.columns) and len(read) == len(whole)
     assert list(read["source"]) == list(whole["source"])
+
+
+def test_nothing_unknown_is_printed(folder: Path) -> None:
+    """Of sets whose classes the tables do not say, and of networks whose device is not known."""
+    for page in (folder / "report.md", folder / "report.html"):
+        words = page.read_text()
+        assert "None classes" not in words and "Device:" not in words and ">Device<" not in words
+        assert "1,281,167 images" in words
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_exponents_in_the_key_lie_within_their_intervals() -> None:
+    """Error falls with compute: exponents and both ends of their intervals are negative."""
+    drawn = published_clip.draw(public_evidence.evidence()).figure
+    labels = [entry.get_text().replace("−", "-") for entry in drawn.legends[0].texts]
+    for label in labels:
+        exponent, low, high = map(float, re.fullmatch(r".*compute\^(\S+) \[(\S+), (\S+)\]", label).groups())
+        assert low < exponent < high < 0, label
+    assert len(labels) == 5
+
+
+def test_keys_and_intervals_lie_within_their_figures() -> None:
+    evidence = public_evidence.evidence()
+    for module in (published_clip, published_gains, published_ratios):
+        figure = module.draw(evidence).figure
+        figure.canvas.draw()
+        for legend in figure.legends:
+            assert legend.get_window_extent().x1 <= figure.bbox.x1, module.__name__
+    (axes,) = published_ratios.draw(evidence).figure.axes
+    low, high = axes.get_xlim()
+    assert all(low <= x <= high for line in axes.lines for x in line.get_xdata())
+
+
+def test_the_key_of_gains_has_the_marks_that_are_drawn() -> None:
+    drawing = published_gains.draw(public_evidence.evidence())
+    (axes,) = drawing.figure.axes
+
+    def look(line) -> tuple[str, str, str]:
+        marked = line.get_marker() not in ("None", "")
+        return (line.get_marker(), line.get_markerfacecolor(), "") if marked else ("", "", line.get_linestyle())
+
+    (legend,) = drawing.figure.legends
+    key = {text.get_text(): look(line) for text, line in zip(legend.texts, legend.legend_handles, strict=True)}
+    assert {look(line) for line in axes.lines} == set(key.values()) and len(key) == 4
+    of_mark = {line.get_marker(): [] for line in axes.lines}
+    for line in axes.lines:
+        of_mark[line.get_marker()] += list(line.get_xdata()) if len(line.get_xdata()) == 1 else []
+    assert of_mark[key["after ImageNet-1k"][0]] == pytest.approx(100 * drawing.data["in1k"])
+    assert of_mark[key["after ImageNet-21k"][0]] == pytest.approx(100 * drawing.data["in21k"])
 
 
 # -- line styles -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence
+from bench.analysis.matched import Comparison, compared
 from bench.analysis.public_evidence import SOURCE, is_public
 from bench.report.figures import _style
 from bench.report.figures.figure import NothingToDraw
@@ -21,6 +22,14 @@ UPSTREAM = {
 DOT = {"marker": "o", "linestyle": ""}
 ERRORS = (5, 10, 12, 14, 16, 18, 20, 25, 30, 40, 60, 80, 100)  # percent, of an axis in logarithms
 QUOTED = f"Published numbers ({SOURCE}); nothing was measured here."
+
+
+def expect_compared(evidence: Evidence) -> tuple[Comparison, ...]:
+    """Families that are compared at equal error; refuse evidence without any."""
+    asked = compared(evidence)
+    if not asked:
+        raise NothingToDraw("it shows published networks (--suite published, --suite paper)")
+    return asked
 
 
 def expect_public(evidence: Evidence) -> None:

@@ -19,14 +19,14 @@ def draw(evidence: Evidence) -> Drawing:
     table = networks()
     annotations = []
     with _style.context():
-        figure = _style.figure(height=_style.current().single[1] + 0.8, width=_style.current().single[0] + 1)
+        figure = _style.figure(height=_style.current().single[1] + 1.2, width=_style.current().single[0] + 1)
         axes = figure.subplots()
         for name, (colour, marker) in zip(SETS, _style.VARIANTS, strict=True):
             rows = table[table["upstream"] == name]
             factor, exponent, low, high = power_law(rows["compute"], rows["error"])
             x = np.geomspace(rows["compute"].min(), rows["compute"].max(), 30)
             look = _published.look(colour, controlled=False)
-            label = f"{name}: compute^−{exponent:.2f} [{low:.2f}, {high:.2f}]"
+            label = f"{name}: compute^{_signed(-exponent)} [{_signed(-high)}, {_signed(-low)}]"
             axes.plot(x, factor * x**-exponent, **look)
             axes.plot(
                 rows["compute"],
@@ -41,7 +41,7 @@ def draw(evidence: Evidence) -> Drawing:
         _published.error_axis(axes, label="zero-shot error on ImageNet, %")
         _style.plain_log_x(axes, list(table["compute"]))
         axes.set_xlabel("training compute of both towers, exaFLOPs")
-        _style.legend(figure, axes.get_lines()[1::2])  # every other is a law
+        _style.legend(figure, axes.get_lines()[1::2], columns=1)  # every other is a law
     return Drawing(
         figure=figure,
         data=table[["model", "upstream", "compute", "error", "images_seen", "source"]],
@@ -53,6 +53,10 @@ def draw(evidence: Evidence) -> Drawing:
         ),
         alt=f"{TITLE}: {table['upstream'].nunique()} sets, {len(table)} networks.",
     )
+
+
+def _signed(exponent: float) -> str:
+    return f"{exponent:.2f}".replace("-", "−")
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.matched import gains
@@ -11,6 +14,7 @@ from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
 TITLE = "The same network, pre-trained on more images"
+MARKERS = "o", "D"  # of its accuracy after ImageNet-1k, after ImageNet-21k
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -24,11 +28,9 @@ def draw(evidence: Evidence) -> Drawing:
         for place, gain in enumerate(every):
             look = _published.look(colour, controlled=not gain.differs)
             ends = [100 * gain.fewer, 100 * gain.more]
-            axes.plot(ends, [place, place], linewidth=1.8, zorder=2, **look)
-            axes.plot(
-                ends[0], place, marker="o", zorder=3, **{**look, "markerfacecolor": "white", "markeredgecolor": colour}
-            )
-            axes.plot(ends[1], place, marker="D", zorder=3, **look)
+            axes.plot(ends, [place, place], linewidth=1.8, zorder=2, color=colour, linestyle=look["linestyle"])
+            axes.plot(ends[0], place, zorder=3, **_end(colour, MARKERS[0], filled=False))
+            axes.plot(ends[1], place, zorder=3, **_end(colour, MARKERS[1], filled=True))
             axes.annotate(
                 signed(gain.gain),
                 (ends[1], place),
@@ -43,7 +45,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.set(ylim=(len(every) - 0.4, -0.6), xlabel="top-1 accuracy on ImageNet, %")
         axes.set_xlim(right=max(100 * gain.more for gain in every) + 2)
         axes.grid(axis="y", visible=False)
-        _style.legend(figure, _published.signs(), columns=1)
+        _style.legend(figure, _key(colour), columns=1)
     rows = [
         {"network": g.network, "in1k": g.fewer, "in21k": g.more, "gain": g.gain, "half": g.half, "differs": g.differs}
         for g in every
@@ -53,12 +55,30 @@ def draw(evidence: Evidence) -> Drawing:
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
         caption=(
-            "Left: pre-trained on ImageNet-1k (1.28M images); right: on ImageNet-21k. Same authors and test size. 95 % "
+            "Circles: after ImageNet-1k (1.28M images); diamonds: after ImageNet-21k. Same authors and test size. 95 % "
             "intervals of a gain are about half a point, without chance in training.",
             _published.QUOTED,
         ),
         alt=f"{TITLE}: {len(every)} networks.",
     )
+
+
+def _end(colour: str, marker: str, *, filled: bool) -> dict[str, Any]:
+    """The mark of an accuracy: what it is of, not how it compares, so that it is the same on every line."""
+    look = {"color": colour, "linestyle": "", "marker": marker, "markeredgecolor": colour}
+    return look | {"markerfacecolor": colour if filled else "white"}
+
+
+def _key(colour: str) -> list[Line2D]:
+    """Entries of the legend: both marks, and both kinds of lines."""
+    names = ("after ImageNet-1k", "after ImageNet-21k")
+    marks = [
+        Line2D([], [], label=name, **_end(colour, marker, filled=filled))
+        for name, marker, filled in zip(names, MARKERS, (False, True), strict=True)
+    ]
+    kinds = {"controlled: the images differ, nothing else": True, "not controlled: recipes differ too": False}
+    lines = ((label, _published.look(colour, controlled=kind)) for label, kind in kinds.items())
+    return [*marks, *(Line2D([], [], label=label, **(look | {"marker": ""})) for label, look in lines)]
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.matched import comparisons
 from bench.core.by_key import by_key
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
@@ -21,8 +20,8 @@ COLOURS = {"ViT": 0, "Hybrid": 2, "ResNet": 3, "ConvNeXt": 1, "DataComp": 4, "Co
 
 def draw(evidence: Evidence) -> Drawing:
     """Comparisons of one experiment share a panel."""
-    _published.expect_public(evidence)
-    panels = by_key((c.name.partition(", ")[2] + (" " if c.differs else ""), c) for c in comparisons())
+    asked = _published.expect_compared(evidence)
+    panels = by_key((c.name.partition(", ")[2] + (" " if c.differs else ""), c) for c in asked)
     parts, annotations, names = [], [], dict[Any, tuple[list[Any], list[Any]]]()
     with _style.context():
         columns = max(2, _style.columns(COLUMNS))

@@ -8,19 +8,19 @@ import pandas as pd
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.matched import comparisons, matched
+from bench.analysis.matched import matched
 from bench.core.formatting import significant
+from bench.questions.compute_at_equal_error import CHANCE
 from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
 LETTERS_PER_INCH = 7.5  # per inch of the figure, of a row's name
-TITLE = "Training compute for the same ImageNet error"
+TITLE = "Training compute for the same ImageNet top-1 error"
 
 
 def draw(evidence: Evidence) -> Drawing:
     """A row per comparison: its mean with the interval, and its networks as small marks."""
-    _published.expect_public(evidence)
-    asked = [(comparison, matched(comparison)) for comparison in comparisons()]
+    asked = [(comparison, matched(comparison)) for comparison in _published.expect_compared(evidence)]
     rows = [
         {
             "comparison": c.name,
@@ -69,10 +69,9 @@ def draw(evidence: Evidence) -> Drawing:
         )
         axes.set_ylim(len(asked) - 0.4, -0.8)
         axes.grid(axis="y", visible=False)
-        _style.plain_log_x(
-            axes, [0.3, *(r.ratio for _, ratios in asked for r in ratios if r.ratio)], text=lambda value: f"{value:g}×"
-        )
-        axes.set_xlabel("times the compute of the second,\nfor the same error")
+        shown = [x for _, (*networks, mean) in asked for x in (mean.low, mean.high, *(r.ratio for r in networks)) if x]
+        _style.plain_log_x(axes, [0.3, *shown], text=lambda value: f"{value:g}×")
+        axes.set_xlabel("compute of the family named first\nover that of the second, at equal error")
         _style.legend(
             figure,
             [*_published.signs(), *_style.handles({"single networks": (_style.GREY, "|")}, hollow=True)],
@@ -83,8 +82,8 @@ def draw(evidence: Evidence) -> Drawing:
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
         caption=(
-            "Right of 1× the family named first took more compute. Marks: geometric means over networks, whose own "
-            "ratios are the ticks; 95 % intervals hold chance in the test images, not that in training.",
+            "Right of 1× the family named first needs more compute. Dots: geometric means over networks, whose own "
+            f"ratios are the ticks. {CHANCE}",
             _published.QUOTED,
         ),
         alt=f"{TITLE}: {len(asked)} comparisons, {sum(c.controlled for c, _ in asked)} of them controlled.",
