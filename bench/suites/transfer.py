@@ -39,7 +39,7 @@ def _cpu(options: SuiteOptions) -> PretrainingStudy:
     tuning = {"steps": 50, "batch": 64, "rates": SWEEP, "train_limit": 2_000, "test_limit": 1_000}
     return PretrainingStudy(
         upstream=small(
-            ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2"), "glyphs", "fashion-mnist", images=16_000, batch=32, shift=1
+            ("ViT-pico/7", "ViT-nano/7", "ResNet-8-s4"), "glyphs", "fashion-mnist", images=16_000, batch=32, shift=1
         ),
         tasks=partial(
             _tasks,

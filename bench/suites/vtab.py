@@ -32,7 +32,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 def _cpu(options: SuiteOptions) -> PretrainingStudy:
     tasks = _tasks(here(DOWNSTREAM, options), steps=60, batch=64, rates=SWEEP, test_limit=1_000)
-    models = ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2")
+    models = ("ViT-pico/7", "ViT-nano/7", "ResNet-8-s4")
     return PretrainingStudy(
         upstream=small(models, "glyphs", images=16_000, batch=32, shift=1), tasks=lambda _: tasks, seeds=2
     )

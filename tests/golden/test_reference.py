@@ -83,9 +83,7 @@ def test_a_new_run_never_takes_the_reference_for_its_own(tmp_path, bench):
 REFERENCE = PROJECT / "results/reference"
 COMMITTED = sorted(REFERENCE.glob("*-cpu/figures/*.csv"))
 ENDS = ("low", "high")
-BUILT = (
-    ("scaling", "scaling-cpu"),
-)
+BUILT = (("scaling", "scaling-cpu"),)
 
 
 def outside(path: Path) -> pd.DataFrame:
