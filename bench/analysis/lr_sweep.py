@@ -1,17 +1,22 @@
-"""Choice of each model's learning rate from a sweep, by accuracy on the upstream test images alone.
+"""Choice of each model's learning rate from a sweep, by upstream accuracy alone.
 
-The rule: the lowest rate within two points of the best, since higher ones vary more between seeds. A rate at which any
-run diverged is not chosen. Downstream scores, which are reported, are not used: the choice would bias them. Upstream
-accuracy is biased by it, and so are downstream scores on the upstream set, which is a validity check.
+The rule: the maximum of a smooth curve through all single runs about the best rate, log-odds of accuracy over the
+logarithm of the rate (`bench.stats.peak`), with its interval. Where the best rate lies at or beyond an end of the sweep
+none is chosen: the sweep has to go on. A rate at which any run diverged is not chosen. Downstream scores, which are
+reported, are not used: the choice would bias them. Upstream accuracy is judged on a part of the training images that
+cells hold out (`Cell.held_out`), or else on the upstream test images: then it is biased by the choice, and so are
+downstream scores on the upstream set, which is a validity check.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
+
+from scipy import special
 
 from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
@@ -19,21 +24,24 @@ from bench.analysis.finding import Item
 from bench.analysis.study_data import Records, variant_of
 from bench.core.by_key import by_key
 from bench.core.record import Record
-from bench.core.spec import is_rate_enough
-from bench.stats.intervals import Estimate
+from bench.stats import peak as peaks
+from bench.stats.intervals import POINT_LEVEL, Estimate, inside
+from bench.stats.peak import Peak
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
     """One rate. `accuracy` is None where no run finished; `diverged` counts runs whose loss stopped being finite.
 
-    `cells` names every run at this rate by its directory.
+    `cells` names every run at this rate by its directory; `values` are the accuracies of `seeds`.
     """
 
     rate: float
     accuracy: Estimate | None
     diverged: int = 0
     cells: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
 
     @property
     def eligible(self) -> bool:
@@ -42,9 +50,10 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Item):
-    """One model trained at several rates, evaluated after `images_seen` images: the longest budget of every rate.
+    """One model trained at several rates, evaluated after `images_seen` images.
 
-    `tried` is ascending and holds at least two rates.
+    `tried` is ascending and holds at least two rates. `shorter` is the same sweep read at the shortest budget, where
+    every rate was read at several. `held_out`: accuracy is on images that were kept out of the training images.
     """
 
     model: str
@@ -53,23 +62,99 @@ class Sweep(Item):
     num_images: int | None
     images_seen: int
     tried: tuple[Tried, ...]
+    held_out: bool = False
+    shorter: Sweep | None = None
 
     @cached_property
     def best(self) -> Tried:
-        """The highest accuracy; the lowest rate of equal ones."""
+        """The highest mean accuracy; the lowest rate of equal ones."""
         return max((t for t in self.tried if t.eligible), key=_accuracy)
 
     @cached_property
-    def chosen(self) -> Tried:
-        """The lowest rate within `RATE_MARGIN` of the best."""
-        best = _accuracy(self.best)
-        return next(t for t in self.tried if t.eligible and is_rate_enough(lacks=best - _accuracy(t)))
+    def peak(self) -> Peak | None:
+        """The curve through the runs about the best rate, over log2 of the rate; None where there is no maximum."""
+        near = [self.tried[number] for number in peaks.near_peak([self._height(t) for t in self.tried])]
+        if len({t.rate for t in near}) < peaks.MIN_PLACES:
+            return None
+        runs = [(math.log2(t.rate), _log_odds(t, value), seed) for t in near for seed, value in zip(t.seeds, t.values)]
+        return peaks.peak(*map(list, zip(*runs, strict=True)), level=POINT_LEVEL)  # type: ignore[arg-type]
+
+    def _height(self, tried: Tried) -> float:
+        """Mean log-odds; NaN where the rate is not eligible."""
+        if not tried.eligible or not tried.values:
+            return math.nan
+        return math.fsum(_log_odds(tried, value) for value in tried.values) / len(tried.values)
+
+    @cached_property
+    def edge(self) -> str | None:
+        """ "lowest" or "highest" where the best rate lies at or beyond that end of the sweep: no rate is chosen."""
+        first, last = self.tried[0], self.tried[-1]
+        place = math.log2(self.best.rate) if self.peak is None else self.peak.place
+        if self.best is first or (first.eligible and place < math.log2(first.rate)):
+            return "lowest"
+        return "highest" if self.best is last or (last.eligible and place > math.log2(last.rate)) else None
+
+    @cached_property
+    def optimum(self) -> float | None:
+        """The best rate; None where it lies at or beyond the sweep's edge. It is the best one tried where no smooth
+        curve has a maximum, or has it beyond a rate at which a run diverged."""
+        if self.edge is not None:
+            return None
+        if self.peak is None:
+            return self.best.rate
+        found, low, high = 2.0**self.peak.place, *sorted((2.0**self.peak.place, self.best.rate))
+        above = next(t for t in self.tried if t.rate > self.best.rate)
+        diverged = any(low <= t.rate <= high and not t.eligible for t in self.tried)
+        return self.best.rate if diverged or (found > self.best.rate and not above.eligible) else found
 
     @property
-    def edge(self) -> str | None:
-        """ "lowest" or "highest" where the best is the end of the sweep: beyond it may lie a better one."""
-        ends = {self.tried[0].rate: "lowest", self.tried[-1].rate: "highest"}
-        return ends.get(self.best.rate)
+    def interval(self) -> tuple[float, float] | None:
+        """Of the best rate, cut at the ends of the sweep; None where nothing is known of the noise, or of the best."""
+        if self.optimum is None or self.peak is None or math.isnan(self.peak.low):
+            return None
+        low, high = (2.0 ** min(max(end, -99.0), 99.0) for end in (self.peak.low, self.peak.high))
+        lowest, highest = self.tried[0].rate, self.tried[-1].rate
+        return max(min(low, self.optimum), lowest), min(max(high, self.optimum), highest)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the interval of the best rate reaches an end of the sweep, or nothing is known of it."""
+        ends = self.interval
+        return ends is None or ends[0] <= self.tried[0].rate or ends[1] >= self.tried[-1].rate
+
+    @property
+    def rate(self) -> float | None:
+        """The rate to train with: the best one to two digits; None where it lies at or beyond the sweep's edge."""
+        return None if self.optimum is None else float(f"{self.optimum:.2g}")
+
+    @cached_property
+    def chosen(self) -> Tried:
+        """The rate whose runs stand for the model: the tried one nearest to the best rate, or the best tried where that
+        lies at or beyond the edge."""
+        if self.optimum is None:
+            return self.best
+        wanted = math.log(self.optimum)
+        return min((t for t in self.tried if t.eligible), key=lambda t: (abs(math.log(t.rate) - wanted), t.rate))
+
+    def lost_at(self, factor: float) -> float | None:
+        """Accuracy that is lost at this multiple of the best rate, by the curve; None without one, or where the curve
+        ends before."""
+        if self.optimum is None or self.peak is None:
+            return None
+        at = math.log2(self.optimum * factor)
+        if not math.log2(self.tried[0].rate) <= at <= math.log2(self.tried[-1].rate):
+            return None
+        return float(special.expit(self.peak.top) - special.expit(self.peak.at(at)))
+
+    @property
+    def ratio_to_shorter(self) -> tuple[float, float, float] | None:
+        """The best rate over that at the shortest budget, with its interval; None where one of them is not known."""
+        if self.shorter is None or self.peak is None or self.shorter.peak is None:
+            return None
+        if self.optimum is None or self.shorter.optimum is None:
+            return None
+        value, low, high = (2.0 ** min(max(v, -99.0), 99.0) for v in peaks.ratio(self.peak, self.shorter.peak))
+        return value, low, high
 
     @property
     def further(self) -> tuple[float, ...]:
@@ -123,6 +208,13 @@ def _used(evidence: Evidence, sweep: Sweep) -> Tried:
     return current[0] if len(current) == 1 else sweep.chosen
 
 
+def judged_on(swept: Sequence[Sweep]) -> str:
+    """The images that rates are chosen by."""
+    if all(s.held_out for s in swept):
+        return "a part of the training images that was held out"
+    return "the upstream test images, so that the accuracy of a chosen rate is slightly optimistic"
+
+
 # -- from records ------------------------------------------------------------------------------------------------------
 
 
@@ -148,18 +240,33 @@ def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
         shared = {most} if sum(most in horizons for horizons in seen) > 1 else set()
     if not shared:
         return None
-    last, estimates = max(shared), evidence.estimates(UPSTREAM)
-    accuracy = {record.cell.recipe.lr: estimates.get((variant_of(record), last)) for record in finished}
+    made = [sweep for seen in {min(shared), max(shared)} if (sweep := _at(evidence, group, seen)) is not None]
+    made.sort(key=lambda sweep: sweep.images_seen)
+    if not made or made[-1].images_seen != max(shared):
+        return None
+    return replace(made[-1], shorter=made[0]) if len(made) > 1 else made[0]
+
+
+def _at(evidence: Evidence, group: Sequence[Record], seen: int) -> Sweep | None:
+    """The sweep at one budget; None where no rate is eligible there."""
+    finished = [record for record in group if record.status == "complete"]
+    estimates = evidence.estimates(UPSTREAM)
+    keys = {record.cell.recipe.lr: (variant_of(record), seen) for record in finished}
     tried = []
     for rate in sorted({record.cell.recipe.lr for record in group}):
         mine = [record for record in group if record.cell.recipe.lr == rate]
         diverged = sum(record.status == "diverged" for record in mine)
+        key = keys.get(rate)
+        point = evidence.points.get(key) if key else None
+        read = evidence.samples(point, UPSTREAM) if point else None
         tried.append(
             Tried(
                 rate=rate,
-                accuracy=accuracy.get(rate),
+                accuracy=estimates.get(key) if key else None,
                 diverged=diverged,
                 cells=tuple(record.directory for record in mine),
+                seeds=read.seeds if read else (),
+                values=tuple(map(float, read.values_SD.mean(axis=1))) if read else (),
             )
         )
     if not any(t.eligible for t in tried):
@@ -170,9 +277,16 @@ def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
         family=finished[0].model.family,
         data=cell.data,
         num_images=cell.num_images,
-        images_seen=last,
+        images_seen=seen,
         tried=tuple(tried),
+        held_out=cell.held_out,
     )
+
+
+def _log_odds(tried: Tried, accuracy: float) -> float:
+    """Of one run: seeds spread alike in log-odds, whatever the accuracy."""
+    assert tried.accuracy is not None
+    return float(special.logit(inside(accuracy, tried.accuracy.num_test)))
 
 
 def _accuracy(tried: Tried) -> float:

@@ -258,7 +258,7 @@ def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
         yield ValidityCheck(
             kind=CheckKind.REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept))
         )
-    chosen = {_base(s.data) for s in swept}
+    chosen = {_base(s.data) for s in swept if not s.held_out}
     judged = evidence.scores.loc[evidence.scores["task"] != "upstream", "data"].unique()
     if both := sorted(chosen & {_base(str(name)) for name in judged}):
         yield ValidityCheck(kind=CheckKind.CHOSEN_ON_TEST, names=tuple(both))

@@ -137,6 +137,8 @@ class Cell:
         tasks: what the model is evaluated by at every horizon.
         model_options: further arguments of the model's family.
         job: a file in bench/execute/jobs/.
+        held_out: upstream accuracy is that on a part of the training images, which are then not trained on: choices
+            that are made by it (learning rates) leave the test images alone.
         axes: comparisons of the suite that the cell is part of, such as "compute"; no part of its identity.
     """
 
@@ -151,6 +153,7 @@ class Cell:
     tasks: tuple[TaskSpec, ...] = ()
     model_options: tuple[tuple[str, Any], ...] = ()
     job: str = "train"
+    held_out: bool = False
     axes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:

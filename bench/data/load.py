@@ -9,9 +9,10 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
-from bench.data.subset import nested
+from bench.data.subset import nested, validation
 
 SPLITS = ("train", "test")
+MAX_VALIDATION = 2_500  # images: their error is shared by all rates of a sweep, and more would cost as much as training
 DEFAULT_SIDE = 64
 """Pixels per side of larger photographs, where nobody says a size and the suite asks for no more."""
 
@@ -56,6 +57,27 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
             f"Ask for 1 to {len(images):,}.",
         )
     return images.take(nested(images.labels_N, num_images, seed, keys_N=images.content_keys_N))
+
+
+def load_held_out(name: str, *, root: Path | None = None, num_images: int | None = None) -> tuple[ImageSet, ImageSet]:
+    """Training images without a part that is held out of them, and `MAX_VALIDATION` images of that part at most.
+
+    Args:
+        num_images: of the training images that stay, as `load` takes them.
+
+    Raises:
+        UserError: as `load`, and more images than stay.
+    """
+    whole = load(name, "train", root=root)
+    kept, out = validation(whole.labels_N, whole.content_keys_N, most=MAX_VALIDATION)
+    if num_images is not None:
+        if not 1 <= num_images <= len(kept):
+            raise UserError(
+                f"{name}@{num_images}: {len(kept):,} training images are left where a part of them is held out.",
+                f"Ask for 1 to {len(kept):,}.",
+            )
+        kept = kept[nested(whole.labels_N[kept], num_images, keys_N=whole.content_keys_N[kept])]
+    return whole.take(kept), whole.take(out)
 
 
 def resizes(name: str) -> bool:

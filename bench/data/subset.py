@@ -57,6 +57,14 @@ def first_per_class(
     return chosen_M.astype(np.int64), rank_N[chosen_M]
 
 
+def validation(labels_N: np.ndarray, keys_N: np.ndarray, *, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the training images that stay, and of a balanced part of those that are held out (`held_out`), at most
+    so many of them. Both follow from the images' content, so that every size of a nested subset stays apart from it."""
+    out_N = held_out(labels_N, keys_N)
+    kept, out = np.flatnonzero(~out_N), np.flatnonzero(out_N)
+    return kept, out[nested(labels_N[out], most, keys_N=keys_N[out])]
+
+
 def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
     """Which images are for testing where nobody has divided them: HELD_OUT of every class, those that come first in a
     stream of their own. Copies of one image share a key, so they fall on the same side."""

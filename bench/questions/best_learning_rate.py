@@ -8,14 +8,13 @@ were tried.
 
 Findings:
     subject: model, upstream set.
-    estimate: the rate chosen.
+    estimate: the rate chosen, with its interval; None where the best lies at or beyond the sweep's edge.
     YES: the best one lies inside the sweep.
     evidence: `Sweep`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,18 +24,20 @@ from bench.analysis import wording
 from bench.analysis.comparisons import counts
 from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.analysis.finding import Finding, Verdict
-from bench.analysis.lr_sweep import Sweep, sweeps
+from bench.analysis.lr_sweep import Sweep, judged_on, sweeps
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
-from bench.core.formatting import compact, count, percent, plural, short_count, significant
+from bench.core.formatting import compact, count, percent, plural, short_count, signed, significant
 from bench.core.spec import RATE_MARGIN, Recipe, is_rate_enough
+from bench.stats.intervals import POINT_LEVEL
 
 NAME = "best learning rate"
 
 # Reasons.
 TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
-EDGE_OF_SWEEP = "edge of sweep"  # the best rate is an end of the sweep: `Sweep.further` goes on
-NO_LOWER_TRIED = "no lower tried"  # the rate chosen is the lowest of the sweep, though not the best
+EDGE_OF_SWEEP = "edge of sweep"  # the best rate is at or beyond an end of the sweep: `Sweep.further` goes on
+NO_CURVE = "no curve"  # no smooth curve has a maximum near the best rate tried, which is chosen then
+OPEN_INTERVAL = "open interval"  # that of the best rate reaches an end of the sweep, or is not known
 DIVERGED = "diverged"  # some runs of the sweep did; such a rate is not chosen
 
 MAX_P_VALUE = 0.05  # of the p-value up to which the rule is offered
@@ -44,7 +45,8 @@ MIN_FITTED_SIZES = 2  # sizes at least
 
 
 def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
-    """The rate chosen for each model, as an option to train with. YES: the best rate lies inside the sweep."""
+    """The rate chosen for each model, as an option to train with, at the longest budget. YES: the best rate lies inside
+    the sweep; NO: at or beyond its edge, and none is chosen."""
     for sweep in sweeps(evidence):
         accuracy, reasons = sweep.chosen.accuracy, []
         assert accuracy is not None
@@ -53,10 +55,13 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
             verdict, reasons = Verdict.CANNOT_TELL, [TOO_FEW_RATES]
         if sweep.edge:
             reasons.append(EDGE_OF_SWEEP)
-        elif sweep.chosen is sweep.tried[0]:
-            reasons.append(NO_LOWER_TRIED)
+        elif sweep.peak is None:
+            reasons.append(NO_CURVE)
+        elif sweep.is_open:
+            reasons.append(OPEN_INTERVAL)
         if any(t.diverged for t in sweep.tried):
             reasons.append(DIVERGED)
+        low, high = sweep.interval or (None, None)
         yield Finding(
             question=NAME,
             subject=(sweep.model, sweep.upstream),
@@ -64,7 +69,10 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
             measure=UPSTREAM,
             reasons=tuple(reasons),
             quantity="learning rate",
-            estimate=sweep.chosen.rate,
+            estimate=sweep.rate,
+            low=low,
+            high=high,
+            level=POINT_LEVEL if sweep.interval else None,
             n=counts(accuracy, points=len(sweep.tried)),
             evidence=(sweep,),
         )
@@ -74,19 +82,27 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def family_rates(swept: Sequence[Sweep]) -> dict[str, float]:
-    """For a model that was not swept: the geometric mean of its family's chosen rates, down to a rate of the sweep."""
+    """For a model that was not swept: the geometric mean of its family's chosen rates at their longest budgets, to two
+    digits."""
     made = {}
     for family in dict.fromkeys(s.family for s in swept):
-        mine = [s for s in swept if s.family == family]
-        mean = math.exp(sum(math.log(s.chosen.rate) for s in mine) / len(mine))
-        made[family] = max(t.rate for s in mine for t in s.tried if t.rate <= mean * (1 + 1e-9))
+        if known := [s.rate for s in swept if s.family == family and s.rate is not None]:
+            made[family] = _two_digits(math.exp(math.fsum(map(math.log, known)) / len(known)))
     return made
 
 
-def model_rates(swept: Sequence[Sweep]) -> dict[str, float]:
-    """The chosen rates that differ from the family's."""
-    families = family_rates(swept)
-    return {s.model: s.chosen.rate for s in swept if s.chosen.rate != families[s.family]}
+def model_rates(swept: Sequence[Sweep]) -> dict[str, dict[int, float]]:
+    """Model -> budget in images seen -> rate, at the shortest and the longest budget as far as one was chosen there."""
+    made: dict[str, dict[int, float]] = {}
+    for sweep in swept:
+        for each in (sweep.shorter, sweep):
+            if each is not None and each.rate is not None:
+                made.setdefault(sweep.model, {})[each.images_seen] = each.rate
+    return made
+
+
+def _two_digits(rate: float) -> float:
+    return float(f"{rate:.2g}")
 
 
 # -- a rule for other sizes --------------------------------------------------------------------------------------------
@@ -192,23 +208,47 @@ def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def say(f: Finding) -> list[str]:
     sweep = wording.first(f, Sweep)
-    if sweep is None or sweep.chosen.accuracy is None or sweep.best.accuracy is None:
+    if sweep is None or sweep.best.accuracy is None:
         return []
-    chosen, best = sweep.chosen, sweep.best
-    scored, best_scored = (f"{percent(accuracy.value)} %" for accuracy in (sweep.chosen.accuracy, sweep.best.accuracy))
     tried = f"{plural(len(sweep.tried), 'rate')} from {sweep.tried[0].rate:g} to {sweep.tried[-1].rate:g}"
-    if chosen is best:
-        return [f"The best of {tried}, {scored}; no lower rate is within {100 * RATE_MARGIN:g} points."]
-    margin = f"within {100 * RATE_MARGIN:g} points of the best"
-    return [f"The lowest of {tried} {margin}: {scored}; {best.rate:g} has {best_scored}."]
+    best = f"of {tried}, {sweep.best.rate:g} has the highest accuracy, {percent(sweep.best.accuracy.value)} %"
+    budget = f"After {count(sweep.images_seen)} images seen, {best}."
+    return [budget, _sensitivity(sweep), _by_budget(sweep)]
+
+
+def _sensitivity(sweep: Sweep) -> str:
+    lost = [(what, sweep.lost_at(factor)) for what, factor in (("half", 0.5), ("twice", 2.0))]
+    known = [f"{signed(-value)} points at {what} the rate" for what, value in lost if value is not None]
+    return f"By the curve through the runs: {', '.join(known)}." if known else ""
+
+
+def _by_budget(sweep: Sweep) -> str:
+    """Whether a short and a long budget agree."""
+    shorter, times = sweep.shorter, sweep.ratio_to_shorter
+    if shorter is None or times is None:
+        return ""
+    value, low, high = times
+    agree = "; the two budgets agree within it" if low <= 1 <= high else ""
+    factor = significant(sweep.images_seen / shorter.images_seen)
+    return (
+        f"The best rate at {factor} times the budget is {_times(value, low, high)} times that at the short one{agree}."
+    )
+
+
+def _times(value: float, low: float, high: float) -> str:
+    ends = ", ".join("unbounded" if not 1e-3 < end < 1e3 else f"{end:.2g}" for end in (low, high))
+    return f"{value:.2g}" + ("" if math.isnan(low) else f" [{ends}]")
 
 
 def _further(f: Finding) -> str:
     sweep = wording.first(f, Sweep)
-    if sweep is None or not sweep.edge:
-        return ""
+    return refused(sweep) if sweep is not None and sweep.edge else ""
+
+
+def refused(sweep: Sweep) -> str:
+    """Why no rate is chosen, and how to go on."""
     further = ",".join(f"{rate:.3g}" for rate in sweep.further)
-    return f"The best is the {sweep.edge} rate tried; extend the sweep with --sweep lr={further}."
+    return f"The best rate lies at or beyond the sweep's edge: sweep {further} too (--sweep lr={further})."
 
 
 def _diverged(f: Finding) -> str:
@@ -225,11 +265,11 @@ def subject(f: Finding) -> str:
 
 
 def tables(evidence: Evidence) -> list[Table]:
-    return [table for table in (rates(evidence), rate_rule(evidence)) if table is not None]
+    return [table for table in (best_rates(evidence), rates(evidence), rate_rule(evidence)) if table is not None]
 
 
 def rates(evidence: Evidence) -> Table | None:
-    """One row per model and learning rate; None where nothing was swept."""
+    """One row per model, budget and learning rate; None where nothing was swept."""
     swept = sweeps(evidence)
     rows = [
         {
@@ -240,10 +280,12 @@ def rates(evidence: Evidence) -> Table | None:
             "rate": t.rate,
             "accuracy": t.accuracy,
             "diverged": t.diverged or None,
-            "chosen": "chosen" if t is s.chosen else "",
+            "chosen": "nearest to the best" if t is s.chosen and not s.edge else "",
             "edge": f"best, {s.edge} tried" if t is s.best and s.edge else "",
         }
-        for s in swept
+        for longest in swept
+        for s in (longest.shorter, longest)
+        if s is not None
         for t in s.tried
     ]
     columns = (
@@ -252,22 +294,66 @@ def rates(evidence: Evidence) -> Table | None:
         Column(key="data", heading="Upstream", numeric=False),
         Column(key="seen", heading="Images seen", text=count),
         Column(key="rate", heading="Learning rate", text=lambda v: f"{v:g}"),
-        Column(key="accuracy", heading="Upstream test accuracy [%]"),
+        Column(key="accuracy", heading="Upstream accuracy [%]"),
         Column(key="diverged", heading="Runs diverged"),
         Column(key="chosen", heading="Chosen", numeric=False),
         Column(key="edge", heading="Edge of the sweep", numeric=False),
     )
+    note = f"Accuracy on {judged_on(swept)}. A rate at which a run diverged is not chosen."
+    return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows), note=note) if rows else None
+
+
+def best_rates(evidence: Evidence) -> Table | None:
+    """One row per model and budget: the best rate with its interval, and what another one costs."""
+    swept = sweeps(evidence)
+    rows = []
+    for longest in swept:
+        for s in (longest.shorter, longest):
+            if s is not None:
+                low, high = s.interval or (None, None)
+                times = longest.ratio_to_shorter if s is longest else None
+                rows.append(
+                    {
+                        "model": s.model,
+                        "data": s.upstream,
+                        "seen": s.images_seen,
+                        "rate": s.rate,
+                        "low": low,
+                        "high": high,
+                        "half": s.lost_at(0.5),
+                        "twice": s.lost_at(2.0),
+                        "ratio": _times(*times) if times else "",
+                        "remark": refused(s) if s.edge else "" if not s.is_open else "interval reaches the edge",
+                    }
+                )
+    columns = (
+        Column(key="model", heading="Model", numeric=False),
+        Column(key="data", heading="Upstream", numeric=False),
+        Column(key="seen", heading="Images seen", text=count),
+        Column(key="rate", heading="Best rate", text=_rate),
+        Column(key="low", heading="from", text=_rate),
+        Column(key="high", heading="to", text=_rate),
+        Column(key="half", heading="Lost at half the rate [points]", text=percent),
+        Column(key="twice", heading="Lost at twice the rate [points]", text=percent),
+        Column(key="ratio", heading="Best rate / that at the short budget", numeric=False),
+        Column(key="remark", heading="Remark", numeric=False),
+    )
     note = (
-        f"Chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best on the upstream test images, "
-        "at which no run diverged; its accuracy is slightly optimistic."
+        "Best rate: the maximum of a curve (log-odds of accuracy over the logarithm of the rate, a cubic of five rates "
+        f"or a parabola of fewer, one level per seed), with its {POINT_LEVEL:.0%} interval; cut at the ends of the sweep."
     )
     # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
     if evidence.records.suite == "rates" and len({s.model for s in swept}) == len(swept):
-        dictionaries = {"FAMILY_RATES": family_rates(swept), "MODEL_RATES": model_rates(swept)}
+        dictionaries: dict[str, object] = {"FAMILY_RATES": family_rates(swept), "MODEL_RATES": model_rates(swept)}
         scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
-        lines = [f"{name}{scale} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
+        lines = [f"{name}{scale} = {chosen}" for name, chosen in dictionaries.items()]
         note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
-    return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows), note=note) if rows else None
+    name, title = "best-rates", "Best learning rates"
+    return Table(name=name, title=title, columns=columns, rows=tuple(rows), note=note) if rows else None
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.2g}"
 
 
 def rate_rule(evidence: Evidence) -> Table | None:
@@ -333,11 +419,10 @@ def _offered(rule: RateRule) -> str:
 
 def sentence(f: Finding) -> str:
     (swept,) = wording.every(f, Sweep)
-    at, inside = f"at a learning rate of {wording.number(f).text}", f.verdict == Verdict.YES
-    if swept.chosen is swept.best:
-        return f"{f.subject[0]} trains best {at}{'' if inside else ', the edge of its sweep'}"
-    near = f"{f.subject[0]} trains within {100 * RATE_MARGIN:g} points of its best {at}, the lowest that does"
-    return near if inside else f"{near}; its best is at the edge of its sweep"
+    after = f"after {count(swept.images_seen)} images seen"
+    if f.estimate is None:
+        return f"{f.subject[0]} trains best at or beyond the edge of its sweep, {after}: no rate is chosen"
+    return f"{f.subject[0]} trains best at a learning rate of {wording.number(f).text}, {after}"
 
 
 QUESTION = Question(
@@ -351,7 +436,8 @@ QUESTION = Question(
     reasons={
         TOO_FEW_RATES: "Fewer than two learning rates completed training.",
         EDGE_OF_SWEEP: _further,
-        NO_LOWER_TRIED: "No lower rate was tried.",
+        NO_CURVE: "No smooth curve through the runs has a maximum here: the best rate tried is given, without interval.",
+        OPEN_INTERVAL: "The interval reaches an end of the sweep, or nothing is known of the noise.",
         DIVERGED: _diverged,
     },
     items=(Sweep,),

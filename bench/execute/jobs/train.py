@@ -25,7 +25,7 @@ from bench.cost import flops, memory, peaks
 from bench.cost.flops import ModelCost
 from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label
 from bench.data.image_set import ImageSet
-from bench.data.load import load
+from bench.data.load import load, load_held_out
 from bench.execute.jobs._costs import TrainingCosts
 from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
 from bench.store import weights
@@ -79,7 +79,9 @@ def _trace(context: JobContext) -> contextlib.AbstractContextManager[Trace]:
 
 
 def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
-    """Training and test images of the upstream set."""
+    """Training and test images of the upstream set; for a cell that holds a part of the former out, that part."""
+    if cell.held_out:
+        return load_held_out(cell.data, root=context.data_root, num_images=cell.num_images)
     train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
     return train, load(cell.data, "test", root=context.data_root)
 

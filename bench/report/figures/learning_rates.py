@@ -1,5 +1,5 @@
-"""The results of a sweep of learning rates: upstream accuracy of every model at every rate, and the rate chosen for
-it."""
+"""The results of a sweep of learning rates: upstream accuracy of every model at every rate, the curve through the runs
+about the best rate, and that rate with its interval."""
 
 from __future__ import annotations
 
@@ -11,54 +11,70 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
+from scipy import special
 
 from bench.analysis import lr_sweep
 from bench.analysis.evidence import Evidence
-from bench.analysis.lr_sweep import Sweep, Tried
+from bench.analysis.lr_sweep import Sweep, Tried, judged_on
 from bench.analysis.study_data import without
 from bench.core.formatting import count, interval, join, plural
-from bench.core.spec import RATE_MARGIN
 from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
-from bench.stats.intervals import contents
+from bench.stats.intervals import POINT_LEVEL, contents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Upstream accuracy against learning rate"
-RULE = f"chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best"
+SHORTEST, LONGEST = "shortest budget", "longest budget"
+CURVE_POINTS = 60  # of a curve through the runs
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per family, a line per model; the chosen rate is ringed, an arrow marks the end of a sweep."""
-    sweeps = lr_sweep.sweeps(evidence)
-    if not sweeps:
+    """A panel per family, and per budget where sweeps were read at two; a line per model. The best rate and its
+    interval are a mark and a bar on the curve through the runs; an arrow marks a sweep that ends too early."""
+    longest = lr_sweep.sweeps(evidence)
+    if not longest:
         raise NothingToDraw("no model was trained at several learning rates")
-    labels = _labels(evidence, sweeps)
-    families = list(dict.fromkeys(s.family for s in sweeps))
-    table = pd.DataFrame(_row(label, s, t) for s, label in zip(sweeps, labels, strict=True) for t in s.tried)
+    labels = _labels(evidence, longest)
+    families = list(dict.fromkeys(s.family for s in longest))
+    several = any(s.shorter for s in longest)
+    drawn_sweeps = [
+        (sweep, label, f"{sweep.family}, {budget}" if several else sweep.family)
+        for whole, label in zip(longest, labels, strict=True)
+        for sweep, budget in ((whole.shorter, SHORTEST), (whole, LONGEST))
+        if sweep is not None
+    ]
+    sweeps = [sweep for sweep, _, _ in drawn_sweeps]
+    panels_wanted = [
+        panel
+        for family in families
+        for panel in ((f"{family}, {SHORTEST}", f"{family}, {LONGEST}") if several else (family,))
+        if any(panel == of for _, _, of in drawn_sweeps)
+    ]
+    table = pd.DataFrame(_row(label, s, t) | {"panel": panel} for s, label, panel in drawn_sweeps for t in s.tried)
     colours: dict[str, Any] = {}
     for family in families:
-        mine = [label for s, label in zip(sweeps, labels, strict=True) if s.family == family]
+        mine = [label for s, label in zip(longest, labels, strict=True) if s.family == family]
         colours |= dict(zip(mine, _style.shades(_style.look(family, families)[0], len(mine)), strict=True))
     looks = {
-        label: (colours[label], _style.look(s.family, families)[1]) for s, label in zip(sweeps, labels, strict=True)
+        label: (colours[label], _style.look(s.family, families)[1]) for s, label in zip(longest, labels, strict=True)
     }
-    drawn = _panels.in_percent(table.rename(columns={"family": "measure"}).assign(at=table["learning_rate"]))
+    drawn = _panels.in_percent(table.rename(columns={"panel": "measure"}).assign(at=table["learning_rate"]))
     axis = _panels.XAxis(label="Learning rate", column="learning_rate")
     annotations: list[Annotation] = []
     with _style.context():
-        columns = _style.columns(len(families))
-        figure = _style.figure(columns=columns, height=3.6 * -(-len(families) // columns) + 0.3)
+        columns = 2 if several else _style.columns(len(families))
+        figure = _style.figure(columns=columns, height=3.6 * -(-len(panels_wanted) // columns) + 0.3)
         panels = _panels.seaborn_panels(
-            figure, drawn.dropna(subset=["accuracy"]), families, axis, looks, by="series", columns=columns
+            figure, drawn.dropna(subset=["accuracy"]), panels_wanted, axis, looks, by="series", columns=columns
         )
-        for family, axes in panels.items():
+        for panel, axes in panels.items():
             _panels.scale_x(axes, axis, list(table["learning_rate"]), text=plain)
             axes.set_ylim(-3.0, min(101.0, 106 * table["high"].max()))  # one scale for all, so that families compare
-            axes.set_title(family, loc="left")
+            axes.set_title(panel, loc="left")
             axes.set_ylabel("Upstream accuracy [%]")
-            members = [(s, label) for s, label in zip(sweeps, labels, strict=True) if s.family == family]
+            members = [(s, label) for s, label, of in drawn_sweeps if of == panel]
             for sweep, label in members:
                 _mark(axes, sweep, colours[label])
                 for tried in sweep.tried:
@@ -69,10 +85,10 @@ def draw(evidence: Evidence) -> Drawing:
         _style.legend(figure, [*_style.family_handles(families), *_signs(sweeps)])
     return Drawing(
         figure=figure,
-        data=table,
+        data=table.drop(columns="panel"),
         annotations=tuple(annotations),
         caption=_caption(sweeps),
-        alt=_alt(sweeps),
+        alt=_alt(longest),
     )
 
 
@@ -82,20 +98,31 @@ def plain(rate: float) -> str:
 
 
 def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
-    """A ring around the chosen rate, an arrow at an open end, a cross where a run diverged."""
-    chosen, best = sweep.chosen, sweep.best
-    assert chosen.accuracy and best.accuracy
-    axes.plot(
-        chosen.rate,
-        100 * chosen.accuracy.value,
-        linestyle="",
-        marker="o",
-        markersize=12,
-        fillstyle="none",
-        color="black",
-        markeredgewidth=1.6,
-        zorder=4,
-    )
+    """The curve, a ring at the best rate with a bar for its interval; an arrow at an open end, a cross where a run
+    diverged."""
+    best = sweep.best
+    assert best.accuracy
+    if sweep.optimum is not None:
+        height = 100 * best.accuracy.value
+        if sweep.peak is not None:
+            height = 100 * float(special.expit(sweep.peak.at(np.log2(sweep.optimum))))
+            low, high = sweep.interval or (sweep.optimum, sweep.optimum)
+            ends = np.log2([max(sweep.tried[0].rate, sweep.optimum / 4), min(sweep.tried[-1].rate, sweep.optimum * 4)])
+            x = np.linspace(*ends, CURVE_POINTS)
+            y = 100 * special.expit([sweep.peak.at(float(each)) for each in x])
+            axes.plot(2.0**x, y, color=colour, linestyle=":", linewidth=1.2, zorder=3)
+            axes.plot([low, high], [height, height], color=colour, linewidth=4.0, alpha=0.45, zorder=3)
+        axes.plot(
+            sweep.optimum,
+            height,
+            linestyle="",
+            marker="o",
+            markersize=12,
+            fillstyle="none",
+            color="black",
+            markeredgewidth=1.6,
+            zorder=4,
+        )
     if sweep.edge:
         axes.annotate(
             "",
@@ -122,9 +149,14 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
 def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
     ring: dict[str, Any] = {"marker": "o", "markersize": 11, "fillstyle": "none", "markeredgewidth": 1.6}
     signs = (
-        ("chosen rate", ring | {"color": "black"}, True),
+        ("best rate, by the dotted curve", ring | {"color": "black"}, any(s.optimum for s in sweeps)),
         (
-            "best at the edge",
+            "its interval",
+            {"marker": "_", "markersize": 14, "color": "#777777", "markeredgewidth": 4, "alpha": 0.6},
+            any(s.interval for s in sweeps),
+        ),
+        (
+            "best at the edge: none is chosen",
             {"marker": r"$\rightarrow$", "markersize": 12, "color": "black"},
             any(s.edge for s in sweeps),
         ),
@@ -162,7 +194,7 @@ def _explained(label: str, sweep: Sweep, tried: Tried) -> str:
         e.counts if e else "no run finished",
         f"{plural(tried.diverged, 'run')} diverged" if tried.diverged else "",
         ("the best" + (f", the {sweep.edge} tried" if sweep.edge else "")) if tried is sweep.best else "",
-        RULE if tried is sweep.chosen else "",
+        f"the nearest to the best rate, {plain(sweep.rate)}" if tried is sweep.chosen and sweep.rate else "",
     ]
     return "\n".join(line for line in lines if line)
 
@@ -183,7 +215,10 @@ def _row(label: str, sweep: Sweep, tried: Tried) -> dict[str, Any]:
         "seeds": e.num_seeds if e else 0,
         "test_images": e.num_test if e else 0,
         "diverged": tried.diverged,
-        "chosen": tried is sweep.chosen,
+        "chosen": tried is sweep.chosen and not sweep.edge,
+        "best_rate": sweep.rate if sweep.rate else np.nan,
+        "best_rate_low": sweep.interval[0] if sweep.interval else np.nan,
+        "best_rate_high": sweep.interval[1] if sweep.interval else np.nan,
         "best": tried is sweep.best,
         "edge": (tried is sweep.best and sweep.edge) or "",
     }
@@ -194,12 +229,12 @@ def _caption(sweeps: Sequence[Sweep]) -> str:
     seeds, tests = {e.num_seeds for e in estimates}, {e.num_test for e in estimates}
     sizes = {(s.data, s.num_images or 0) for s in sweeps}
     said = (
-        f"Accuracy on {join(sorted({s.data for s in sweeps}))} test images after "
+        f"Accuracy on {join(sorted({s.data for s in sweeps}))}, {judged_on(sweeps)}, after "
         f"{_span({s.images_seen for s in sweeps})} images seen; n: {_span(seeds)} seed{'s' * (max(seeds) > 1)} per "
-        f"rate, {_span(tests)} test images. Ringed: {RULE}; its accuracy is slightly optimistic: it was chosen on "
-        "these images.",
+        f"rate, {_span(tests)} images. Ringed: the best rate, the maximum of the dotted curve through the runs (log-odds "
+        f"over log rate), with its {POINT_LEVEL:.0%} interval as a bar.",
         any(s.edge for s in sweeps)
-        and "An arrow marks a best rate at the edge of its sweep: a better one may lie beyond.",
+        and "An arrow marks a best rate at or beyond the edge of its sweep: none is chosen.",
         any(t.diverged for s in sweeps for t in s.tried)
         and "A cross marks a rate at which a run diverged; it is not chosen.",
         contents(estimates, trained_on=sizes),
@@ -214,11 +249,10 @@ def _span(numbers: set[int]) -> str:
 
 def _alt(sweeps: Sequence[Sweep]) -> str:
     tried = sorted({t.rate for s in sweeps for t in s.tried})
-    chosen = Counter(s.chosen.rate for s in sweeps)
-    named = join([f"{plain(rate)} for {plural(chosen[rate], 'model')}" for rate in sorted(chosen)])
+    named = join([f"{s.model} {plain(s.rate)}" if s.rate else f"{s.model} none" for s in sweeps])
     return (
         f"{TITLE}: {plural(len(sweeps), 'model')} at {plural(len(tried), 'rate')} from {plain(tried[0])} to "
-        f"{plain(tried[-1])}. Chosen: {named}."
+        f"{plain(tried[-1])}. Best: {named}."
     )
 
 
