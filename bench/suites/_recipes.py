@@ -1,10 +1,23 @@
 """The recipe shared by the suites: equal for all models except for the learning rate.
 
-Rates are chosen per scale and model on the upstream set's test images, never on a downstream set: of six rates spaced
-x2, the lowest within two points of the best (higher ones vary more between seeds). `vit-bench run --suite rates`
-is the sweep; results/reference/rates-cpu/ is what it gave at scale `cpu`. A model that was not swept gets its family's:
-the geometric mean of the family's chosen rates, down to a rate of the sweep. A scale that was not swept has none.
-The batch is not looked at: a suite that changes it keeps these rates until `rates` is run again.
+Rates are plain numbers per scale, model and budget, chosen by upstream accuracy, never on a downstream set:
+`vit-bench run --suite rates` sweeps each model at a short and a long budget with several seeds, and its report prints
+the lines below, the maximum of a smooth curve through the runs. Between two budgets the logarithm of the rate is linear
+in that of the images seen; beyond them it is that of the nearer one. A rate is of the batch that was swept.
+
+A model without a sweep gets, by the first rule that knows it:
+
+- its family's rate at this scale: the geometric mean of those of the family's swept models;
+- at every scale but `cpu`, the rate of its own row of the paper's Table 3 for JFT-300M, the one set that has rows of all
+  three families, × √(batch / 4096), the rule for Adam (`_paper.py`);
+- there too, the rate of the network of its kind in that table that is nearest in width, × that network's width / its
+  own (Yang et al. 2022, arXiv:2203.03466: of Adam, the best rate of hidden weights falls as 1 / width). Widths are a
+  transformer's, also of hybrids, and a ResNet's width factor. A model whose width its name does not say counts as wide
+  as the table's nearest. The suite `rates` tests the rule where it is run: its plan names the rates that it gives;
+- `DEFAULT_RATE`.
+
+Those at scale `cpu` were chosen by an older rule (of six rates spaced x2 with one seed at one budget, the lowest within
+two points of the best on the upstream test images): `results/reference/rates-cpu/`.
 
 The warm-up decides which rate is best. The main study, and the sweep behind its rates, warm up for 23 steps, as their
 shortest budgets allow. Suites without such budgets keep the recipe's own warm-up of 62 steps: where it makes another
@@ -13,37 +26,145 @@ rate the best, `LONG_WARMUP_RATES` has it.
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bench.core import registry
 from bench.core.spec import Recipe
+from bench.suites import _paper
+from vit.config import config_for
 
 FAMILY_RATES: dict[str, dict[str, float]] = {}
 """Scale -> family -> rate."""
-MODEL_RATES: dict[str, dict[str, float]] = {}
-"""Scale -> model -> rate, where it is not the family's."""
+MODEL_RATES: dict[str, dict[str, dict[int, float]]] = {}
+"""Scale -> model -> images seen -> rate."""
 FAMILY_RATES["cpu"] = {"ViT": 2e-3, "Hybrid": 4e-3, "ResNet": 4e-3}
 MODEL_RATES["cpu"] = {
-    **dict.fromkeys(("ViT-pico/14", "ViT-pico/7"), 4e-3),
-    "ViT-micro/14": 1e-3,
-    **dict.fromkeys(("R5x0.125+ViT-pico/14", "R5+ViT-pico/14", "R11x0.25-s2"), 8e-3),
+    "ViT-pico/14": {16_000: 4e-3},
+    "ViT-pico/7": {16_000: 4e-3},
+    "ViT-micro/14": {16_000: 1e-3},
+    "R5x0.125+ViT-pico/14": {16_000: 8e-3},
+    "R5+ViT-pico/14": {16_000: 8e-3},
+    "R11x0.25-s2": {16_000: 8e-3},
 }
 LONG_WARMUP_RATES = {"cpu": dict.fromkeys(("R8x0.125-s2", "R8x0.25-s2"), 8e-3)}
 """Scale -> model -> rate, of recipes whose warm-up is no shorter than their own (results/reference/transfer-rates/)."""
-DEFAULT_RATE = 1e-3  # for a scale or family without a sweep
+DEFAULT_RATE = 1e-3  # for a model that no rule knows
+SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (
+    "swept",
+    "its family's",
+    "Table 3 of the paper × √(batch / 4096)",
+    "Table 3 of the nearest width × √(batch / 4096) × width ratio",
+    "no rule",
+)
+"""Where a rate comes from."""
 
 
-def rate_of(model: str, *, scale: str, warmup_images: int = 0) -> float | None:
-    """The rate that a sweep at this scale chose for a model, or for its family, whatever the batch; None without one.
+@dataclass(frozen=True)
+class Rate:
+    """A learning rate, and which rule gave it."""
 
-    Options in a name change none.
+    value: float
+    rule: str
+
+
+def rate_and_rule(
+    model: str, *, scale: str, warmup_images: int = 0, images: int | None = None, batch: int = Recipe.batch
+) -> Rate:
+    """The rate of a model at a scale, and where it comes from. Options in a name change none.
+
+    Args:
+        images: the budget, in images seen; None: the longest that was swept.
+        batch: of a rate that follows from the paper's.
     """
+    base, family = registry.split_options(model)[0], registry.family_of(model).label
     longer = LONG_WARMUP_RATES.get(scale, {}) if warmup_images >= Recipe.warmup_images else {}
-    models, families = MODEL_RATES.get(scale, {}) | longer, FAMILY_RATES.get(scale, {})
-    return models.get(registry.split_options(model)[0]) or families.get(registry.family_of(model).label)
+    if base in longer:
+        return Rate(longer[base], SWEPT)
+    if budgets := MODEL_RATES.get(scale, {}).get(base):
+        return Rate(at_budget(budgets, images), SWEPT)
+    if rate := FAMILY_RATES.get(scale, {}).get(family):
+        return Rate(rate, FAMILY)
+    return (None if scale == "cpu" else by_paper(base, family, batch=batch)) or Rate(DEFAULT_RATE, DEFAULT)
 
 
-def recipe_for(model: str, *, scale: str = "cpu", **changes: Any) -> Recipe:
-    """The suites' recipe for a model at a scale, but for `changes`."""
-    rate = rate_of(model, scale=scale, warmup_images=changes.get("warmup_images", Recipe.warmup_images))
-    return Recipe(**{"lr": rate or DEFAULT_RATE, **changes})
+def rate_of(
+    model: str, *, scale: str, warmup_images: int = 0, images: int | None = None, batch: int = Recipe.batch
+) -> float | None:
+    """The rate alone; None where no rule knows one."""
+    found = rate_and_rule(model, scale=scale, warmup_images=warmup_images, images=images, batch=batch)
+    return None if found.rule == DEFAULT else found.value
+
+
+def recipe_for(model: str, *, scale: str = "cpu", images: int | None = None, **changes: Any) -> Recipe:
+    """The suites' recipe for a model at a scale, but for `changes`.
+
+    Args:
+        images: the budget whose rate is wanted, as `rate_and_rule` takes it: of a cell, its longest horizon.
+    """
+    warmup, batch = changes.get("warmup_images", Recipe.warmup_images), changes.get("batch", Recipe.batch)
+    found = rate_and_rule(model, scale=scale, warmup_images=warmup, images=images, batch=batch)
+    return Recipe(**{"lr": found.value, **changes})
+
+
+def at_budget(budgets: Mapping[int, float], images: int | None) -> float:
+    """The rate at a budget: log-linear between those that were swept, constant beyond them."""
+    swept = sorted(budgets)
+    if images is None or images >= swept[-1]:
+        return budgets[swept[-1]]
+    if images <= swept[0]:
+        return budgets[swept[0]]
+    high = next(number for number in swept if number > images)
+    low = swept[swept.index(high) - 1]
+    share = math.log(images / low) / math.log(high / low)
+    return float(budgets[low] ** (1 - share) * budgets[high] ** share)
+
+
+# -- from the paper's table --------------------------------------------------------------------------------------------
+
+
+def by_paper(model: str, family: str, *, batch: int) -> Rate | None:
+    """The rate that Table 3 gives a model, or one of its kind with its width; None of a family that it does not have."""
+    table = {row.model: row.lr for row in _paper.rows().values() if row.data == "JFT-300M"}
+    for_batch = math.sqrt(batch / _paper.BATCH)
+    if (named := _paper.NEAREST_IN_TABLE.get(model, model)) in table:
+        return Rate(table[named] * for_batch, PAPER)
+    kin = [name for name in table if registry.family_of(name).label == family]
+    if not kin:
+        return None
+    width = width_of(model)
+    if width is None:
+        return Rate(table[_paper.SMALLEST[family]] * for_batch, WIDTH)
+
+    def distance(name: str) -> tuple[float, float]:
+        return abs(math.log(_known_width(name) / width)), abs(math.log(_depth(name) / _depth(model)))
+
+    nearest = min(kin, key=distance)
+    return Rate(table[nearest] * for_batch * _known_width(nearest) / width, WIDTH)
+
+
+def width_of(model: str) -> float | None:
+    """Width of a transformer, or the width factor of a ResNet, as its name says; None where it does not."""
+    if found := re.fullmatch(r"R\d+x(\d+(?:\.\d+)?)(?:-s[12])?", model):
+        return float(found[1])
+    try:
+        transformer = model[model.index("ViT-") :]
+        patch = int(transformer.rpartition("/")[2])
+        return float(config_for(transformer, image_size=patch, channels=3, num_classes=1).width)
+    except (ValueError, KeyError):
+        return None
+
+
+def _known_width(model: str) -> float:
+    width = width_of(model)
+    assert width is not None, model
+    return width
+
+
+def _depth(model: str) -> int:
+    """The number after the R of a ResNet; 1 of others, whose depth goes with their width."""
+    found = re.match(r"R(\d+)x", model)
+    return int(found[1]) if found else 1
