@@ -101,6 +101,8 @@ class CheckKind(StrEnum):
     TUNED_AT_EDGE = "tuned at edge"
     """count: fine-tunings of limit whose rate, chosen on held-out images, is an end of their sweep; groups: how many by
     model, untrained ones apart. These look worse: a warning where they are most of a model's."""
+    RATE_NOT_IN_INTERVAL = "rate not in interval"
+    """Families are compared, and every model was trained at one learning rate: no interval holds its choice."""
     LONG_WARMUP = "long warm-up"  # names (model,); high: share of its shortest run, which looks worse: bends exponents
     STILL_FALLING = "still falling"
     """At the budget low (FLOP) of models compared at equal compute over images, names: of them (of all, in a note) the

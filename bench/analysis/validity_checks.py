@@ -258,6 +258,8 @@ def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
         yield ValidityCheck(
             kind=CheckKind.REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept))
         )
+    elif not swept and not evidence.published and len({s.family for s in evidence.series}) > 1 and evidence.headline:
+        yield ValidityCheck(kind=CheckKind.RATE_NOT_IN_INTERVAL, level=Level.NOTE)
     chosen = {_base(s.data) for s in swept if not s.held_out}
     judged = evidence.scores.loc[evidence.scores["task"] != "upstream", "data"].unique()
     if both := sorted(chosen & {_base(str(name)) for name in judged}):

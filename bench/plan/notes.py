@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bench.core.by_key import by_key
 from bench.core.formatting import duration, join, plural
 from bench.core.spec import Cell
 from bench.cost.sight import Sight
@@ -14,10 +14,15 @@ from bench.plan.estimate import Rates, rate_key
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
-from bench.suites._recipes import DEFAULT_RATE, rate_of
+from bench.suites._recipes import DEFAULT, FAMILY, PAPER, SWEPT, WIDTH, rate_and_rule
 from bench.suites.suite import Suite
 
 OF_WHAT = "Rows, and the cells counted below, are of the whole study; images, time, memory and disk are of this run."
+RULES = {
+    PAPER: "Table 3 of the paper × √(batch / 4096)",
+    WIDTH: "Table 3 of the network of its kind nearest in width × √(batch / 4096) × the ratio of widths",
+    DEFAULT: "assumed",
+}
 MAX_SINGLE_NOTES = 2  # missing sets of which each has a note of its own
 
 
@@ -45,16 +50,31 @@ def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> l
 
 
 def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
-    """A note on models that train at a learning rate which nobody chose for them."""
+    """A note on models that train at a learning rate which nobody swept for them, and on the rule that gave it."""
     if options.scale == "paper" or options.overrides.recipe or options.overrides.changes("lr"):
         return []
-    trained = (cell for cell in cells if cell.job == "train" and cell.horizons != (0,))
-    rates = by_key((c.model, c.recipe.lr) for c in trained if rate_of(c.model, scale=options.scale) is None)
-    models = [model for model, tried in rates.items() if set(tried) == {DEFAULT_RATE}]
+    by_rule: dict[str, dict[str, set[float]]] = {}
+    for cell in cells:
+        if cell.job != "train" or cell.horizons == (0,):
+            continue
+        batch, warmup = cell.recipe.batch, cell.recipe.warmup_images
+        found = rate_and_rule(
+            cell.model, scale=options.scale, warmup_images=warmup, images=cell.horizons[-1], batch=batch
+        )
+        if found.rule not in (SWEPT, FAMILY):
+            by_rule.setdefault(found.rule, {}).setdefault(cell.model, set()).add(cell.recipe.lr)
+            if not math.isclose(cell.recipe.lr, found.value):  # the suite's own, or several that it compares
+                by_rule[found.rule][cell.model].add(math.nan)
+    said, models = [], list[str]()
+    for rule, rates in by_rule.items():
+        given = {model: tried.pop() for model, tried in rates.items() if len(tried) == 1}
+        if given:
+            models += given
+            said.append(f"{RULES[rule]} for {join([f'{model} {rate:.2g}' for model, rate in given.items()])}")
     if not models:
         return []
     return [
-        f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: vit-bench run "
+        f"Learning rate not swept: {'; '.join(said)}. To choose it: vit-bench run "
         f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"
     ]
 

@@ -11,14 +11,17 @@ Findings:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
 
-from bench.analysis import wording
+from bench.analysis import rate_choice, wording
 from bench.analysis.comparisons import compared_series, counts, families_of, undecided, unreplicated_noise, verdict
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
-from bench.analysis.frontiers import Gaps, at_compute, of_one_data_set
+from bench.analysis.finding import Axis, Finding, Item, Reason, Unit, Verdict
+from bench.analysis.frontiers import of_one_data_set
 from bench.analysis.question import FACTS, Question, Tone
+from bench.analysis.rate_choice import UnderRates
+from bench.core.formatting import signed
 
 NAME = "best family at equal compute"
 SELECTION_BIAS = "selection bias"  # a reason: nothing corrects for choosing each family's best model
@@ -28,20 +31,21 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     """Every pair of families that were pre-trained on the data set that most models were."""
     series = of_one_data_set(compared_series(evidence))
     for first, second in combinations(families_of(series), 2):
-        gaps = at_compute(evidence, series, first, second, HEADLINE)
-        if isinstance(gaps, Reason):
+        found = rate_choice.at_compute(evidence, series, first, second, HEADLINE)
+        if isinstance(found, Reason):
             yield Finding(
                 question=NAME,
                 subject=(first, second),
                 axis=Axis.COMPUTE,
                 verdict=Verdict.CANNOT_TELL,
-                reasons=(gaps,),
+                reasons=(found,),
             )
         else:
-            yield _best_finding(gaps)
+            yield _best_finding(found)
 
 
-def _best_finding(gaps: Gaps) -> Finding:
+def _best_finding(found: UnderRates) -> Finding:
+    gaps = found.gaps
     mean, changes = gaps.mean, gaps.changes
     decided = verdict(mean, gaps.accuracy)
     disagree = len({gap.verdict for gap in gaps.decided}) > 1
@@ -66,7 +70,23 @@ def _best_finding(gaps: Gaps) -> Finding:
         n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,
         margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
+        evidence=_choices(found),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherRates(Item):
+    """The mean difference where models have the other learning rates that could have been chosen: its least and its
+    greatest, over so many `choices`."""
+
+    choices: int
+    least: float
+    greatest: float
+
+
+def _choices(found: UnderRates) -> tuple[Item, ...]:
+    values = [gaps.mean.value for gaps in found.others]
+    return (OtherRates(choices=len(values), least=min(values), greatest=max(values)),) if values else ()
 
 
 def say(f: Finding) -> list[str]:
@@ -74,7 +94,13 @@ def say(f: Finding) -> list[str]:
         return []
     decided = sum(p.verdict is not Verdict.CANNOT_TELL for p in f.trend)
     ends = "" if f.estimate is None else f", {wording.trend(f)}"
-    return [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets."]
+    said = [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets."]
+    if (other := wording.first(f, OtherRates)) is not None:
+        said.append(
+            f"With other learning rates that could have been chosen, {signed(other.least)} to {signed(other.greatest)} "
+            "points along the range; the interval holds these too."
+        )
+    return said
 
 
 def sentence(f: Finding) -> str:
@@ -122,6 +148,7 @@ QUESTION = Question(
         SELECTION_BIAS: "Not corrected for selection of the best model, since no training was repeated.",
     },
     order=90,
+    items=(OtherRates,),
     about_two=True,
     states_basis=True,
     verdict=along,

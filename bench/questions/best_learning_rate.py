@@ -436,7 +436,7 @@ QUESTION = Question(
     reasons={
         TOO_FEW_RATES: "Fewer than two learning rates completed training.",
         EDGE_OF_SWEEP: _further,
-        NO_CURVE: "No smooth curve through the runs has a maximum here: the best rate tried is given, without interval.",
+        NO_CURVE: "No smooth curve through the runs has a maximum: the best rate tried is given, without interval.",
         OPEN_INTERVAL: "The interval reaches an end of the sweep, or nothing is known of the noise.",
         DIVERGED: _diverged,
     },

@@ -264,8 +264,10 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     "everything except the sweep.",
     CheckKind.CHOSEN_ON_TEST: "Learning rates were chosen on test images of {names}; scores reported on the "
     "same images are optimistic.",
-    CheckKind.RATE_AT_EDGE: "The best learning rate of {names} lies at or beyond the edge of its sweep: none is chosen, and a "
-    "better rate may exist.",
+    CheckKind.RATE_AT_EDGE: "The best learning rate of {names} lies at or beyond the edge of its sweep: "
+    "none is chosen, and a better rate may exist.",
+    CheckKind.RATE_NOT_IN_INTERVAL: "Every model was trained at one learning rate: the choice of the rates is not in "
+    "the intervals of families.",
     CheckKind.TUNED_AT_EDGE: "Fine-tuning chose the lowest or highest of its learning rates in {count} of "
     "{limit:g} cases ({groups}): a wider sweep may raise these scores.",
     CheckKind.LONG_WARMUP: "Warm-up takes {high:.0%} of the shortest run of {names}, which may lower its score.",

@@ -8,8 +8,8 @@ in that of the images seen; beyond them it is that of the nearer one. A rate is 
 A model without a sweep gets, by the first rule that knows it:
 
 - its family's rate at this scale: the geometric mean of those of the family's swept models;
-- at every scale but `cpu`, the rate of its own row of the paper's Table 3 for JFT-300M, the one set that has rows of all
-  three families, × √(batch / 4096), the rule for Adam (`_paper.py`);
+- at every scale but `cpu`, the rate of its own row of the paper's Table 3 for JFT-300M, the one set that has rows of
+  all three families, × √(batch / 4096), the rule for Adam (`_paper.py`);
 - there too, the rate of the network of its kind in that table that is nearest in width, × that network's width / its
   own (Yang et al. 2022, arXiv:2203.03466: of Adam, the best rate of hidden weights falls as 1 / width). Widths are a
   transformer's, also of hybrids, and a ResNet's width factor. A model whose width its name does not say counts as wide
@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bench.analysis.families import kind_of
 from bench.core import registry
 from bench.core.spec import Recipe
 from bench.suites import _paper
@@ -56,8 +57,8 @@ DEFAULT_RATE = 1e-3  # for a model that no rule knows
 SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (
     "swept",
     "its family's",
-    "Table 3 of the paper × √(batch / 4096)",
-    "Table 3 of the nearest width × √(batch / 4096) × width ratio",
+    "Table 3",
+    "nearest of Table 3",
     "no rule",
 )
 """Where a rate comes from."""
@@ -86,9 +87,10 @@ def rate_and_rule(
         return Rate(longer[base], SWEPT)
     if budgets := MODEL_RATES.get(scale, {}).get(base):
         return Rate(at_budget(budgets, images), SWEPT)
-    if rate := FAMILY_RATES.get(scale, {}).get(family):
+    families, kind = FAMILY_RATES.get(scale, {}), kind_of(family) or family
+    if rate := families.get(family) or families.get(kind):
         return Rate(rate, FAMILY)
-    return (None if scale == "cpu" else by_paper(base, family, batch=batch)) or Rate(DEFAULT_RATE, DEFAULT)
+    return (None if scale == "cpu" else by_paper(base, kind, batch=batch)) or Rate(DEFAULT_RATE, DEFAULT)
 
 
 def rate_of(
@@ -126,18 +128,18 @@ def at_budget(budgets: Mapping[int, float], images: int | None) -> float:
 # -- from the paper's table --------------------------------------------------------------------------------------------
 
 
-def by_paper(model: str, family: str, *, batch: int) -> Rate | None:
-    """The rate that Table 3 gives a model, or one of its kind with its width; None of a family that it does not have."""
+def by_paper(model: str, kind: str, *, batch: int) -> Rate | None:
+    """The rate that Table 3 gives a model, or one of its kind with its width; None of a kind that it does not have."""
     table = {row.model: row.lr for row in _paper.rows().values() if row.data == "JFT-300M"}
     for_batch = math.sqrt(batch / _paper.BATCH)
     if (named := _paper.NEAREST_IN_TABLE.get(model, model)) in table:
         return Rate(table[named] * for_batch, PAPER)
-    kin = [name for name in table if registry.family_of(name).label == family]
+    kin = [name for name in table if registry.family_of(name).label == kind]
     if not kin:
         return None
     width = width_of(model)
     if width is None:
-        return Rate(table[_paper.SMALLEST[family]] * for_batch, WIDTH)
+        return Rate(table[_paper.SMALLEST[kind]] * for_batch, WIDTH)
 
     def distance(name: str) -> tuple[float, float]:
         return abs(math.log(_known_width(name) / width)), abs(math.log(_depth(name) / _depth(model)))

@@ -1,7 +1,10 @@
-"""What is the best learning rate of each family? Chosen on the upstream set's test images, without downstream scores.
+"""What is the best learning rate of each model, at a short and at a long budget? Chosen without any test image.
 
-Its report chooses a rate (`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`; the results behind them
-are in results/reference/rates-cpu/. With `--sweep lr=1e-3,2e-3,4e-3` any other suite chooses in the same way.
+Every rate is trained with several seeds up to the model's longest budget in the main study, and cools down at an eighth
+of it too: both budgets share a trunk, and so a warm-up. Accuracy is that on a part of the training images which no cell
+of this suite trains on (`Cell.held_out`). The report fits a smooth curve through the runs
+(`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`. With `--sweep lr=1e-3,2e-3,4e-3` any other suite chooses in the same way, on the
+upstream test images.
 """
 
 from __future__ import annotations
@@ -9,40 +12,56 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.spec import Cell
+from bench.suites._grid import Grid
 from bench.suites._recipes import recipe_for
 from bench.suites._scales import grids
 from bench.suites.suite import Suite, SuiteOptions, merge, pick
+from bench.train.schedule import WARMUP_PART, total_steps
 
-RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
-IMAGES = {"cpu": 16_000, "gpu": 250_000}
+RATES = {
+    "cpu": tuple(5e-4 * 2**step for step in range(7)),
+    "gpu": tuple(1e-4 * 2**step for step in range(7)),
+}
+"""Scale -> rates, spaced x2: a factor of 64, with room on both sides of the rates that `_recipes.py` has or derives."""
+SEEDS = 3
+SHORT = 8  # the long budget over the short one
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × rates at one short budget, with the warm-up of the main study."""
-    grid = grids(options)[0][0]
-    horizon = pick("budget", options.scale, IMAGES)
-    made = [
-        Cell(
-            model=model,
-            data=data,
-            image_size=grid.image_size,
-            channels=grid.channels,
-            horizons=(horizon,),
-            recipe=replace(recipe_for(model, **grid.recipe(data)), lr=rate),
-            seed=seed,
-            axes=("compute",),
-        )
-        for seed in range(options.seeds or 1)
-        for data in options.data or (grid.compute_data,)
-        for model in options.models or grid.compute
-        for rate in RATES
-    ]
+    """Models × rates × seeds, each read at two budgets."""
+    rates, grid = pick("rates", options.scale, RATES), grids(options)[0][0]
+    made = []
+    for seed in range(options.seeds or SEEDS):
+        for data in options.data or (grid.compute_data,):
+            for model in options.models or grid.compute:
+                recipe = recipe_for(model, **grid.recipe(data))
+                cell = Cell(
+                    model=model,
+                    data=data,
+                    image_size=grid.image_size,
+                    channels=grid.channels,
+                    horizons=budgets(grid, model, warmup_images=recipe.warmup_images, batch=recipe.batch),
+                    seed=seed,
+                    axes=("compute",),
+                    held_out=True,
+                )
+                made += [replace(cell, recipe=replace(recipe, lr=rate)) for rate in rates]
     return merge(made)
+
+
+def budgets(grid: Grid, model: str, *, warmup_images: int, batch: int) -> tuple[int, ...]:
+    """The longest budget that the grid trains the model at (that of the median model, where it does not know it), and
+    before it a `SHORT`-th of that, or four warm-ups where these are longer."""
+    usual = sorted(grid.compute.values())[len(grid.compute) // 2]
+    longest = grid.compute.get(model, usual)[-1]
+    shortest = batch * max(total_steps(longest // SHORT, batch), WARMUP_PART * total_steps(warmup_images, batch))
+    return (shortest, longest) if shortest < longest else (longest,)
 
 
 SUITE = Suite(
     name="rates",
-    question="which learning rate does each family train best with, by accuracy on the upstream set's test images?",
+    question="which learning rate does each model train best with at a short and a long budget, by accuracy on a part "
+    "of the training images that is held out?",
     figures=("learning-rates",),
     varies={"compute": ("lr",)},
     cells=cells,

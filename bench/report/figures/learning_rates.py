@@ -231,8 +231,8 @@ def _caption(sweeps: Sequence[Sweep]) -> str:
     said = (
         f"Accuracy on {join(sorted({s.data for s in sweeps}))}, {judged_on(sweeps)}, after "
         f"{_span({s.images_seen for s in sweeps})} images seen; n: {_span(seeds)} seed{'s' * (max(seeds) > 1)} per "
-        f"rate, {_span(tests)} images. Ringed: the best rate, the maximum of the dotted curve through the runs (log-odds "
-        f"over log rate), with its {POINT_LEVEL:.0%} interval as a bar.",
+        f"rate, {_span(tests)} images. Ringed: the best rate, the maximum of the dotted curve through the runs "
+        f"(log-odds over log rate), with its {POINT_LEVEL:.0%} interval as a bar.",
         any(s.edge for s in sweeps)
         and "An arrow marks a best rate at or beyond the edge of its sweep: none is chosen.",
         any(t.diverged for s in sweeps for t in s.tried)

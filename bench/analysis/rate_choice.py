@@ -1,0 +1,93 @@
+"""Families at equal compute under each choice of learning rates: what a headline owes to the choice.
+
+Where a study's records hold further rates of its models (`--sweep lr=…`: say, the rate of the other budget), two
+families are compared once more with every model of one, of the other and of both at its lowest and at its highest rate
+that could have been chosen. The interval of the comparison then holds all of these intervals: its half-width grows to
+the farthest of their ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from bench.analysis import frontiers
+from bench.analysis.comparisons import Gap
+from bench.analysis.evidence import Evidence, Series
+from bench.analysis.finding import Reason
+from bench.analysis.frontiers import Gaps
+from bench.analysis.lr_sweep import Sweep, Tried, sweeps
+from bench.stats.intervals import Estimate
+
+RATE = "choice of the learning rate"
+"""A source of error beside those of `bench.stats.intervals`."""
+LOWEST, HIGHEST = 0, -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderRates:
+    """Two families at equal compute. `others`: the same under other choices; () where no other rate was trained."""
+
+    gaps: Gaps
+    others: tuple[Gaps, ...] = ()
+
+
+def possible(sweep: Sweep) -> tuple[Tried, ...]:
+    """The rates that could have been chosen: those in the interval of the best rate, or all where there is none."""
+    rates = [tried for tried in sweep.tried if tried.eligible]
+    if sweep.interval is None:
+        return tuple(rates)
+    low, high = sweep.interval
+    return tuple(tried for tried in rates if low <= tried.rate <= high or tried is sweep.chosen)
+
+
+def at_compute(
+    evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str
+) -> UnderRates | Reason:
+    """`frontiers.at_compute`, with the choice of the rates in its intervals where other rates were trained."""
+    gaps = frontiers.at_compute(evidence, series, first, second, measure)
+    if isinstance(gaps, Reason) or evidence.swept is None:
+        return gaps if isinstance(gaps, Reason) else UnderRates(gaps=gaps)
+    others = []
+    for choice in product((None, LOWEST, HIGHEST), repeat=2):
+        at = dict(zip((first, second), choice, strict=True))
+        changed = [_at(evidence, each, at.get(each.family)) for each in series]
+        if [each.variant for each in changed] != [each.variant for each in series]:
+            other = frontiers.at_compute(evidence.swept, changed, first, second, measure)
+            others += [other] if not isinstance(other, Reason) else []
+    return UnderRates(gaps=_holding(gaps, others), others=tuple(others))
+
+
+def _at(evidence: Evidence, series: Series, which: int | None) -> Series:
+    """The same model at its lowest or highest possible rate; itself without another."""
+    if which is None or evidence.swept is None:
+        return series
+    cells = evidence.swept.cells
+    mine = set(cells.get(series.variant, ()))
+    for sweep in sweeps(evidence):
+        if any(mine & set(tried.cells) for tried in sweep.tried):
+            names = set(possible(sweep)[which].cells)
+            return next((s for s in evidence.swept.series if names & set(cells.get(s.variant, ()))), series)
+    return series
+
+
+def _holding(gaps: Gaps, others: Sequence[Gaps]) -> Gaps:
+    """The gaps with intervals that hold those under other choices, place by place and along the range."""
+    if not others:
+        return gaps
+    mean = _wider(gaps.mean, [other.mean for other in others])
+    return replace(gaps, mean=mean, gaps=tuple(_gap(gap, others) for gap in gaps.gaps))
+
+
+def _gap(gap: Gap, others: Sequence[Gaps]) -> Gap:
+    there = [g.estimate for other in others for g in other.gaps if math.isclose(g.x, gap.x, rel_tol=1e-6)]
+    return replace(gap, estimate=_wider(gap.estimate, there))
+
+
+def _wider(e: Estimate, others: Sequence[Estimate]) -> Estimate:
+    half = max((abs(other.value - e.value) + other.half for other in others), default=0.0)
+    if half <= e.half:
+        return e
+    return replace(e, margins={**e.margins, RATE: math.sqrt(half**2 - e.half**2)})
