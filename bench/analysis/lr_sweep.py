@@ -76,8 +76,13 @@ class Sweep(Item):
         near = [self.tried[number] for number in peaks.near_peak([self._height(t) for t in self.tried])]
         if len({t.rate for t in near}) < peaks.MIN_PLACES:
             return None
-        runs = [(math.log2(t.rate), _log_odds(t, value), seed) for t in near for seed, value in zip(t.seeds, t.values)]
-        return peaks.peak(*map(list, zip(*runs, strict=True)), level=POINT_LEVEL)  # type: ignore[arg-type]
+        runs = [(t, seed, value) for t in near for seed, value in zip(t.seeds, t.values, strict=True)]
+        return peaks.peak(
+            [math.log2(t.rate) for t, _, _ in runs],
+            [_log_odds(t, value) for t, _, value in runs],
+            [seed for _, seed, _ in runs],
+            level=POINT_LEVEL,
+        )
 
     def _height(self, tried: Tried) -> float:
         """Mean log-odds; NaN where the rate is not eligible."""

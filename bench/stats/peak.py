@@ -9,7 +9,10 @@ explains, the misses alone count, with their own few degrees of freedom.
 Readings far below the peak are left out (`near_peak`): accuracy over the logarithm of a learning rate falls off steeply
 there, and more steeply above the best rate than below it. Where five places are left the cube of the place is in the
 fit too, since a parabola through a crooked peak is off to one side. How far the parabola through the highest mean and
-its two neighbours has its maximum elsewhere is part of the interval, as a measure of what the form decides.
+its two neighbours has its maximum elsewhere is part of the interval, as a measure of what the form decides. In 250
+simulated sweeps each, seven places, two and three seeds, 95 % intervals hold the place of a parabola's peak in 94 to
+99 %, of a peak that falls off by a cube above it in 90 to 95 %. Where the bend triples at the peak they are off by a
+fifth of a place, and hold it in 37 to 85 %.
 """
 
 from __future__ import annotations
@@ -83,7 +86,8 @@ def near_peak(means_P: Sequence[float]) -> range:
 def peak(
     x_N: Sequence[float], y_N: Sequence[float], repeat_N: Sequence[int], *, level: float = POINT_LEVEL
 ) -> Peak | None:
-    """The peak of single readings; None where there are fewer than three places, or the curve has no maximum.
+    """The peak of single readings; None where there are fewer than three places, or the curve has no maximum
+    near them.
 
     Args:
         repeat_N: which repeat (seed) each reading is of.
@@ -98,14 +102,14 @@ def peak(
     design = np.column_stack([(x - centre)[:, None] ** np.arange(1, degree + 1), levels])
     found = np.linalg.lstsq(design, y, rcond=None)[0]
     shape = found[:degree]
-    vertex = _maximum(shape)
-    if vertex is None:
+    vertex, reach = _maximum(shape), BEYOND + float(np.ptp(places)) / 2
+    if vertex is None or abs(vertex) > reach:
         return None
     variance, df, misfit = _noise(design, y, y - design @ found, group, levels)
     low, high, error = math.nan, math.nan, math.nan
     if df:
         covariance = np.linalg.pinv(design.T @ design)[:degree, :degree] * variance
-        low, high = _flat(shape, covariance, t_quantile(df, level), vertex, reach=BEYOND + float(np.ptp(places)) / 2)
+        low, high = _flat(shape, covariance, t_quantile(df, level), vertex, reach=reach)
         form = _of_three(places - centre, [float(y[group == number].mean()) for number in range(len(places))]) - vertex
         low, high = vertex - math.hypot(vertex - low, form), vertex + math.hypot(high - vertex, form)
         error = float(_slope_error(covariance, np.array([vertex]))[0] / -_bend(shape, vertex))

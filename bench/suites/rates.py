@@ -3,8 +3,8 @@
 Every rate is trained with several seeds up to the model's longest budget in the main study, and cools down at an eighth
 of it too: both budgets share a trunk, and so a warm-up. Accuracy is that on a part of the training images which no cell
 of this suite trains on (`Cell.held_out`). The report fits a smooth curve through the runs
-(`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`. With `--sweep lr=1e-3,2e-3,4e-3` any other suite chooses in the same way, on the
-upstream test images.
+(`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`. With `--sweep lr=1e-3,2e-3,4e-3` any other suite
+chooses in the same way, on the upstream test images.
 """
 
 from __future__ import annotations

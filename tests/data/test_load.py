@@ -14,7 +14,7 @@ from PIL import Image
 from bench.core.errors import UserError
 from bench.data.idx import find_pair
 from bench.data.image_set import ImageSet
-from bench.data.load import load, parse
+from bench.data.load import MAX_VALIDATION, load, load_held_out, parse
 from bench.data.sets import fashion_mnist, mnist
 from bench.data.subset import first_per_class, mix, nested
 from tests.data.test_idx import encode
@@ -239,3 +239,24 @@ def test_a_part_drawn_by_the_rule_has_the_same_subsets_as_the_whole() -> None:
     for size in (5, 33, 80):
         whole = images.take(nested(images.labels_N, size, keys_N=images.content_keys_N))
         assert part.take(nested(part.labels_N, size, keys_N=part.content_keys_N)).content_hash == whole.content_hash
+
+
+# -- a part of the training images that is held out --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [None, 300, 1_000])
+def test_held_out_images_are_training_images_that_no_subset_holds(size):
+    whole, test = load("fashion-mnist:part", "train"), load("fashion-mnist:part", "test")
+    train, out = load_held_out("fashion-mnist:part", num_images=size)
+    keys = {name: set(images.content_keys_N.tolist()) for name, images in (("train", train), ("out", out))}
+    assert keys["train"].isdisjoint(keys["out"]) and keys["train"] | keys["out"] <= set(whole.content_keys_N.tolist())
+    assert not keys["out"] & set(test.content_keys_N.tolist())
+    assert len(train) == (size or len(whole) - round(len(whole) / 10)) or size is None
+    assert len(out) == min(MAX_VALIDATION, round(len(whole) / 10)) and np.ptp(np.bincount(out.labels_N)) <= 1
+    again = load_held_out("fashion-mnist:part", num_images=100)
+    assert again[1].content_hash == out.content_hash and set(again[0].content_keys_N.tolist()) <= keys["train"]
+
+
+def test_more_images_than_stay_beside_a_held_out_part_are_refused():
+    with pytest.raises(UserError, match="held out"):
+        load_held_out("fashion-mnist:part", num_images=12_000)

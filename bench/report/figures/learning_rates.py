@@ -108,7 +108,7 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
             height = 100 * float(special.expit(sweep.peak.at(np.log2(sweep.optimum))))
             low, high = sweep.interval or (sweep.optimum, sweep.optimum)
             ends = np.log2([max(sweep.tried[0].rate, sweep.optimum / 4), min(sweep.tried[-1].rate, sweep.optimum * 4)])
-            x = np.linspace(*ends, CURVE_POINTS)
+            x = np.linspace(float(ends[0]), float(ends[1]), CURVE_POINTS)
             y = 100 * special.expit([sweep.peak.at(float(each)) for each in x])
             axes.plot(2.0**x, y, color=colour, linestyle=":", linewidth=1.2, zorder=3)
             axes.plot([low, high], [height, height], color=colour, linewidth=4.0, alpha=0.45, zorder=3)
