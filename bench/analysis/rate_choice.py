@@ -35,10 +35,12 @@ class UnderRates:
 
 
 def possible(sweep: Sweep) -> tuple[Tried, ...]:
-    """The rates that could have been chosen: those in the interval of the best rate, or all where there is none."""
+    """The rates that could have been chosen: those in the interval of the best rate; where there is none, the rate that
+    stands and its neighbours."""
     rates = [tried for tried in sweep.tried if tried.eligible]
     if sweep.interval is None:
-        return tuple(rates)
+        place = rates.index(sweep.chosen)
+        return tuple(rates[max(0, place - 1) : place + 2])
     low, high = sweep.interval
     return tuple(tried for tried in rates if low <= tried.rate <= high or tried is sweep.chosen)
 
