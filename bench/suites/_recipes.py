@@ -52,7 +52,7 @@ MODEL_RATES["cpu"] = {
     "R11x0.25-s2": {16_000: 8e-3},
 }
 LONG_WARMUP_RATES = {"cpu": dict.fromkeys(("R8x0.125-s2", "R8x0.25-s2"), 8e-3)}
-"""Scale -> model -> rate, of recipes whose warm-up is no shorter than their own (results/reference/transfer-rates/)."""
+"""Scale -> model -> rate, of recipes whose warm-up is no shorter than their own (tests/records/transfer-rates/)."""
 DEFAULT_RATE = 1e-3  # for a model that no rule knows
 SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (
     "swept",
