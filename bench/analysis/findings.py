@@ -99,6 +99,12 @@ class CheckKind(StrEnum):
     CHOSEN_ON_TEST = "chosen on test images"  # names: sets on which rates were chosen and scores are reported
     RATE_AT_EDGE = "rate at edge"  # names: models whose best learning rate is the edge of the sweep: they look worse
     LONG_WARMUP = "long warm-up"  # names (model,); high: share of its shortest run, which looks worse: bends exponents
+    NOT_BEGUN = "not begun"
+    """names (model,); count: its points whose network has not begun to learn (`bench.analysis.begun`), of limit; low,
+    high: their FLOP; groups: the reasons. In no comparison, law or sentence, and hollow in figures."""
+    BELOW_PIXELS = "below raw pixels"
+    """names: two families that are compared; groups: models by family that are below raw pixels there; count: places
+    with such a model, of limit; low, high: of the axis, FLOP ("compute" the last name) or images ("images")."""
     STILL_FALLING = "still falling"
     """At the budget low (FLOP) of models compared at equal compute over images, names: of them (of all, in a note) the
     training loss still fell in the last doubling by up to high, as a share of the loss of guessing; limit: above which

@@ -1,11 +1,12 @@
-"""Which family's best model within a budget is ahead?
+"""Which family's best model at a budget is ahead?
 
 Findings:
-    subject: two families. Each is represented by its best model within each budget of the common range.
+    subject: two families. Each is represented by its best model at each budget of the common range.
     estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
         leaves the trend.
     trend: first - second at every budget.
     leader: who is ahead.
+    evidence: `BeginsLater`, where a family has not begun to learn with less.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from itertools import combinations
 from bench.analysis import wording
 from bench.analysis.comparisons import compared_series, counts, families_of, undecided, unreplicated_noise, verdict
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.frontiers import Gaps, at_compute, of_one_data_set
 from bench.analysis.question import FACTS, Question, Tone
+from bench.core.formatting import join
 
 NAME = "best family at equal compute"
 SELECTION_BIAS = "selection bias"  # a reason: nothing corrects for choosing each family's best model
@@ -48,6 +50,8 @@ def _best_finding(gaps: Gaps) -> Finding:
     why = (Reason.ORDER_CHANGES,) if disagree else undecided(mean, gaps.accuracy)
     known: list[str] = [Reason.CHANGES] if changes else []
     known += [] if gaps.corrected else [SELECTION_BIAS]
+    known += [Reason.BEGINS_LATER] if gaps.begins else []
+    known += [Reason.WITHIN_BUDGETS] if gaps.carried else []
     is_decided = decided != Verdict.CANNOT_TELL and not disagree
     return Finding(
         question=NAME,
@@ -65,6 +69,7 @@ def _best_finding(gaps: Gaps) -> Finding:
         high=None if changes else mean.high,
         n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,
+        evidence=(gaps.begins,) if gaps.begins else (),
         margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
     )
 
@@ -74,15 +79,49 @@ def say(f: Finding) -> list[str]:
         return []
     decided = sum(p.verdict is not Verdict.CANNOT_TELL for p in f.trend)
     ends = "" if f.estimate is None else f", {wording.trend(f)}"
-    return [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets."]
+    below = "".join(f" {text}." for text in wording.below_pixels(f))
+    return [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets.{below}"]
+
+
+def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
+    """The part of the trend that a sentence is about, and what it adds on the rest. A lead over networks that raw
+    pixels beat is no headline: the sentence begins with the first budget at which both are above them, if there is
+    one."""
+    late = wording.begins(f)
+    start = next((number for number, p in enumerate(f.trend) if not p.below), None)
+    if start is None:
+        below = dict.fromkeys(name for p in f.trend for name in p.below)
+        words = f"{join(list(below))} {'are' if len(below) > 1 else 'is'} below raw pixels"
+        return f.trend, "".join(f"; {text}" for text in (words, late) if text)
+    if not start:
+        return f.trend, f"; {late}" if late else ""
+    below = join(list(dict.fromkeys(name for p in f.trend[:start] for name in p.below)))
+    words = f"up to {wording.place(f, f.trend[start - 1].x)} {below} {'are' if ' and ' in below else 'is'} below raw pixels"
+    return f.trend[start:], "".join(f"; {text}" for text in (words, late) if text)
 
 
 def sentence(f: Finding) -> str:
-    """Who leads by how much; where that changes along the range, at both of its ends."""
-    first, last = f.trend[0], f.trend[-1]
+    """Who leads by how much; where that changes along the range, at both ends of what can be said of it."""
+    part, more = _said(f)
+    first, last = part[0], part[-1]
+    equal = "within equal budgets" if Reason.WITHIN_BUDGETS in f.reasons else "at equal compute"
     if f.estimate is not None:
-        span = wording.between(f, first.x, last.x, "to")
-        return f"{f.leader} leads {wording.other(f)} by {wording.amount(f)} at equal compute, {span}"
+        span = wording.between(f, f.trend[0].x, last.x, "to")
+        return f"{f.leader} leads {wording.other(f)} by {wording.amount(f)} {equal}, {span}{more}"
+    if len(part) == 1:
+        return f"{_at_one(f, first)}{more}"
+    return f"{_at_both_ends(f, first, last)}{more}"
+
+
+def _at_one(f: Finding, p: TrendPoint) -> str:
+    ahead, behind = f.subject if p.estimate >= 0 else f.subject[::-1]
+    undecided = ", undecided" if p.verdict == Verdict.CANNOT_TELL else ""
+    return f"{ahead} leads {behind} by {wording.size(p.estimate, p.low, p.high)} at {wording.place(f, p.x)}{undecided}"
+
+
+def _at_both_ends(f: Finding, first: TrendPoint, last: TrendPoint) -> str:
+    if first.verdict == Verdict.CANNOT_TELL != last.verdict:
+        return f"{_at_one(f, last)}; at {wording.place(f, first.x)} it is undecided"
     ahead, behind = f.subject if first.estimate >= 0 else f.subject[::-1]
     begins, ends = (wording.size(p.estimate, p.low, p.high) for p in (first, last))
     leads, end = f"{ahead} leads {behind} by {begins} at {wording.place(f, first.x)}", wording.place(f, last.x)
@@ -112,7 +151,7 @@ def along(f: Finding) -> tuple[str, Tone] | None:
 QUESTION = Question(
     name=NAME,
     label="Ahead at equal compute?",
-    text="Which family's best model within a budget is ahead?",
+    text="Which family's best model at a budget is ahead?",
     yes="{} ahead",
     no="{} ahead",
     tones=FACTS,

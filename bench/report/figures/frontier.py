@@ -32,7 +32,7 @@ Scored = tuple[Point, str, Estimate]  # with the name of its series
 
 def draw(evidence: Evidence) -> Drawing:
     """One panel: per family a line through its best points, with their intervals; every other point faint."""
-    sides = by_key((series.family, series) for series in evidence.on_axis("compute"))
+    sides = by_key((series.family, series) for series in evidence.on_axis("compute", every=True))
     scored_by = by_key(
         (family, (p, series.label, e))
         for family, members in sides.items()
