@@ -2,7 +2,7 @@
 
 A family is represented at a budget by its best model there. A model counts at a budget only if it was trained to within
 `ONE_BUDGET` of it, or was read below and above it: then it is interpolated, and how far off that may be is part of the
-interval. A run that ended below is not carried on, since "within" a budget is not "at" it: the other side may have spent
+interval. A run that ended below is not carried on: "within" a budget is not "at" it, for the other side may have spent
 twice as much. Published networks, of one budget each, can be compared within budgets alone; such an answer says so.
 
 The maximum of several noisy scores is biased upwards (winner's curse); where repeated training gives the noise, every
@@ -130,9 +130,7 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
     return replace(gaps, begins=_begins_later(evidence, sides, (first, second)))
 
 
-def _begins_later(
-    evidence: Evidence, sides: Sequence[Sequence[Series]], names: tuple[str, str]
-) -> BeginsLater | None:
+def _begins_later(evidence: Evidence, sides: Sequence[Sequence[Series]], names: tuple[str, str]) -> BeginsLater | None:
     """The families for whose sake two begin to be compared above the least compute that both were trained with."""
     variants = [{s.last.data for s in side} for side in sides]
     on_axis = evidence.on_axis("compute", every=True)
@@ -256,9 +254,7 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
     return label, replace(best, values_SD=best.values_SD + bias)
 
 
-def _readings(
-    evidence: Evidence, side: Sequence[Series], measure: str, flops: float, *, carried: bool
-) -> list[Rival]:
+def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: float, *, carried: bool) -> list[Rival]:
     """The family's models at this compute, interpolated in log compute where they were read on both sides of it and not
     at it; `carried`: also those whose longest run ended below."""
     rivals: list[Rival] = []

@@ -1,8 +1,8 @@
 """Where one of two families begins to be ahead of the other, by their fitted laws, inside the common range.
 
 The question is about the laws: intervals are of the place where they cross, not of where one more run of each would be
-as good as the other. Where a law is none (`Law.is_smooth`) the measured order answers: between which budgets it changes,
-with nothing fitted. A mean over tasks hides that they may disagree, so the crossing of each stands beside it.
+as good as the other. Where a law is not smooth (`Law.is_smooth`) the measured order answers: between which budgets it
+changes, with nothing fitted. A mean over tasks hides that they may disagree: the crossing of each stands beside it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has th
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCrossing(Item):
-    """Where the order of two families changes on one task: `leader` is ahead from `x` on, or beyond the interval
-    between `low` and `high`. Without a place, `leader` is ahead throughout; without either, the order cannot be told."""
+    """Where the order of two families changes on one task: `leader` is ahead beyond `x`, or overtakes between `low` and
+    `high`. Without a place, `leader` is ahead throughout; without either, the order cannot be told."""
 
     task: str
     leader: str

@@ -242,7 +242,8 @@ def begins(f: Finding) -> str:
     late = first(f, BeginsLater)
     if late is None:
         return ""
-    return f"below {flops(late.at)} {join(late.families)} {'has' if len(late.families) == 1 else 'have'} not begun to learn"
+    verb = "has" if len(late.families) == 1 else "have"
+    return f"below {flops(late.at)} {join(late.families)} {verb} not begun to learn"
 
 
 def below_pixels(f: Finding) -> list[str]:

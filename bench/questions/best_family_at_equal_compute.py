@@ -89,15 +89,11 @@ def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
     one."""
     late = wording.begins(f)
     start = next((number for number, p in enumerate(f.trend) if not p.below), None)
-    if start is None:
-        below = dict.fromkeys(name for p in f.trend for name in p.below)
-        words = f"{join(list(below))} {'are' if len(below) > 1 else 'is'} below raw pixels"
-        return f.trend, "".join(f"; {text}" for text in (words, late) if text)
-    if not start:
-        return f.trend, f"; {late}" if late else ""
-    below = join(list(dict.fromkeys(name for p in f.trend[:start] for name in p.below)))
-    words = f"up to {wording.place(f, f.trend[start - 1].x)} {below} {'are' if ' and ' in below else 'is'} below raw pixels"
-    return f.trend[start:], "".join(f"; {text}" for text in (words, late) if text)
+    names = list(dict.fromkeys(name for p in f.trend[:start] for name in p.below))
+    words = f"{join(names)} {'are' if len(names) > 1 else 'is'} below raw pixels" if names else ""
+    if start:
+        words = f"up to {wording.place(f, f.trend[start - 1].x)} {words}"
+    return f.trend[start or 0 :], "".join(f"; {text}" for text in (words, late) if text)
 
 
 def sentence(f: Finding) -> str:
