@@ -45,7 +45,7 @@ def not_begun(*, loss: float, guessing: float, gain: Estimate | None) -> NotBegu
 
 
 def loss_of_guessing(classes: float, *, sigmoid: bool = False) -> float:
-    """The loss, in nats, of a network that gives every class its share; of a softmax, or the sum of one sigmoid a class."""
+    """The loss, in nats, of a network that gives every class its share (sigmoid: summed over the classes)."""
     if not classes > 1:
         return math.nan
     return math.log(classes) + ((classes - 1) * math.log(classes / (classes - 1)) if sigmoid else 0.0)

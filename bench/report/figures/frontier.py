@@ -82,6 +82,7 @@ def draw(evidence: Evidence) -> Drawing:
                 steps.append(_draw_line(axes, mine[mine["best"]], x, path, str(family), families))
         best = _panels.in_percent(table[table["best"]])
         limits = _style.percent_range(best["low_percent"], 100 * table["accuracy"], best["high_percent"])
+        limits = min(limits[0], 100 * table["accuracy"].min() - 1.0), limits[1]  # hollow points lie below the others
         axes.set_ylim(*np.round(limits, 6))  # further digits differ between processors, and with them soft edges
         _style.plain_log_x(axes, list(table[x]), room=0.14)
         pixels = evidence.estimate(evidence.pixels, HEADLINE)
@@ -111,8 +112,8 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             "Published points, nothing measured here." if evidence.published else "",
             "Lines: each family's best model within that compute, interpolated between budgets "
-            f"(those within {ONE_BUDGET - 1:.0%} are one) and carried on from a run that ended below, as comparisons at "
-            "equal compute are not; pale: points that others of the family beat.",
+            f"(those within {ONE_BUDGET - 1:.0%} are one), and carried on from a run that ended below, as it is not in "
+            "comparisons at equal compute; pale: points that others of the family beat.",
             "" if table["begun"].all() else _panels.HOLLOW,
             f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}.",
             contents(e for points in scored_by.values() for _, _, e in points),
