@@ -32,6 +32,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 import bench.stats.crossing as crossings
+from bench.analysis.scaling_laws import POSSIBLE
 from bench.core.errors import UserError
 from bench.stats import averaging, bootstrap, model_selection
 from bench.stats.averaging import Averaged
@@ -410,12 +411,18 @@ def admitted(one: RoughPair, data: Sequence[Points]) -> bool:
     return not one.switches
 
 
+def _as_reports(data: Points, *, draws: int, seed: int) -> Averaged:
+    """All forms that a report weighs, by least squares."""
+    fits = averaging.fits_of(data, POSSIBLE, loss="squares")
+    return averaging.average(fits, shown=fits[0], draws=draws, restarts=0, seed=seed)
+
+
 def simulate_rough(seed: int, *, draws: int = 100) -> list[Judged]:
     """One pair, its first family of `ROUGH` in turn: what is said of its crossing, and whether it is true."""
     one = rough_pair(ROUGH[seed % len(ROUGH)], np.random.default_rng([6, seed]))
     x = np.tile(one.x_N, SEEDS)[None]
     data = [Points(x=x, y=np.exp(log_y_SN).ravel(), cluster=np.arange(x.size)) for log_y_SN in one.log_y_FSN]
-    told = crossing(*(over_forms(points, draws=draws, seed=10_000 * i + seed) for i, points in enumerate(data)))
+    told = crossing(*(_as_reports(points, draws=draws, seed=10_000 * i + seed) for i, points in enumerate(data)))
     ends = (told.low or 1.0, told.high or float(one.x_N[-1])) if told.verdict == YES else None
     by_law, order = admitted(one, data), measured_order(one)
     said = {
