@@ -7,10 +7,10 @@ of their points, beyond it, or never. They have 5 to 12 points each, with 0.5 to
 once more by the quantiles of differences between refits (QUANTILES), which Welch's interval replaced. 960 pairs take
 about forty minutes on two cores.
 
-`python -m tools.measure_crossings rough 150` asks the same of what smooth forms do not hold: families that stay on a
+`python -m tools.measure_crossings rough 600` asks the same of what smooth forms do not hold: families that stay on a
 plateau before they fall, or whose frontier passes from one model to another, against a smooth family that they cross
 once. Crossings are judged as all laws state them, as those that reports admit (`Law.is_smooth`) state them, and by the
-measured order, which answers where no law is admitted. A quarter of an hour on one core.
+measured order, which answers where no law is admitted. A few minutes on one core.
 
 A crossing's statement counts as true where the crossing lies in the interval, which may be open, and where "no" is said
 of laws that do not cross there. Laws that do not cross inside are said to cross or not. The measured table is in
@@ -475,6 +475,6 @@ def _summary(those: Sequence[Judged]) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["rough"]:
-        main_rough(int(sys.argv[2]) if len(sys.argv) > 2 else 150)
+        main_rough(int(sys.argv[2]) if len(sys.argv) > 2 else 600)
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 960)

@@ -300,11 +300,23 @@ def size_curves(evidence: Evidence, *, every: bool = False) -> tuple[SizeCurve, 
     return tuple(sorted(curves, key=lambda c: (family_rank(c.family), c.points[-1].forward_macs, c.label)))
 
 
-def below_pixels(evidence: Evidence, sides: Iterable[tuple[str, Samples]], measure: str) -> tuple[str, ...]:
-    """Names of the sides that the same probe beats on raw pixels: what such networks add to a comparison is what they
-    have lost."""
-    pixels = evidence.samples(evidence.pixels, measure) if evidence.pixels else None
-    return () if pixels is None else tuple(name for name, samples in sides if samples.mean < pixels.mean)
+def below_pixels(
+    evidence: Evidence, sides: Iterable[tuple[str, Sequence[tuple[float, Point]]]], measure: str
+) -> tuple[str, ...]:
+    """Names of the sides, each a weighted sum of points, that the same probe beats on raw pixels, on average over the
+    tasks that pixels were scored on: what such networks add to a comparison is what they have lost."""
+    blank = {
+        task: s.mean
+        for task in evidence.parts(measure)
+        if evidence.pixels and (s := evidence.samples(evidence.pixels, task)) is not None
+    }
+
+    def beaten(parts: Sequence[tuple[float, Point]]) -> bool:
+        scored = [(w, evidence.samples(point, task)) for task in blank for w, point in parts]
+        known = [w * s.mean for w, s in scored if s is not None]
+        return len(known) == len(scored) > 0 and math.fsum(known) < math.fsum(blank.values())
+
+    return tuple(name for name, parts in sides if beaten(parts))
 
 
 # -- families ----------------------------------------------------------------------------------------------------------

@@ -197,15 +197,15 @@ class Evidence:
         """Headline score minus that of the same network before training: of the same cells or, since initialisation
         does not depend on images, of the model's cells on others."""
         elsewhere = {p.model: p for p in self.points.values() if not p.trained and p.family != PIXELS}
-        parts = self.parts(HEADLINE)
         pairs = {}
         for p in trained:
             base = self.points.get((p.variant, 0)) or elsewhere.get(p.model)
-            a, b = (self.samples(q, HEADLINE) if q else None for q in (p, base))
-            if base is None or a is None or b is None:
-                continue
-            signed = [(sign / len(parts), self.samples(q, task)) for sign, q in ((1, p), (-1, base)) for task in parts]
-            pairs[p.key] = a, b, [(weight, samples) for weight, samples in signed if samples is not None]
+            scored = [(self.samples(p, t), self.samples(base, t)) for t in self.parts(HEADLINE)] if base else []
+            both = [(a, b) for a, b in scored if a is not None and b is not None]  # upstream has no untrained score
+            a, b = (average([pair[side] for pair in both]) if both else None for side in (0, 1))
+            if a is not None and b is not None:
+                single = [(sign / len(both), pair[side]) for side, sign in ((0, 1), (1, -1)) for pair in both]
+                pairs[p.key] = a, b, single
         return dict(zip(pairs, gains(list(pairs.values()), level=self.level), strict=True))
 
     def on_axis(self, axis: str, *, every: bool = False) -> tuple[Series, ...]:

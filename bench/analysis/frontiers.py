@@ -208,7 +208,7 @@ def _gaps(
                     estimate=e,
                     accuracy=accuracy,
                     paired=paired,
-                    below=below_pixels(evidence, ((first, a[1]), (second, b[1])), measure),
+                    below=below_pixels(evidence, ((first, a[0].parts), (second, b[0].parts)), measure),
                 )
             )
             samples.append((a[1], b[1]))

@@ -92,7 +92,7 @@ def _equal_compute_points(
                 second_model=b.series,
                 estimate=gap,
                 accuracy=(of_a.mean + of_b.mean) / 2,
-                below=below_pixels(evidence, ((a.family, of_a), (b.family, of_b)), HEADLINE),
+                below=below_pixels(evidence, ((a.family, [(1.0, a)]), (b.family, [(1.0, b)])), HEADLINE),
             )
     return tuple(made[x] for x in sorted(made))
 

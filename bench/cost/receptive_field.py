@@ -67,9 +67,7 @@ class Seen:
 
     def through(self, kernel: Sequence[int], stride: Sequence[float], dilation: Sequence[int] = (1, 1)) -> Seen:
         """Of the outputs of a window that is moved over the map."""
-        high, wide = (
-            p + (k - 1) * d * s for p, s, k, d in zip(self.pixels, self.step, kernel, dilation, strict=True)
-        )
+        high, wide = (p + (k - 1) * d * s for p, s, k, d in zip(self.pixels, self.step, kernel, dilation, strict=True))
         return Seen((high, wide), (self.step[0] * stride[0], self.step[1] * stride[1]))
 
     def joined(self, other: Seen) -> Seen:
