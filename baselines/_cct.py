@@ -47,7 +47,7 @@ class Tokenizer(nn.Sequential):
         )
 
 
-class Block(nn.Module):
+class CompactBlock(nn.Module):
     """x = norm(x + attention(norm(x))), then x + mlp(x): the MLP's norm stands in the residual stream, as in the
     authors' code."""
 
@@ -91,7 +91,7 @@ class CCT(nn.Module):
         self.drop = nn.Dropout(config.dropout)
         last = max(config.depth - 1, 1)
         rates = (stochastic_depth * index / last for index in range(config.depth))
-        self.blocks = nn.ModuleList(Block(config, rate) for rate in rates)
+        self.blocks = nn.ModuleList(CompactBlock(config, rate) for rate in rates)
         self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
         self.pool = nn.Linear(config.width, 1)
         self.head: nn.Module = nn.Linear(config.width, config.num_classes) if config.num_classes else nn.Identity()

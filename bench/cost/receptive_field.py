@@ -59,25 +59,25 @@ def of_network(model: Any, *, image_size: int, channels: int) -> Sight:
 
 
 @dataclass(frozen=True)
-class Seen:
+class FieldOfView:
     """Of a map's position, along height and width: pixels that it sees, and pixels to the next position."""
 
     pixels: Pair
     step: Pair
 
-    def through(self, kernel: Sequence[int], stride: Sequence[float], dilation: Sequence[int] = (1, 1)) -> Seen:
+    def through(self, kernel: Sequence[int], stride: Sequence[float], dilation: Sequence[int] = (1, 1)) -> FieldOfView:
         """Of the outputs of a window that is moved over the map."""
         high, wide = (p + (k - 1) * d * s for p, s, k, d in zip(self.pixels, self.step, kernel, dilation, strict=True))
-        return Seen((high, wide), (self.step[0] * stride[0], self.step[1] * stride[1]))
+        return FieldOfView((high, wide), (self.step[0] * stride[0], self.step[1] * stride[1]))
 
-    def joined(self, other: Seen) -> Seen:
+    def joined(self, other: FieldOfView) -> FieldOfView:
         """Of what is computed from both, position by position."""
         (a, b), (c, d) = zip(self.pixels, other.pixels, strict=True), zip(self.step, other.step, strict=True)
-        return Seen((max(a), max(b)), (max(c), max(d)))
+        return FieldOfView((max(a), max(b)), (max(c), max(d)))
 
 
-PIXEL = Seen((1, 1), (1, 1))
-EVERYTHING = Seen((math.inf, math.inf), (1, 1))
+PIXEL = FieldOfView((1, 1), (1, 1))
+EVERYTHING = FieldOfView((math.inf, math.inf), (1, 1))
 
 
 class Follower(TorchDispatchMode):
@@ -103,13 +103,13 @@ class Follower(TorchDispatchMode):
         inputs = [one for arg in args for one in (arg if isinstance(arg, list | tuple) else (arg,))]
         known = [self._seen[one] for one in inputs if isinstance(one, Tensor) and one in self._seen]
         if known:
-            seen = self._after(operation.overloadpacket.__name__, args, functools.reduce(Seen.joined, known))
+            seen = self._after(operation.overloadpacket.__name__, args, functools.reduce(FieldOfView.joined, known))
             for one in result if isinstance(result, list | tuple) else (result,):
                 if isinstance(one, Tensor):
                     self._seen[one] = seen
         return result
 
-    def _after(self, operation: str, args: Sequence[Any], seen: Seen) -> Seen:
+    def _after(self, operation: str, args: Sequence[Any], seen: FieldOfView) -> FieldOfView:
         """What the results of an operation see whose inputs together see `seen`."""
         x = args[0]
         if operation == "convolution":
@@ -130,7 +130,7 @@ class Follower(TorchDispatchMode):
             return seen.through((1, 1), (args[4], 1) if axis == -2 else (1, args[4]))
         if "upsample" in operation:
             steps = [s * before / after for s, before, after in zip(seen.step, x.shape[-2:], args[1], strict=True)]
-            return Seen(seen.pixels, (steps[0], steps[1]))
+            return FieldOfView(seen.pixels, (steps[0], steps[1]))
         return EVERYTHING if operation in PRODUCTS or "attention" in operation else seen
 
 
