@@ -270,7 +270,7 @@ def run(study: Study = None, *, verbose: bool = False, **options: Unpack[Keyword
     console = make_console() if verbose else Console(file=io.StringIO(), force_jupyter=False)
     made = make_plan(asked, to_run=True, report=view.ConsoleReporter(console))
     view.show(made, console)
-    made, failures = work_off(made, asked, console)
+    failures = work_off(made, asked, console)
     try:
         paths = build(made.store, suite=made.suite, reference=asked.reference)
     except UserError as error:  # such as a full disk, for which cells may have failed as well

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
             print(json.dumps(plan.json()))
         return EXIT_OK
 
-    plan, failures = work_off(plan, options, console)
+    failures = work_off(plan, options, console)
     for line in by_reason(failures):  # before the report, which may fail too
         write(console, f"failed: {line}", style="red")
     if options.detach and plan.todo:
@@ -82,31 +82,28 @@ def main(argv: list[str] | None = None) -> int:
     return EXIT_FAILED if failures or not paths.works else EXIT_OK
 
 
-def work_off(plan: Plan, options: StudyOptions, console: Console) -> tuple[Plan, list[Failure]]:
-    """Do what is left of a plan, and the rounds that follow from it where it is a search. The store
-    keeps the planned and the real cost. Returns the last round, and the cells that failed.
+def work_off(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:
+    """Do what is left of a plan. The store keeps the planned and the real cost. Returns the cells that
+    failed.
 
     Raises:
         As `execute`.
     """
-    done, seconds, took = list[str](), 0.0, 0.0
-    while True:
-        began = time.monotonic()
-        failures = execute(plan, options, console)
-        done += [cell.name for cell in plan.todo]
-        seconds, took = seconds + plan.seconds, took + time.monotonic() - began
-        if not plan.waiting or not plan.todo or failures or plan.most is not None or options.detach:
-            break
-        with sigterm_interrupts():
-            plan = make_plan(options, to_run=True, report=view.ConsoleReporter(console))
-            view.show(plan, console)
+    began = time.monotonic()
+    failures = execute(plan, options, console)
+    done = [cell.name for cell in plan.todo]
     if done and not failures and not options.detach:
         run = PlannedRun(
-            ended=now(), executor=options.executor, workers=plan.workers, cells=len(done), planned=seconds, took=took
+            ended=now(),
+            executor=options.executor,
+            workers=plan.workers,
+            cells=len(done),
+            planned=plan.seconds,
+            took=time.monotonic() - began,
         )
         planned.add_run(plan.store, run)
         write(console, planned_against_actual(plan.store, run, done))
-    return plan, failures
+    return failures
 
 
 def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -> str:

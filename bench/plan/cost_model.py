@@ -35,7 +35,6 @@ class RemainingWork:
         fractions: unfinished cell -> share of its training that is done.
         sizes: of the data sets.
         exclusive: one worker has the machine to itself.
-        side_by_side: most cells that are trained at once; None: all.
         to_run: problems that would make a run fail are raised before anything is measured.
         report: told of progress.
     """
@@ -45,7 +44,6 @@ class RemainingWork:
     fractions: Mapping[Cell, float]
     sizes: DataSizes
     exclusive: bool = False
-    side_by_side: int | None = None
     to_run: bool = False
     report: Reporter = QUIET
 

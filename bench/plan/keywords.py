@@ -29,7 +29,6 @@ class Keywords(TypedDict, total=False):
     recipe: str
     set: Mapping[str, Any]
     sweep: Mapping[str, Any]
-    halving: bool
     only: Sequence[str]
     results: Path | str
     data_root: Path | str

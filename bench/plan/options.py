@@ -89,12 +89,6 @@ STUDY = (
         "that is not named; repeatable. vit-bench plan --budget writes them",
     ),
     *overrides.OPTIONS,
-    Option(
-        name="halving",
-        kind=Kind.FLAG,
-        default=False,
-        help="of a sweep of learning rates, train at most half, from the middle towards the best (suite rates)",
-    ),
     Option(name="only", kind=Kind.REPEATED, default=(), help="run only cells with matching names; repeatable"),
     Option(
         name="results", read=folder, default=Path("results"), here=True, help="folder for results (default: results)"
@@ -282,7 +276,6 @@ class StudyOptions:
     seeds: int | None
     grid: tuple[str, ...]
     overrides: Overrides
-    halving: bool
     only: tuple[str, ...]
     results: Path
     data_root: Path | None
@@ -363,7 +356,7 @@ def _absolute(value: Any) -> Any:
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "hours", "plugins"),
     "its images": ("sizes", "image_size", "groups"),
-    "changes to its recipes and grid": ("horizons", "recipe", "set", "sweep", "grid", "halving"),
+    "changes to its recipes and grid": ("horizons", "recipe", "set", "sweep", "grid"),
     "where": (
         "results",
         "data_root",

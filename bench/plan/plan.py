@@ -101,7 +101,6 @@ class Plan:
         elsewhere: what is left, on one accelerator; None for a small study of scale `cpu`.
         retry: the state of cells that are run alone.
         most: cells of this run, at most.
-        waiting: sweeps whose next round is not known yet.
         downstream: the sets that were named to judge models on.
     """
 
@@ -128,7 +127,6 @@ class Plan:
     elsewhere: Price | None = None
     retry: str | None = None
     most: int | None = None
-    waiting: int = 0
     downstream: tuple[str, ...] = ()
 
     @property
@@ -262,7 +260,6 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         fractions={cell: state.fraction for cell, state in states.items() if state.name != CellState.DONE},
         sizes=sizes,
         exclusive=suite.exclusive,
-        side_by_side=study.side_by_side,
         to_run=to_run,
         report=report,
     )
@@ -370,7 +367,6 @@ def _assembled(
         hardware=model.hardware,
         per_hour=_per_hour(options),
         elsewhere=cost.elsewhere,
-        waiting=study.waiting,
         downstream=tuple(dict.fromkeys(task.data for cell in study.cells for task in cell.tasks))
         if options.downstream
         else (),

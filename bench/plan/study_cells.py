@@ -22,8 +22,6 @@ class StudyCells:
         chosen: those of this run; `--only` leaves fewer.
         notes: deviations from the suite, one sentence each.
         stored: upstream sets as they were written -> as they are stored.
-        waiting: sweeps whose next round is not known yet.
-        side_by_side: most cells of any round that are trained at once; None: all.
         costly: cell -> what it would be judged by, were it not for the time.
     """
 
@@ -31,8 +29,6 @@ class StudyCells:
     chosen: tuple[Cell, ...] = ()
     notes: tuple[str, ...] = ()
     stored: Mapping[str, str] = field(default_factory=dict)
-    waiting: int = 0
-    side_by_side: int | None = None
     costly: Mapping[Cell, tuple[TaskSpec, ...]] = field(default_factory=dict)
 
 

@@ -76,7 +76,7 @@ def test_why_cells_failed_is_known_where_the_report_fails_too(tmp_path, monkeypa
 
     def none_works(plan, *_):
         begin(plan)
-        return plan, [Failure(cell=planned.name, reason="not enough memory") for planned in plan.cells]
+        return [Failure(cell=planned.name, reason="not enough memory") for planned in plan.cells]
 
     monkeypatch.setattr("bench.api.work_off", none_works)
     monkeypatch.setattr("bench.api.build", full_disk)

@@ -14,7 +14,6 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError
 from bench.core.spec import Cell
 from bench.execute.local import Failure
 from bench.execute.worker import RunningAttempt
-from bench.plan import view
 from bench.plan.options import StudyOptions
 from bench.plan.plan import START_SECONDS
 from bench.report import tables
@@ -84,23 +83,19 @@ def test_the_report_compares_by_kind_of_cell(tmp_path):
     assert tables.planned(evidence.build(study_data.load(write(records, tmp_path / "other")))) is None
 
 
-def test_the_rounds_of_a_search_are_one_run(tmp_path, monkeypatch):
+def test_a_run_keeps_what_it_was_planned_at(tmp_path, monkeypatch):
     """Cells that an earlier run had done are no part of it."""
-    first, second, third = (Cell(model="ViT-pico/14", data="glyphs", seed=seed, horizons=(64,)) for seed in range(3))
-    start = plan_of([first, second], tmp_path, seconds=10.0, waiting=1)
+    first, second = (Cell(model="ViT-pico/14", data="glyphs", seed=seed, horizons=(64,)) for seed in range(2))
+    start = plan_of([first, second], tmp_path, seconds=10.0)
     start = replace(start, cells=(replace(start.cells[0], state="done", seconds=None), start.cells[1]))
-    rounds = iter([plan_of([third], tmp_path, seconds=20.0, waiting=1), plan_of([], tmp_path, waiting=1)])
     did = []
     monkeypatch.setattr(run, "execute", lambda plan, *_: did.append([cell.name for cell in plan.todo]) or [])
-    monkeypatch.setattr(run, "make_plan", lambda *_, **__: next(rounds))
-    monkeypatch.setattr(view, "show", lambda *_: None)
     out = Console(file=io.StringIO(), width=200)
-    last, failures = run.work_off(start, StudyOptions.of(), out)
-    assert did == [[second.readable_name], [third.readable_name], []] and failures == [] and not last.todo
+    assert run.work_off(start, StudyOptions.of(), out) == [] and did == [[second.readable_name]]
     (kept,) = planned.read(tmp_path).runs
-    assert (kept.cells, kept.planned) == (2, 10.0 + 20.0 + 2 * START_SECONDS) and "planned 38 s" in out.file.getvalue()
+    assert (kept.cells, kept.planned) == (1, 10.0 + START_SECONDS) and "planned 14 s" in out.file.getvalue()
     monkeypatch.setattr(run, "execute", lambda *_: [Failure("a", "it was to fail")])
-    assert len(run.work_off(plan_of([first], tmp_path), StudyOptions.of(), out)[1]) == 1
+    assert len(run.work_off(plan_of([first], tmp_path), StudyOptions.of(), out)) == 1
     assert len(planned.read(tmp_path).runs) == 1  # a run that did not do all is not compared
 
 

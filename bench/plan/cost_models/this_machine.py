@@ -44,8 +44,7 @@ class ThisMachine:
     def cost(self, left: RemainingWork) -> StudyCost:
         """See the protocol."""
         options = left.options
-        side_by_side = left.cells[: left.side_by_side]
-        workers, threads = preflight.processes(options, side_by_side, device=self.device, exclusive=left.exclusive)
+        workers, threads = preflight.processes(options, left.cells, device=self.device, exclusive=left.exclusive)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
         if left.training:
             calibration = estimate.calibrate(

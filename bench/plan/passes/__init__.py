@@ -64,7 +64,6 @@ PASSES = (
     ),
     Pass(file="tasks", needed=lambda r: bool(r.options.tasks)),
     Pass(file="only"),
-    Pass(file="halving", needed=lambda r: r.options.halving),
 )
 
 
