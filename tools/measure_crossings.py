@@ -7,6 +7,11 @@ of their points, beyond it, or never. They have 5 to 12 points each, with 0.5 to
 once more by the quantiles of differences between refits (QUANTILES), which Welch's interval replaced. 960 pairs take
 about forty minutes on two cores.
 
+`python -m tools.measure_crossings rough 600` asks the same of what smooth forms do not hold: families that stay on a
+plateau before they fall, or whose frontier passes from one model to another, against a smooth family that they cross
+once. Crossings are judged as all laws state them, as those that reports admit (`Law.is_smooth`) state them, and by the
+measured order, which answers where no law is admitted. A few minutes on one core.
+
 A crossing's statement counts as true where the crossing lies in the interval, which may be open, and where "no" is said
 of laws that do not cross there. Laws that do not cross inside are said to cross or not. The measured table is in
 results/reference/coverage/.
@@ -14,6 +19,7 @@ results/reference/coverage/.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import unittest.mock
 from collections import defaultdict
@@ -26,13 +32,16 @@ import numpy as np
 from scipy.optimize import brentq
 
 import bench.stats.crossing as crossings
+from bench.analysis.scaling_laws import POSSIBLE
 from bench.core.errors import UserError
 from bench.stats import averaging, bootstrap, model_selection
 from bench.stats.averaging import Averaged
 from bench.stats.crossing import NO, YES, Crossing, crossing
 from bench.stats.extrapolation import BENDING, Forecast, forecast
 from bench.stats.fit import Points, fit
-from bench.stats.forms import CURVES, FORMS
+from bench.stats.forms import CURVES, FORMS, POWER_FLOOR
+from bench.stats.intervals import t_quantile
+from bench.stats.lack_of_fit import GroupMeans, lack_of_fit
 
 NAMES = tuple(form.name for form in CURVES)
 KINDS = ("inside", "inside", "beyond", "never")
@@ -314,6 +323,132 @@ def simulate(seed: int, *, draws: int = 200, old: bool = True) -> list[Judged]:
     return judge(one, draws=draws, seed=seed, old=old)
 
 
+# -- plateaus and switches of the model --------------------------------------------------------------------------------
+
+SMOOTH, PLATEAU, SWITCH = ROUGH = "smooth", "plateau", "switch of the model"
+BY_LAW, ADMITTED, MEASURED, SAID = ROUGH_METHODS = (
+    "laws, all",
+    "laws, admitted",
+    "measured order, where no law is",
+    "a report",
+)
+SEEDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoughPair:
+    """A family of one of `ROUGH` and a smooth one, read at the same places by `SEEDS` runs each.
+
+    Attributes:
+        kind: of the first family.
+        x_N, log_y_FSN: places, and log error by family and seed.
+        crossing: the place at which they cross.
+        switches: whether another model leads the first family's frontier from some measured place on.
+    """
+
+    kind: str
+    x_N: np.ndarray
+    log_y_FSN: np.ndarray
+    crossing: float
+    switches: bool
+
+
+def rough_pair(kind: str, rng: np.random.Generator) -> RoughPair:
+    """A first family that begins on a plateau for a tenth to a half of the range of log x, or whose frontier has a kink
+    there; a second of a power law with a floor."""
+    while True:
+        span, noise, number = float(rng.choice(SPANS)), float(rng.choice(NOISES)), int(rng.choice(NUMBERS))
+        grid = np.geomspace(1, span, 200)
+        kink = float(span ** rng.uniform(0.1, 0.5))
+        smooth, second = draw("power-floor", rng), draw("power-floor", rng)
+        first = {SMOOTH: smooth.law, PLATEAU: _plateau(kink, rng), SWITCH: _switch(kink, rng)}[kind]
+        at = float(np.exp(rng.uniform(0.15, 0.85) * np.log(span)))
+        second = second.times(float(first(np.array([at]))[0] / second.law(np.array([at]))[0]))
+        if _suits(np.log(first(grid) / second.law(grid)), "inside"):
+            break
+    x_N = np.geomspace(1, span, number)
+    true_FN = np.log([first(x_N), second.law(x_N)])
+    log_y_FSN = true_FN[:, None] + rng.normal(0, noise, (2, SEEDS, number))
+    return RoughPair(
+        kind=kind, x_N=x_N, log_y_FSN=log_y_FSN, crossing=at, switches=kind == SWITCH and x_N[0] < kink < x_N[-1]
+    )
+
+
+def _plateau(kink: float, rng: np.random.Generator) -> Law:
+    """Chance until the kink, then a fall as of networks that begin to learn: a power law."""
+    exponent = rng.uniform(0.2, 0.6)
+    return lambda x: 0.9 * np.maximum(1.0, x / kink) ** -exponent
+
+
+def _switch(kink: float, rng: np.random.Generator) -> Law:
+    """The better of a small model that flattens and a larger one that begins worse; they meet at the kink."""
+    early, late = rng.uniform(0.03, 0.15), rng.uniform(0.25, 0.6)
+    return lambda x: 0.9 * np.where(x < kink, x**-early, kink**-early * (x / kink) ** -late)
+
+
+def measured_order(one: RoughPair) -> tuple[float, float] | None:
+    """The last place at which one family is ahead beyond its 95 % interval, and the first at which the other is; as
+    `Gaps.crossing` has it."""
+    gap_N = np.subtract(*one.log_y_FSN.mean(axis=1))
+    freedom = 2 * (SEEDS - 1) * len(gap_N)
+    half = t_quantile(freedom, 0.95) * float(np.sqrt(2 * one.log_y_FSN.var(axis=1, ddof=1).mean() / SEEDS))
+    decided = [(float(x), float(np.sign(gap))) for x, gap in zip(one.x_N, gap_N, strict=True) if abs(gap) > half]
+    if not decided or decided[0][1] == decided[-1][1]:
+        return None
+    return next((a[0], b[0]) for a, b in itertools.pairwise(decided) if a[1] != b[1])
+
+
+def admitted(one: RoughPair, data: Sequence[Points]) -> bool:
+    """Whether a report reads a crossing off these laws: no frontier changes its model, no lack-of-fit test fires."""
+    noise_F = np.sqrt(one.log_y_FSN.var(axis=1, ddof=1).mean(axis=1) / SEEDS)
+    for points, log_y_SN, noise in zip(data, one.log_y_FSN, noise_F, strict=True):
+        law = fit(points, POWER_FLOOR, loss="squares")
+        y_N = np.exp(log_y_SN.mean(axis=0))
+        means = GroupMeans(x=one.x_N, error=y_N, noise=noise * y_N, freedom=(SEEDS - 1) * len(y_N))
+        lack = lack_of_fit(means, law.predict(one.x_N), parameters=POWER_FLOOR.size)
+        if lack is not None and lack.fails:
+            return False
+    return not one.switches
+
+
+def _as_reports(data: Points, *, draws: int, seed: int) -> Averaged:
+    """All forms that a report weighs, by least squares."""
+    fits = averaging.fits_of(data, POSSIBLE, loss="squares")
+    return averaging.average(fits, shown=fits[0], draws=draws, restarts=0, seed=seed)
+
+
+def simulate_rough(seed: int, *, draws: int = 100) -> list[Judged]:
+    """One pair, its first family of `ROUGH` in turn: what is said of its crossing, and whether it is true."""
+    one = rough_pair(ROUGH[seed % len(ROUGH)], np.random.default_rng([6, seed]))
+    x = np.tile(one.x_N, SEEDS)[None]
+    data = [Points(x=x, y=np.exp(log_y_SN).ravel(), cluster=np.arange(x.size)) for log_y_SN in one.log_y_FSN]
+    told = crossing(*(_as_reports(points, draws=draws, seed=10_000 * i + seed) for i, points in enumerate(data)))
+    ends = (told.low or 1.0, told.high or float(one.x_N[-1])) if told.verdict == YES else None
+    by_law, order = admitted(one, data), measured_order(one)
+    said = {
+        BY_LAW: ends,
+        ADMITTED: ends if by_law else None,
+        MEASURED: None if by_law else order,
+        SAID: ends if by_law else order,
+    }
+    judged = []
+    for method, found in said.items():
+        if found is not None:
+            held, width = found[0] <= one.crossing <= found[1], float(np.log(found[1] / found[0]))
+            judged.append(Judged(form=one.kind, quantity="crossing", method=method, held=held, width=width))
+    return judged
+
+
+def main_rough(pairs: int) -> None:
+    every = [judged for seed in range(pairs) for judged in simulate_rough(seed)]
+    print(f"| the first family | pairs | {' | '.join(ROUGH_METHODS)} |")
+    print("|---|---|" + "---|" * len(ROUGH_METHODS))
+    for kind in ROUGH:
+        number = len(range(ROUGH.index(kind), pairs, len(ROUGH)))
+        cells = [_summary([j for j in every if (j.form, j.method) == (kind, m)]) for m in ROUGH_METHODS]
+        print(f"| {kind} | {number} | {' | '.join(cells)} |", flush=True)
+
+
 def main(pairs: int) -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         every = [judged for judgements in pool.map(simulate, range(pairs), chunksize=4) for judged in judgements]
@@ -339,4 +474,7 @@ def _summary(those: Sequence[Judged]) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 960)
+    if sys.argv[1:2] == ["rough"]:
+        main_rough(int(sys.argv[2]) if len(sys.argv) > 2 else 600)
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 960)

@@ -60,7 +60,7 @@ def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[str, ..
 @dataclass(frozen=True, kw_only=True)
 class Gap:
     """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`; `paired` on test
-    images."""
+    images; `below`: the families whose model is below raw pixels there."""
 
     x: float
     first_model: str
@@ -68,6 +68,7 @@ class Gap:
     estimate: Estimate
     accuracy: float
     paired: bool = False
+    below: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -88,6 +89,7 @@ class Gap:
             verdict=self.verdict,
             first=self.first_model,
             second=self.second_model,
+            below=self.below,
         )
 
 
@@ -281,9 +283,10 @@ class SizeCurve:
         return math.log10(self.points[-1].unique_images / self.points[0].unique_images)
 
 
-def size_curves(evidence: Evidence) -> tuple[SizeCurve, ...]:
-    """For each model of the data-size axis, its points at the longest horizon that most of its sizes reached."""
-    groups = by_key(((s.label, s.last.data), s) for s in evidence.on_axis("data_size"))
+def size_curves(evidence: Evidence, *, every: bool = False) -> tuple[SizeCurve, ...]:
+    """For each model of the data-size axis, its points at the longest horizon that most of its sizes reached; `every`:
+    also those of networks that have not begun to learn, for pictures."""
+    groups = by_key(((s.label, s.last.data), s) for s in evidence.on_axis("data_size", every=every))
     curves = []
     for (label, _), members in groups.items():
         reached: dict[int, dict[int, Point]] = {}  # images seen -> distinct images -> point
@@ -297,6 +300,25 @@ def size_curves(evidence: Evidence) -> tuple[SizeCurve, ...]:
     return tuple(sorted(curves, key=lambda c: (family_rank(c.family), c.points[-1].forward_macs, c.label)))
 
 
+def below_pixels(
+    evidence: Evidence, sides: Iterable[tuple[str, Sequence[tuple[float, Point]]]], measure: str
+) -> tuple[str, ...]:
+    """Names of the sides, each a weighted sum of points, that the same probe beats on raw pixels, on average over the
+    tasks that pixels were scored on: what such networks add to a comparison is what they have lost."""
+    blank = {
+        task: s.mean
+        for task in evidence.parts(measure)
+        if evidence.pixels and (s := evidence.samples(evidence.pixels, task)) is not None
+    }
+
+    def beaten(parts: Sequence[tuple[float, Point]]) -> bool:
+        scored = [(w, evidence.samples(point, task)) for task in blank for w, point in parts]
+        known = [w * s.mean for w, s in scored if s is not None]
+        return len(known) == len(scored) > 0 and math.fsum(known) < math.fsum(blank.values())
+
+    return tuple(name for name, parts in sides if beaten(parts))
+
+
 # -- families ----------------------------------------------------------------------------------------------------------
 
 
@@ -305,13 +327,17 @@ def families_of(series: Iterable[Series]) -> list[str]:
     return sorted({s.family for s in series}, key=family_rank)
 
 
-def compared_series(evidence: Evidence) -> tuple[Series, ...]:
+def compared_series(evidence: Evidence, *, every: bool = False) -> tuple[Series, ...]:
     """Series of the compute axis, by which families are compared; () where nothing is judged downstream, and in a study
-    that changes single design choices."""
+    that changes single design choices.
+
+    Args:
+        every: with the points whose network has not begun to learn, for questions about training itself.
+    """
     axes = {axis for p in evidence.points.values() for axis in p.axes}
     if not evidence.headline or (axes and axes <= set(CHOICES)):
         return ()
-    return evidence.on_axis("compute")
+    return evidence.on_axis("compute", every=every)
 
 
 def averages(evidence: Evidence) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from bench.analysis.begun import NotBegun, gains, loss_of_guessing, not_begun
 from bench.analysis.deduplicate import current
 from bench.analysis.families import KINDS, kind_of
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
@@ -165,11 +166,66 @@ class Evidence:
                 made.append(Series(variant=variant, label=trained[-1].series, points=trained, untrained=untrained))
         return tuple(sorted(made, key=_order))
 
-    def on_axis(self, axis: str) -> tuple[Series, ...]:
+    @cached_property
+    def not_begun(self) -> Mapping[PointKey, NotBegun]:
+        """Trained points whose network has not begun to learn, and why (`bench.analysis.begun`)."""
+        trained = [p for p in self.points.values() if p.trained]
+        losses, gained = self._losses(), self._gains(trained)
+        nothing = (math.nan, math.nan)
+        found = {}
+        for p in trained:
+            loss, guessing = losses.get(p.key, nothing)
+            if why := not_begun(loss=loss, guessing=guessing, gain=gained.get(p.key)):
+                found[p.key] = why
+        return found
+
+    def _losses(self) -> dict[PointKey, tuple[float, float]]:
+        """Training loss of every point, mean over its seeds, and the loss of guessing. Networks that are not judged by
+        classes upstream take targets from the images: chance is another number there."""
+        done = self.horizons[(self.horizons["status"] == "complete") & self.horizons["final_train_loss"].notna()]
+        of_upstream = self.scores.loc[self.scores["task"] == UPSTREAM, ["directory", "images_seen"]].drop_duplicates()
+        done = done.merge(of_upstream.astype({"directory": object}), on=["directory", "images_seen"])
+        return {
+            (str(variant), int(seen)): (
+                float(rows["final_train_loss"].mean()),
+                loss_of_guessing(rows["num_classes"].iloc[0], sigmoid=rows["recipe"].iloc[0].loss == "sigmoid"),
+            )
+            for (variant, seen), rows in done.groupby(["variant", "images_seen"], sort=False)
+        }
+
+    def _gains(self, trained: Sequence[Point]) -> dict[PointKey, Estimate | None]:
+        """Headline score minus that of the same network before training: of the same cells or, since initialisation
+        does not depend on images, of the model's cells on others."""
+        elsewhere = {p.model: p for p in self.points.values() if not p.trained and p.family != PIXELS}
+        pairs = {}
+        for p in trained:
+            base = self.points.get((p.variant, 0)) or elsewhere.get(p.model)
+            scored = [(self.samples(p, t), self.samples(base, t)) for t in self.parts(HEADLINE)] if base else []
+            both = [(a, b) for a, b in scored if a is not None and b is not None]  # upstream has no untrained score
+            a, b = (average([pair[side] for pair in both]) if both else None for side in (0, 1))
+            if a is not None and b is not None:
+                single = [(sign / len(both), pair[side]) for side, sign in ((0, 1), (1, -1)) for pair in both]
+                pairs[p.key] = a, b, single
+        return dict(zip(pairs, gains(list(pairs.values()), level=self.level), strict=True))
+
+    def on_axis(self, axis: str, *, every: bool = False) -> tuple[Series, ...]:
         """Series whose cells name `axis`. Without any: all for "data_size", the largest data sets for "compute".
 
         The largest size of a model on the data-size axis may be its run on the compute axis: it belongs to both.
+
+        Args:
+            every: with the points whose network has not begun to learn, which nothing but a picture or a list of what
+                was measured should hold. Otherwise a series has its other points, and one without any is left out.
         """
+        chosen = self._on_axis(axis)
+        return chosen if every else self.begun(chosen)
+
+    def begun(self, series: Iterable[Series]) -> tuple[Series, ...]:
+        """Series without the points whose network has not begun to learn; those without any other are left out."""
+        kept = ((s, tuple(p for p in s.points if p.key not in self.not_begun)) for s in series)
+        return tuple(s if points == s.points else replace(s, points=points) for s, points in kept if points)
+
+    def _on_axis(self, axis: str) -> tuple[Series, ...]:
         named = tuple(s for s in self.series if any(axis in p.axes for p in s.points))
         if axis == "data_size":
             curves = {(s.label, s.last.data) for s in named}

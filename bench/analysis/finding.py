@@ -37,6 +37,9 @@ class Reason(StrEnum):
     FIT_FAILED = "fit failed"  # no law could be fitted to these points
     LACK_OF_FIT = "lack of fit"  # a law misses group means: evidence has `LawDeviation` per law
     CHANGES = "changes along the range"  # beyond its interval the answer depends on x: one number is an average at most
+    BEGINS_LATER = "begins later"  # a family has not begun to learn at smaller x: evidence has `BeginsLater`
+    WITHIN_BUDGETS = "within budgets"  # models with one budget each count at larger ones as well: not at equal compute
+    SEVERAL_MODELS = "several models"  # the points of a law are of several models: evidence has `SeveralModels` per law
 
 
 class Unit(StrEnum):
@@ -80,7 +83,7 @@ class Counts:
 @dataclass(frozen=True, kw_only=True)
 class TrendPoint:
     """`estimate` at x with its interval (None: unknown). verdict: YES above zero beyond it, NO below. first, second:
-    the models that represent the families there."""
+    the models that represent the families there. below: names of families whose model is below raw pixels there."""
 
     x: float
     estimate: float
@@ -89,6 +92,7 @@ class TrendPoint:
     verdict: Verdict = Verdict.CANNOT_TELL
     first: str = ""
     second: str = ""
+    below: tuple[str, ...] = ()
 
 
 # -- evidence behind a finding -----------------------------------------------------------------------------------------
@@ -138,6 +142,25 @@ class LawDeviation(Item):
     predicted: float
     observed: float
     p: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralModels(Item):
+    """Models on the frontier that a family's law is fitted to, in order of x: where one takes over from another the
+    frontier has a kink, which no smooth form has."""
+
+    family: str
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeginsLater(Item):
+    """Families that have not begun to learn with less compute than `at` (FLOP), where a comparison therefore begins;
+    they were trained with `low` and more."""
+
+    families: tuple[str, ...]
+    low: float
+    at: float
 
 
 # -- a finding ---------------------------------------------------------------------------------------------------------

@@ -104,6 +104,12 @@ class CheckKind(StrEnum):
     RATE_NOT_IN_INTERVAL = "rate not in interval"
     """Families are compared, and every model was trained at one learning rate: no interval holds its choice."""
     LONG_WARMUP = "long warm-up"  # names (model,); high: share of its shortest run, which looks worse: bends exponents
+    NOT_BEGUN = "not begun"
+    """names (model,); count: its points whose network has not begun to learn (`bench.analysis.begun`), of limit; low,
+    high: their FLOP; groups: the reasons. In no comparison, law or sentence, and hollow in figures."""
+    BELOW_PIXELS = "below raw pixels"
+    """names: two families that are compared; groups: models by family that are below raw pixels there; count: places
+    with such a model, of limit; low, high: of the axis, FLOP ("compute" the last name) or images ("images")."""
     STILL_FALLING = "still falling"
     """At the budget low (FLOP) of models compared at equal compute over images, names: of them (of all, in a note) the
     training loss still fell in the last doubling by up to high, as a share of the loss of guessing; limit: above which

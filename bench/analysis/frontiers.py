@@ -1,9 +1,12 @@
 """Which family is ahead at equal compute, and whether the order changes. Nothing is extrapolated.
 
-A family is represented at a budget by the best model trained within it: a model evaluated below and above the budget is
-interpolated, and how far off that may be is part of the interval; one whose longest run costs less counts with that
-run. The maximum of several noisy scores is biased upwards (winner's curse); where repeated training gives the noise,
-every best score is corrected for it. Two models are compared as two families of one.
+A family is represented at a budget by its best model there. A model counts at a budget only if it was trained to within
+`ONE_BUDGET` of it, or was read below and above it: then it is interpolated, and how far off that may be is part of the
+interval. A run that ended below is not carried on: "within" a budget is not "at" it, for the other side may have spent
+twice as much. Published networks, of one budget each, can be compared within budgets alone; such an answer says so.
+
+The maximum of several noisy scores is biased upwards (winner's curse); where repeated training gives the noise, every
+best score is corrected for it. Two models are compared as two families of one.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ from bench.analysis.budgets import ONE_BUDGET, one_budget
 from bench.analysis.comparisons import (
     Gap,
     SizeCurve,
+    below_pixels,
     independent_difference,
     on_the_same_images,
 )
 from bench.analysis.evidence import Evidence, Point, Series
-from bench.analysis.finding import Reason, TrendPoint, Verdict
+from bench.analysis.finding import BeginsLater, Reason, TrendPoint, Verdict
 from bench.stats import interpolation
 from bench.stats.intervals import Estimate, Samples, mix, seed_error
 from bench.stats.pareto import FAR_OFF, frontier_bias
@@ -59,7 +63,8 @@ Side = Callable[[float], list[Rival]]
 @dataclass(frozen=True, kw_only=True)
 class Gaps:
     """Two families over their common range. `mean` is along it, `paired` on test images. `corrected`: for selecting the
-    best models."""
+    best models. `begins`: why the range begins where it does, if not with the first run. `carried`: within budgets, not
+    at them."""
 
     first: str
     second: str
@@ -67,6 +72,8 @@ class Gaps:
     mean: Estimate
     corrected: bool
     paired: bool = False
+    begins: BeginsLater | None = None
+    carried: bool = False
 
     @property
     def accuracy(self) -> float:
@@ -118,7 +125,23 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
     if not 0 < MIN_RANGE_FACTOR * low <= high:
         return Reason.NO_COMMON_RANGE
     gaps = along_compute(evidence, sides[0], sides[1], (first, second), measure)
-    return gaps if gaps is not None and len(gaps.gaps) > 1 else Reason.TOO_FEW_SCORES
+    if gaps is None or len(gaps.gaps) < 2:
+        return Reason.TOO_FEW_SCORES
+    return replace(gaps, begins=_begins_later(evidence, sides, (first, second)))
+
+
+def _begins_later(evidence: Evidence, sides: Sequence[Sequence[Series]], names: tuple[str, str]) -> BeginsLater | None:
+    """The families for whose sake two begin to be compared above the least compute that both were trained with."""
+    variants = [{s.last.data for s in side} for side in sides]
+    on_axis = evidence.on_axis("compute", every=True)
+    trained = [
+        [s for s in on_axis if s.family == name and s.last.data in used]
+        for name, used in zip(names, variants, strict=True)
+    ]
+    low, at = common_range(*trained)[0], common_range(*sides)[0]
+    firsts = [min(s.points[0].train_flops for s in side) for side in sides]
+    late = tuple(name for name, first in zip(names, firsts, strict=True) if first > ONE_BUDGET * low)
+    return BeginsLater(families=late, low=low, at=at) if at > ONE_BUDGET * low else None
 
 
 def common_range(first: Sequence[Series], second: Sequence[Series]) -> tuple[float, float]:
@@ -136,8 +159,10 @@ def along_compute(
     if not 0 < low <= high * ONE_BUDGET:
         return None
     places = np.geomspace(low, high, BUDGETS) if low * MIN_RANGE_FACTOR <= high else np.array([high])
-    best = [partial(_within, evidence, side, measure) for side in (first, second)]
-    return _gaps(evidence, places, *names, measure, best)
+    carried = evidence.published
+    best = [partial(_readings, evidence, side, measure, carried=carried) for side in (first, second)]
+    gaps = _gaps(evidence, places, *names, measure, best)
+    return gaps and replace(gaps, carried=carried)
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Gaps | None:
@@ -183,6 +208,7 @@ def _gaps(
                     estimate=e,
                     accuracy=accuracy,
                     paired=paired,
+                    below=below_pixels(evidence, ((first, a[0].parts), (second, b[0].parts)), measure),
                 )
             )
             samples.append((a[1], b[1]))
@@ -228,13 +254,13 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
     return label, replace(best, values_SD=best.values_SD + bias)
 
 
-def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
-    """The family's models within this compute, interpolated in log compute where they were read on both sides of it
-    and not at it."""
+def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: float, *, carried: bool) -> list[Rival]:
+    """The family's models at this compute, interpolated in log compute where they were read on both sides of it and not
+    at it; `carried`: also those whose longest run ended below."""
     rivals: list[Rival] = []
     for series in side:
         at = [p for p in series.points if one_budget(p.train_flops, flops)]
-        ended = [series.last] if series.last.train_flops <= flops else []
+        ended = [series.last] if carried and series.last.train_flops <= flops else []
         if (at or ended) and (read := evidence.samples((end := (at or ended)[-1]), measure)) is not None:
             rivals.append((Reading(label=series.label, parts=((1.0, end),)), read))
             continue
@@ -253,9 +279,9 @@ def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: flo
 
 
 def best_within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> float | None:
-    """The accuracy of a side's best model within this compute, as comparisons read it before they correct for the
-    choice; None where none was scored."""
-    return max((read.mean for _, read in _within(evidence, side, measure, flops)), default=None)
+    """The accuracy of a side's best model within this compute, runs that ended below it among them: a curve of bests,
+    which no comparison at equal compute uses. None where none was scored."""
+    return max((read.mean for _, read in _readings(evidence, side, measure, flops, carried=True)), default=None)
 
 
 def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> float:

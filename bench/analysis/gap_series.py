@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from bench.analysis.begun import loss_of_guessing
 from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
-from bench.analysis.comparisons import Gap, independent_difference
+from bench.analysis.comparisons import Gap, below_pixels, independent_difference
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import TREND_POINTS
 
@@ -91,6 +92,7 @@ def _equal_compute_points(
                 second_model=b.series,
                 estimate=gap,
                 accuracy=(of_a.mean + of_b.mean) / 2,
+                below=below_pixels(evidence, ((a.family, [(1.0, a)]), (b.family, [(1.0, b)])), HEADLINE),
             )
     return tuple(made[x] for x in sorted(made))
 
@@ -128,6 +130,6 @@ def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
             if len(loss) > 1:
                 (seen, before), (most, last) = loss.iloc[-2:].items()
                 nats = float((before - last) * math.log(2) / math.log(most / seen))
-                guessing = math.log(float(mine["num_classes"].iloc[0]))
+                guessing = loss_of_guessing(float(mine["num_classes"].iloc[0]))
                 falling[at, label] = StillFalling(model=label, flops=at, nats=nats, share=nats / guessing)
     return tuple(falling[key] for key in sorted(falling))

@@ -1,22 +1,26 @@
 """Where one of two families begins to be ahead of the other, by their fitted laws, inside the common range.
 
 The question is about the laws: intervals are of the place where they cross, not of where one more run of each would be
-as good as the other.
+as good as the other. Where a law is not smooth (`Law.is_smooth`) the measured order answers: between which budgets it
+changes, with nothing fitted. A mean over tasks hides that they may disagree: the crossing of each stands beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
-from bench.analysis import wording
+from bench.analysis import order, wording
 from bench.analysis.budgets import FamilyBudget
-from bench.analysis.evidence import Evidence
+from bench.analysis.comparisons import compared_series, size_curves
+from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.finding import Axis, Finding, Item, Reason, Verdict
-from bench.analysis.law_findings import X_QUANTITY, deviation, law_finding, laws_of, of_kind
-from bench.analysis.scaling_laws import Law
-from bench.analysis.wording import Sentence
-from bench.core.formatting import count, flops
+from bench.analysis.frontiers import Gaps, at_compute, at_images, of_one_data_set
+from bench.analysis.law_findings import X_QUANTITY, law_finding, laws_of, of_kind, why_not_smooth
+from bench.analysis.scaling_laws import Law, laws
+from bench.analysis.wording import Number, Sentence
+from bench.core.formatting import count, flops, measure_text
 from bench.stats.crossing import crossing
 
 # Reasons.
@@ -25,26 +29,87 @@ CROSSING_UNSTABLE = "crossing unstable"
 UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has the `FamilyBudget` of each family
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskCrossing(Item):
+    """Where the order of two families changes on one task: `leader` is ahead beyond `x`, or overtakes between `low` and
+    `high`. Without a place, `leader` is ahead throughout; without either, the order cannot be told."""
+
+    task: str
+    leader: str
+    x: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
 def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, str]) -> Iterator[Finding]:
     """The finding of the question `name` about two kinds of families, where both have a law."""
     known = laws_of(evidence, axis)
     first, second = (of_kind(known, kind) for kind in kinds)
     if first and second:
-        yield crossing_of(name, first, second)
+        made = _answer(evidence, name, first, second)
+        tasks = evidence.parts(HEADLINE)
+        if len(tasks) > 1 and made.verdict != Verdict.CANNOT_TELL:
+            by_law = made.estimate is not None
+            by_task = [_on_task(evidence, name, first, second, task, by_law=by_law) for task in tasks]
+            made = replace(made, evidence=(*made.evidence, *by_task))
+        yield made
+
+
+def _answer(evidence: Evidence, name: str, first: Law, second: Law, measure: str = HEADLINE) -> Finding:
+    """By the laws where both are smooth, else by measured places."""
+    why, items = why_not_smooth(first, second)
+    if not why:
+        return crossing_of(name, first, second)
+    gaps = _measured(evidence, first, second, measure)
+    remarks = (*why, *([UNEQUAL_COMPUTE] if first.axis == Axis.IMAGES else []))
+    items = (*items, *([_budget(law) for law in (first, second)] if first.axis == Axis.IMAGES else []))
+    if isinstance(gaps, Gaps):
+        made = order.finding_of(name, first.axis, gaps, main=True)
+        return replace(made, reasons=(*made.reasons, *remarks), evidence=(*made.evidence, *items))
+    return law_finding(name, first, second)(verdict=Verdict.CANNOT_TELL, reasons=remarks, evidence=items)
+
+
+def _measured(evidence: Evidence, first: Law, second: Law, measure: str) -> Gaps | Reason | None:
+    """The two families at the places of the axis that both were measured at."""
+    if first.axis == Axis.IMAGES:
+        return at_images(evidence, size_curves(evidence), first.family, second.family, measure)
+    series = of_one_data_set(compared_series(evidence))
+    return at_compute(evidence, series, first.family, second.family, measure)
+
+
+def _on_task(evidence: Evidence, name: str, first: Law, second: Law, task: str, *, by_law: bool) -> TaskCrossing:
+    """The same on one task: by laws, if both families have them there, where the mean was judged so."""
+    of_task = laws(evidence, axis=first.axis, measure=task) if by_law else {}
+    sides = [of_task.get(law.family) for law in (first, second)]
+    if sides[0] and sides[1]:
+        made = _answer(evidence, name, sides[0], sides[1], task)
+    else:
+        gaps = _measured(evidence, first, second, task)
+        if not isinstance(gaps, Gaps):
+            return TaskCrossing(task=task, leader="")
+        made = order.finding_of(name, first.axis, gaps, main=True)
+    crosses = made.verdict != Verdict.CANNOT_TELL
+    throughout = Reason.AHEAD_THROUGHOUT in made.reasons
+    return TaskCrossing(
+        task=task,
+        leader=made.leader if crosses or throughout else "",
+        x=made.estimate if crosses else None,
+        low=made.low if crosses else None,
+        high=made.high if crosses else None,
+    )
 
 
 def crossing_of(question: str, first: Law, second: Law) -> Finding:
-    """Where the first begins to be ahead of the second."""
+    """Where the first begins to be ahead of the second, by their laws."""
     crossed = crossing(first.averaged, second.averaged, names=(first.family, second.family))
-    missed = [item for law in (first, second) for item in deviation((law.family,), law.lack_of_fit)]
-    remarks: list[str] = [Reason.LACK_OF_FIT] if missed else []
+    remarks: list[str] = []
     budgets: list[Item] = []
     if first.axis == Axis.IMAGES:
         budgets, remarks = [_budget(law) for law in (first, second)], [UNEQUAL_COMPUTE, *remarks]
     finding = partial(
         law_finding(question, first, second),
         leader=crossed.leader or "",
-        evidence=(*budgets, *missed),
+        evidence=tuple(budgets),
         **X_QUANTITY[first.axis],
     )
     if crossed.x is not None:
@@ -72,11 +137,39 @@ def _budget(law: Law) -> FamilyBudget:
 
 
 def say(f: Finding) -> list[str]:
-    return [f"Above this value, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
+    if f.estimate is not None:
+        above = [f"Above this value, {f.leader} is ahead."] if f.leader else []
+    else:
+        above = order.say(f)
+    tasks = by_task(f)
+    return [*above, *([f"By task: {tasks}."] if tasks else [])]
+
+
+def by_task(f: Finding) -> str:
+    """The crossing on every task behind the mean: "mnist 1.07 TFLOPs, scripts ViT ahead throughout"."""
+    said = []
+    for item in wording.every(f, TaskCrossing):
+        ends = [end for end in (item.low, item.high) if end is not None]
+        if item.x is not None:
+            where = f"{item.leader} ahead beyond {wording.place(f, item.x)}"
+        elif len(ends) == 2:
+            where = f"{item.leader} overtakes between {wording.between(f, ends[0], ends[1], 'and')}"
+        else:
+            where = f"none, {item.leader} ahead throughout" if item.leader else "none"
+        said.append(f"{measure_text(item.task)} {where}")
+    return "; ".join(said)
+
+
+def number(f: Finding) -> Number:
+    """The place with its interval; of a measured order, the budgets between which it changes."""
+    return wording.number(f) if f.estimate is not None else order.number(f)
 
 
 def sentence(f: Finding) -> str:
-    return f"{f.leader} is ahead of {wording.other(f)} beyond {wording.number(f).text}"
+    tasks = f" (by task: {by_task(f)})" if by_task(f) else ""
+    if f.estimate is None:
+        return f"{order.sentence(f)}, where the measured order changes{tasks}"
+    return f"{f.leader} is ahead of {wording.other(f)} beyond {wording.number(f).text}{tasks}"
 
 
 def _open(f: Finding) -> str:
@@ -97,4 +190,4 @@ def _unequal(f: Finding) -> str:
     return f"Not at equal compute: {'; '.join(spent)}."
 
 
-REASONS: Mapping[str, Sentence] = {CROSSING_UNSTABLE: _open, UNEQUAL_COMPUTE: _unequal}
+REASONS: Mapping[str, Sentence] = {CROSSING_UNSTABLE: _open, UNEQUAL_COMPUTE: _unequal, **order.REASONS}

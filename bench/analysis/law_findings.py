@@ -10,7 +10,7 @@ from typing import Any
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import Evidence
 from bench.analysis.families import family_of_kind
-from bench.analysis.finding import Axis, Counts, Finding, Item, LawDeviation, Unit
+from bench.analysis.finding import Axis, Counts, Finding, Item, LawDeviation, Reason, SeveralModels, Unit
 from bench.analysis.scaling_laws import Law, laws
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.lack_of_fit import LackOfFit
@@ -49,6 +49,15 @@ def law_finding(question: str, *families: Law, subject: Sequence[str] = ()) -> p
         axis=families[0].axis,
         n=Counts(points=sum(len(law.points) for law in families), runs=sum(law.runs for law in families)),
     )
+
+
+def why_not_smooth(*laws: Law) -> tuple[tuple[str, ...], tuple[Item, ...]]:
+    """Why no crossing and no exponent is read off these laws (`Law.is_smooth`), and the evidence; ((), ()) where they
+    can be."""
+    several = [SeveralModels(family=law.family, models=law.models) for law in laws if len(law.models) > 1]
+    missed = [item for law in laws for item in deviation((law.family,), law.lack_of_fit)]
+    reasons = (*([Reason.SEVERAL_MODELS] if several else []), *([Reason.LACK_OF_FIT] if missed else []))
+    return reasons, (*several, *missed)
 
 
 def deviation(families: Sequence[str], lack: LackOfFit | None) -> list[Item]:

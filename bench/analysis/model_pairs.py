@@ -59,13 +59,20 @@ def at_compute(evidence: Evidence, a: str, b: str) -> SideBySide:
 
 def _sides(evidence: Evidence, a: str, b: str) -> tuple[list[Series], list[Series]]:
     """The trained variants of both, on the upstream set that most of the study's models share."""
-    axis = evidence.on_axis("compute")
+    axis = evidence.on_axis("compute", every=True)
     every = [[s for s in axis if name in (s.last.model, s.last.family)] for name in (a, b)]
     if not all(every):  # not of the compute axis: on the most images that both were trained on
         every = [[s for s in evidence.series if name in (s.last.model, s.last.family)] for name in (a, b)]
         sizes = set.intersection(*({(s.last.data, s.last.num_images) for s in side} for side in every))
         most = max((number for _, number in sizes), default=0)
         every = [[s for s in side if s.last.num_images == most] for side in every]
+    trained, every = every, [list(evidence.begun(side)) for side in every]
+    if dull := [name for name, all_of, side in zip((a, b), trained, every, strict=True) if all_of and not side]:
+        raise UserError(
+            f"{' and '.join(dull)} did not begin to learn: the loss is that of chance, or the score that of the "
+            "untrained network.",
+            "Compare longer runs (--horizons).",
+        )
     order = [data for data, _ in Counter(s.last.data for s in axis).most_common()]
     shared = set.intersection(*({s.last.data for s in side} for side in every))
     if not shared:

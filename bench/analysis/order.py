@@ -34,6 +34,7 @@ def by_law(evidence: Evidence, axis: Axis) -> bool:
 
 
 def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
+    """Whether the order changes between measured places, and where."""
     crossing, mean = gaps.crossing, gaps.mean
     last = (gaps.decided or gaps.gaps)[-1].verdict
     throughout = {gap.verdict for gap in gaps.gaps} == {last} != {Verdict.CANNOT_TELL}
@@ -45,7 +46,8 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
         question=question,
         subject=(gaps.first, gaps.second),
         verdict=decided,
-        reasons=tuple(why),
+        reasons=(*why, *([Reason.BEGINS_LATER] if gaps.begins else [])),
+        evidence=(gaps.begins,) if gaps.begins else (),
         leader=leader,
         main=main,
         axis=axis,
@@ -60,16 +62,18 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
 
 
 def say(f: Finding) -> list[str]:
-    return [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}."] if f.trend else []
+    below = [f"{text}." for text in wording.below_pixels(f)]
+    return [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}.", *below] if f.trend else []
 
 
 def sentence(f: Finding) -> str:
-    return f"{f.leader} overtakes {wording.other(f)} {number(f).text}"
+    late = wording.begins(f)
+    return f"{f.leader} overtakes {wording.other(f)} {number(f).text}{f'; {late}' if late else ''}"
 
 
 def number(f: Finding) -> Number:
     """Where the order changes, or the trend."""
     if f.low is None:
         return wording.number(f)
-    text = f"between {wording.place(f, f.low)} and {wording.place(f, f.high)}"
+    text = f"between {wording.between(f, f.low, f.high, 'and')}"
     return Number(text=text, short=text)

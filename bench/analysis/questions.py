@@ -77,7 +77,7 @@ def scope(evidence: Evidence) -> Scope | None:
     trained = [p for s in evidence.series for p in s.points]
     if not trained:
         return None
-    on_axis = [p for s in evidence.on_axis("compute") for p in s.points]
+    on_axis = [p for s in evidence.on_axis("compute", every=True) for p in s.points]
     flops = [p.train_flops for p in on_axis if p.train_flops > 0]
     size = evidence.horizons["image_size"].max()
     below = flops and max(flops) < PAPER_BEGINS and not evidence.published

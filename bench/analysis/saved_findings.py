@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.analysis.finding import Difference, Finding, Item, LawDeviation
+from bench.analysis.finding import BeginsLater, Difference, Finding, Item, LawDeviation, SeveralModels
 from bench.analysis.question import load
 from bench.core.errors import UserError
 from bench.core.files import read_whole
@@ -17,7 +17,7 @@ from bench.store.records import build, check_schema
 
 NAME = "findings.json"
 SCHEMA = 2
-SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in (Difference, LawDeviation)}
+SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in (Difference, LawDeviation, SeveralModels, BeginsLater)}
 """Evidence that findings of several questions hold; each question has its own beside them."""
 
 

@@ -53,6 +53,7 @@ class Law:
         noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
         points: those on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
         group_means: means over seeds of `points`, corrected; most: largest x that was tried, on the frontier or not.
+        best_models: the model of each of `best`; () for published networks, each of which is a model of its own.
     """
 
     family: str
@@ -69,12 +70,24 @@ class Law:
     best: tuple[tuple[float, float], ...]
     group_means: GroupMeans
     most: float
+    best_models: tuple[str, ...] = ()
 
     @cached_property
     def lack_of_fit(self) -> LackOfFit | None:
         """The law beside its group means; None where that cannot be tested."""
         made = self.within.fit
         return lack_of_fit(self.group_means, made.predict(self.group_means.x), parameters=made.form.size)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models on the frontier, in order of x."""
+        return tuple(dict.fromkeys(self.best_models))
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether one smooth form can be read off it: its frontier keeps its model, and its points do not contradict
+        its form. The simulated intervals of crossings and exponents hold for such laws alone."""
+        return len(self.models) < 2 and not (self.lack_of_fit and self.lack_of_fit.fails)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -228,6 +241,7 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
         tried=len(known),
         bias=float(-biases.mean()),
         noise=float(front_noise.mean()),
+        best_models=() if evidence.published else tuple(known[i].model for i in front if i in strict),
         best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),
     )
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from bench.analysis import gap_series, lr_sweep
-from bench.analysis.comparisons import size_curves, unreplicated_noise
+from bench.analysis.comparisons import compared_series, families_of, size_curves, unreplicated_noise
 from bench.analysis.evidence import HEADLINE, Evidence, PointKey, family_rank
-from bench.analysis.finding import Axis
+from bench.analysis.finding import Axis, TrendPoint
 from bench.analysis.findings import CheckKind, Level, ValidityCheck
+from bench.analysis.frontiers import Gaps, at_compute, of_one_data_set
 from bench.analysis.scaling_laws import mixed
 from bench.analysis.study_data import PIXELS
 from bench.core import registry
@@ -267,7 +269,7 @@ def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
     if edges := dict.fromkeys(s.model for s in swept if s.edge):
         yield ValidityCheck(kind=CheckKind.RATE_AT_EDGE, names=tuple(edges))
     shares, trained = {}, dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
-    for series in evidence.on_axis("compute"):
+    for series in evidence.on_axis("compute", every=True):
         used, seen = trained[series.variant], series.points[0].images_seen
         if used.warmup_steps > MAX_WARMUP * total_steps(seen, used.batch):
             shares[series.label] = used.warmup_steps / total_steps(seen, used.batch)
@@ -314,6 +316,50 @@ def still_falling(evidence: Evidence) -> Iterator[ValidityCheck]:
             limit=MOST_FALL,
             names=tuple(f.model for f in begun or mine),
             high=max(f.share for f in mine),
+        )
+
+
+def not_begun(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """Models that have not begun to learn at some of their points."""
+    for series in evidence.series:
+        if without := [p for p in series.points if p.key in evidence.not_begun]:
+            spent = sorted(p.train_flops for p in without)
+            yield ValidityCheck(
+                kind=CheckKind.NOT_BEGUN,
+                names=(series.label,),
+                count=len(without),
+                limit=len(series.points),
+                low=spent[0],
+                high=spent[-1],
+                groups=(("", tuple(sorted({str(evidence.not_begun[p.key]) for p in without}))),),
+            )
+
+
+def below_raw_pixels(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """Families that are compared where the same probe on raw pixels beats a side's model. They are named and stay: how
+    far a network falls behind pixels is a result, and that one falls further is not a lead of the other."""
+    if evidence.pixels is None:
+        return
+    series = of_one_data_set(compared_series(evidence)) if compared_series(evidence) else []
+    for pair in combinations(families_of(series), 2):
+        gaps = at_compute(evidence, series, *pair, HEADLINE)
+        if isinstance(gaps, Gaps):
+            yield from _below(pair, gaps.trend, Axis.COMPUTE)
+    for line in gap_series.gap_series(evidence) if series else ():
+        yield from _below(line.families, tuple(place.trend for place in line.places), Axis.IMAGES)
+
+
+def _below(families: tuple[str, str], trend: Sequence[TrendPoint], axis: Axis) -> Iterator[ValidityCheck]:
+    if places := [p for p in trend if p.below]:
+        models = [(name, p.first if name == families[0] else p.second) for p in places for name in p.below]
+        yield ValidityCheck(
+            kind=CheckKind.BELOW_PIXELS,
+            names=(*families, axis),
+            count=len(places),
+            limit=len(trend),
+            low=places[0].x,
+            high=places[-1].x,
+            groups=_groups(by_key(dict.fromkeys(models))),
         )
 
 
@@ -404,6 +450,8 @@ CHECKS: tuple[Callable[[Evidence], Iterator[ValidityCheck]], ...] = (
     superseded,
     learning_rates,
     tuned_at_edge,
+    not_begun,
+    below_raw_pixels,
     still_falling,
     other_images,
     revisions,

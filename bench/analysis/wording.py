@@ -10,11 +10,13 @@ from bench.analysis.finding import (
     ALL_MODELS,
     TREND_POINTS,
     Axis,
+    BeginsLater,
     Difference,
     Finding,
     Item,
     LawDeviation,
     Reason,
+    SeveralModels,
     Unit,
     Verdict,
 )
@@ -22,6 +24,7 @@ from bench.core.formatting import (
     common_flop_unit,
     count,
     flops,
+    join,
     measure_text,
     number_of_flops,
     percent,
@@ -233,6 +236,33 @@ def _deviation(item: LawDeviation) -> str:
     return f"{who}: {missed}."
 
 
+def begins(f: Finding) -> str:
+    """Why a comparison begins where it does: "below 85 GFLOPs ResNet has not begun to learn"; "" where nothing is left
+    out."""
+    late = first(f, BeginsLater)
+    if late is None:
+        return ""
+    verb = "has" if len(late.families) == 1 else "have"
+    return f"below {flops(late.at)} {join(late.families)} {verb} not begun to learn"
+
+
+def below_pixels(f: Finding) -> list[str]:
+    """The families of a trend that are below raw pixels somewhere, and where."""
+    said = []
+    for name in f.subject:
+        places = [p.x for p in f.trend if name in p.below]
+        if len(places) == len(f.trend) > 0:
+            said.append(f"{name} is below raw pixels throughout")
+        elif places:
+            said.append(f"{name} is below raw pixels at {join([place(f, x) for x in places])}")
+    return said
+
+
+def _several_models(f: Finding) -> str:
+    said = [f"{item.family}'s law runs through {join(item.models)}" for item in every(f, SeveralModels)]
+    return f"{'; '.join(said)}: where one model takes over from another no smooth law holds."
+
+
 REASONS: Mapping[str, Sentence] = {
     Reason.WITHIN_INTERVAL: _within,
     Reason.UNREPLICATED: lambda f: (
@@ -246,6 +276,9 @@ REASONS: Mapping[str, Sentence] = {
     Reason.AHEAD_THROUGHOUT: _throughout,
     Reason.FIT_FAILED: "No law could be fitted to these points.",
     Reason.CHANGES: "",
+    Reason.BEGINS_LATER: lambda f: f"{begins(f).capitalize()}." if begins(f) else "",
+    Reason.WITHIN_BUDGETS: "Models have one budget each and count within larger ones: not at equal compute.",
+    Reason.SEVERAL_MODELS: _several_models,
     Reason.LACK_OF_FIT: lambda f: " ".join(map(_deviation, every(f, LawDeviation))),
 }
 """Words of the reasons that several questions give."""
@@ -271,5 +304,6 @@ TAKES: Mapping[str, Sentence] = {
     Reason.AHEAD_THROUGHOUT: "It takes a wider range, for one is ahead throughout this one.",
     Reason.FIT_FAILED: "It takes points that a law can be fitted to.",
     Reason.LACK_OF_FIT: "It takes points that the law does not miss.",
+    Reason.SEVERAL_MODELS: "It takes one model along each law, or a measured change of the order.",
 }
 """Conditions under which a question that a reason leaves undecided could be answered."""

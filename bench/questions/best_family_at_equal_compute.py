@@ -1,11 +1,12 @@
-"""Which family's best model within a budget is ahead?
+"""Which family's best model at a budget is ahead?
 
 Findings:
-    subject: two families. Each is represented by its best model within each budget of the common range.
+    subject: two families. Each is represented by its best model at each budget of the common range.
     estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
         leaves the trend.
     trend: first - second at every budget.
     leader: who is ahead.
+    evidence: `BeginsLater`, where a family has not begun to learn with less.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from itertools import combinations
 from bench.analysis import rate_choice, wording
 from bench.analysis.comparisons import compared_series, counts, families_of, undecided, unreplicated_noise, verdict
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.finding import Axis, Finding, Item, Reason, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Item, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.frontiers import of_one_data_set
 from bench.analysis.question import FACTS, Question, Tone
 from bench.analysis.rate_choice import UnderRates
-from bench.core.formatting import signed
+from bench.core.formatting import join, signed
 
 NAME = "best family at equal compute"
 SELECTION_BIAS = "selection bias"  # a reason: nothing corrects for choosing each family's best model
@@ -52,6 +53,8 @@ def _best_finding(found: UnderRates) -> Finding:
     why = (Reason.ORDER_CHANGES,) if disagree else undecided(mean, gaps.accuracy)
     known: list[str] = [Reason.CHANGES] if changes else []
     known += [] if gaps.corrected else [SELECTION_BIAS]
+    known += [Reason.BEGINS_LATER] if gaps.begins else []
+    known += [Reason.WITHIN_BUDGETS] if gaps.carried else []
     is_decided = decided != Verdict.CANNOT_TELL and not disagree
     return Finding(
         question=NAME,
@@ -70,7 +73,7 @@ def _best_finding(found: UnderRates) -> Finding:
         n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,
         margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
-        evidence=_choices(found),
+        evidence=(*((gaps.begins,) if gaps.begins else ()), *_choices(found)),
     )
 
 
@@ -100,15 +103,44 @@ def say(f: Finding) -> list[str]:
             f"With other learning rates that could have been chosen, {signed(other.least)} to {signed(other.greatest)} "
             "points along the range; the interval holds these too."
         )
-    return said
+    return [*said, *(f"{text}." for text in wording.below_pixels(f))]
+
+
+def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
+    """The part of the trend that a sentence is about, and what it adds on the rest. A lead over networks that raw
+    pixels beat is no headline: the sentence begins with the first budget at which both are above them, if there is
+    one."""
+    late = wording.begins(f)
+    start = next((number for number, p in enumerate(f.trend) if not p.below), None)
+    names = list(dict.fromkeys(name for p in f.trend[:start] for name in p.below))
+    words = f"{join(names)} {'are' if len(names) > 1 else 'is'} below raw pixels" if names else ""
+    if start:
+        words = f"up to {wording.place(f, f.trend[start - 1].x)} {words}"
+    return f.trend[start or 0 :], "".join(f"; {text}" for text in (words, late) if text)
 
 
 def sentence(f: Finding) -> str:
-    """Who leads by how much; where that changes along the range, at both of its ends."""
-    first, last = f.trend[0], f.trend[-1]
+    """Who leads by how much; where that changes along the range, at both ends of what can be said of it."""
+    part, more = _said(f)
+    first, last = part[0], part[-1]
+    equal = "within equal budgets" if Reason.WITHIN_BUDGETS in f.reasons else "at equal compute"
     if f.estimate is not None:
-        span = wording.between(f, first.x, last.x, "to")
-        return f"{f.leader} leads {wording.other(f)} by {wording.amount(f)} at equal compute, {span}"
+        span = wording.between(f, f.trend[0].x, last.x, "to")
+        return f"{f.leader} leads {wording.other(f)} by {wording.amount(f)} {equal}, {span}{more}"
+    if len(part) == 1:
+        return f"{_at_one(f, first)}{more}"
+    return f"{_at_both_ends(f, first, last)}{more}"
+
+
+def _at_one(f: Finding, p: TrendPoint) -> str:
+    ahead, behind = f.subject if p.estimate >= 0 else f.subject[::-1]
+    undecided = ", undecided" if p.verdict == Verdict.CANNOT_TELL else ""
+    return f"{ahead} leads {behind} by {wording.size(p.estimate, p.low, p.high)} at {wording.place(f, p.x)}{undecided}"
+
+
+def _at_both_ends(f: Finding, first: TrendPoint, last: TrendPoint) -> str:
+    if first.verdict == Verdict.CANNOT_TELL != last.verdict:
+        return f"{_at_one(f, last)}; at {wording.place(f, first.x)} it is undecided"
     ahead, behind = f.subject if first.estimate >= 0 else f.subject[::-1]
     begins, ends = (wording.size(p.estimate, p.low, p.high) for p in (first, last))
     leads, end = f"{ahead} leads {behind} by {begins} at {wording.place(f, first.x)}", wording.place(f, last.x)
@@ -138,7 +170,7 @@ def along(f: Finding) -> tuple[str, Tone] | None:
 QUESTION = Question(
     name=NAME,
     label="Ahead at equal compute?",
-    text="Which family's best model within a budget is ahead?",
+    text="Which family's best model at a budget is ahead?",
     yes="{} ahead",
     no="{} ahead",
     tones=FACTS,

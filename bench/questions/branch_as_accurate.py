@@ -3,7 +3,8 @@
 Findings:
     subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
         ("cosine").
-    estimate: branch - own; up to `MARGIN` lower counts as equal.
+    estimate: branch - own; up to `MARGIN` lower counts as equal. None where every pair is identical: then the branch
+        is, by construction, the same steps on the same images.
     evidence: each model and budget (contrast "own training").
 """
 
@@ -17,9 +18,10 @@ from bench.analysis import branches, wording
 from bench.analysis.branches import contrasts, identical, measures
 from bench.analysis.comparisons import mean_finding, overall
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Verdict
+from bench.analysis.finding import Difference, Finding, Unit, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
+from bench.analysis.wording import Number
 from bench.core.formatting import count
 
 NAME = "branch as accurate"
@@ -32,10 +34,21 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     for measure in measures(evidence):
         for name, differences in contrasts(evidence, measure).items():
             finding = replace(mean_finding(NAME, [name], differences), main=True)
-            same = all(identical(c) for c in differences)
-            if same or overall(differences)[0].low > -MARGIN:
-                reasons = (IDENTICAL,) if same else ()
-                finding = replace(finding, verdict=Verdict.YES, reasons=reasons, margin=None)
+            if all(identical(c) for c in differences):  # no estimate: the same computation twice has no chance in it
+                finding = replace(
+                    finding,
+                    verdict=Verdict.YES,
+                    reasons=(IDENTICAL,),
+                    margin=None,
+                    estimate=None,
+                    low=None,
+                    high=None,
+                    quantity=None,
+                    unit=Unit.NONE,
+                    excluded=(),
+                )
+            elif overall(differences)[0].low > -MARGIN:
+                finding = replace(finding, verdict=Verdict.YES, reasons=(), margin=None)
             yield finding
 
 
@@ -52,12 +65,15 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
         for c in comparisons:
             point, model = c.pair.point, c.pair.model
             row = rows.setdefault((model, point.images_seen), {"model": model, "seen": point.images_seen})
-            row |= {"accuracy": evidence.estimate(point, measure[0]), way: c.estimate}
+            row |= {"accuracy": evidence.estimate(point, measure[0]), way: 0.0 if identical(c) else c.estimate}
     columns = (
         Column(key="model", heading="Model", numeric=False),
         Column(key="seen", heading="Images seen", text=count),
         Column(key="accuracy", heading=f"Branch, {measure[0]} [%]" if measure else ""),
-        *(Column(key=way, heading=f"Branch − own, {way} schedule [points]") for way in by_way),
+        *(
+            Column(key=way, heading=f"Branch − own, {way} schedule [points]", text=lambda _: "identical")
+            for way in by_way
+        ),
     )
     saved = "; ".join(f"{s.model} {s.flops:.2f} for {s.budgets} budgets" for s in branches.savings(evidence))
     table = Table(
@@ -70,7 +86,23 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
+def pairs(f: Finding) -> int:
+    """Models at budgets that were trained both ways."""
+    return sum(d.measure == f.measure and bool(d.model) for d in wording.every(f, Difference))
+
+
+def number(f: Finding) -> Number:
+    """The difference; of equal computations, that they gave the same."""
+    if IDENTICAL not in f.reasons:
+        return wording.number(f)
+    text = f"identical in {pairs(f)} of {pairs(f)} pairs"
+    return Number(text=text, short=text)
+
+
 def sentence(f: Finding) -> str:
+    if IDENTICAL in f.reasons:
+        are = "Cool-down branches are identical, by construction, to trainings of their own"
+        return f"{are} ({subject(f)}), in {pairs(f)} of {pairs(f)} pairs"
     equal = "at least as accurate as" if f.verdict == Verdict.YES else "less accurate than"
     return f"Cool-down branches are {equal} trainings of their own ({subject(f)}): {wording.number(f).text}"
 
@@ -82,11 +114,12 @@ QUESTION = Question(
     yes="as accurate",
     no="less accurate",
     ask=ask,
-    say=wording.differences,
-    reasons={IDENTICAL: "The scores are identical."},
+    say=lambda f: [] if IDENTICAL in f.reasons else wording.differences(f),
+    reasons={IDENTICAL: "By construction: both take the same steps on the same images, and no chance is in between."},
     order=40,
     subject=subject,
     tables=tables,
+    number=number,
     sentence=sentence,
     shown_in=("branching",),
 )

@@ -28,8 +28,10 @@ QUESTION = Question(
     ask=partial(law_crossings.crossings, name=NAME, axis=Axis.COMPUTE, kinds=(VIT, RESNET)),
     say=law_crossings.say,
     reasons=law_crossings.REASONS,
+    items=(law_crossings.TaskCrossing,),
     order=130,
     about_two=True,
+    number=law_crossings.number,
     sentence=law_crossings.sentence,
     shown_in=("laws",),
 )

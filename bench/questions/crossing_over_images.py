@@ -28,9 +28,10 @@ QUESTION = Question(
     ask=partial(law_crossings.crossings, name=NAME, axis=Axis.IMAGES, kinds=(VIT, RESNET)),
     say=law_crossings.say,
     reasons=law_crossings.REASONS,
-    items=(FamilyBudget,),
+    items=(FamilyBudget, law_crossings.TaskCrossing),
     order=160,
     about_two=True,
+    number=law_crossings.number,
     sentence=law_crossings.sentence,
     shown_in=("data-size",),
 )

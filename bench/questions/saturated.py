@@ -4,7 +4,7 @@ Findings:
     estimate: exponent c of a power law through the family's largest budgets: doubling compute lowers its error by the
         share 1 - 2^-c.
     YES: it has stopped improving.
-    evidence: `TopOfRange`.
+    evidence: `TopOfRange`. Where these budgets are of several models, or contradict the law, there is no exponent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import TREND_POINTS, Axis, Counts, Finding, Item, Reason, Verdict
+from bench.analysis.finding import TREND_POINTS, Axis, Counts, Finding, Item, Reason, SeveralModels, Verdict
 from bench.analysis.law_findings import SAME_COMPUTE, deviation, law_finding, laws_of
 from bench.analysis.question import Question
 from bench.analysis.scaling_laws import DRAWS, Law
@@ -79,15 +79,21 @@ def saturated(law: Law) -> Finding:
             verdict = Verdict.CANNOT_TELL
     means = law.group_means.take(np.isin(law.group_means.x, top))
     missed = deviation((law.family,), lack_of_fit(means, made.predict(means.x), parameters=made.form.size))
+    models = tuple(dict.fromkeys(m for (x, _), m in zip(law.best, law.best_models, strict=False) if x in top))
+    several = [SeveralModels(family=law.family, models=models)] if len(models) > 1 else []
+    if several or missed:
+        why = (*([Reason.SEVERAL_MODELS] if several else []), *([Reason.LACK_OF_FIT] if missed else []))
+        kept = tuple(reason for reason in reasons if reason == BENDS_AGAINST_TREND)
+        return finding(verdict=Verdict.CANNOT_TELL, reasons=(*why, *kept), evidence=(about, *several, *missed))
     return finding(
         verdict=verdict,
-        reasons=(*reasons, *([Reason.LACK_OF_FIT] if missed else [])),
+        reasons=tuple(reasons),
         quantity="exponent",
         estimate=made.parameters["c"],
         low=low,
         high=high,
         n=Counts(points=len(means.x), runs=len(part)),
-        evidence=(about, *missed),
+        evidence=(about,),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.analysis.finding import Finding, Unit, Verdict
+from bench.analysis.finding import Axis, Finding, Unit, Verdict
 from bench.analysis.findings import (
     CheckKind,
     Claim,
@@ -25,6 +25,7 @@ from bench.core.formatting import (
     duration,
     energy,
     flops,
+    flops_range,
     join,
     plural,
     set_and_task,
@@ -271,6 +272,8 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     CheckKind.TUNED_AT_EDGE: "Fine-tuning chose the lowest or highest of its learning rates in {count} of "
     "{limit:g} cases ({groups}): a wider sweep may raise these scores.",
     CheckKind.LONG_WARMUP: "Warm-up takes {high:.0%} of the shortest run of {names}, which may lower its score.",
+    CheckKind.NOT_BEGUN: lambda c: _not_begun(c),
+    CheckKind.BELOW_PIXELS: lambda c: _below_pixels(c),
     CheckKind.STILL_FALLING: lambda c: _falling(c),
     CheckKind.OTHER_TRAINING_IMAGES: "Training images named {names} differ between runs ({groups}): these runs "
     "are not pooled.",
@@ -327,6 +330,25 @@ def _one_seed(c: ValidityCheck) -> str:
     return (
         f"Every model was trained once: intervals exclude training noise. Differences below {middle:.1f} points at "
         f"50 % accuracy ({high:.1f} at 95 %) are not interpreted. More seeds: --seeds 3."
+    )
+
+
+def _not_begun(c: ValidityCheck) -> str:
+    at = flops_range(c.low or 0.0, c.high or 0.0)
+    return (
+        f"{_names(c)} has not begun to learn at {at} ({count(c.count)} of {plural(int(c.limit or 0), 'point')}: "
+        f"{_groups(c)}). There it is hollow in figures, and in no comparison and no law."
+    )
+
+
+def _below_pixels(c: ValidityCheck) -> str:
+    first, second, axis = c.names
+    ends = dict.fromkeys((c.low or 0.0, c.high or 0.0))
+    at = f"{' to '.join(map(count, ends))} images" if axis == Axis.IMAGES else flops_range(c.low or 0.0, c.high or 0.0)
+    models = "; ".join(f"{name} ({join(values)})" for name, values in c.groups)
+    return (
+        f"{first} against {second} at {at}: raw pixels beat {models} at {count(c.count)} of {count(c.limit)} places, "
+        "where a difference is none between networks that have learned what is asked."
     )
 
 

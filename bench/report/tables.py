@@ -100,7 +100,7 @@ def _per_cell(comparison: PlannedAgainstActual) -> dict[str, Any]:
 
 def models(evidence: Evidence) -> Table:
     """One row per model of the compute axis, at its longest horizon."""
-    rows = [_point_row(evidence, s.last, s.label) for s in evidence.on_axis("compute")]
+    rows = [_point_row(evidence, s.last, s.label) for s in evidence.on_axis("compute", every=True)]
     tasks = tuple(m for m in evidence.measures if m != UPSTREAM) if len(evidence.headline) > 1 else ()
     return Table(
         name="models",
@@ -147,7 +147,7 @@ def tasks_by_models(evidence: Evidence) -> Table | None:
                 rows.append({"data": data, "task": title} | known)
     heads = [Column(key="data", heading="Upstream", numeric=False), Column(key="task", heading="Task", numeric=False)]
     heads += [Column(key=model, heading=model, text=_number) for model in columns]
-    dropped = len({_model(s) for s in evidence.on_axis("compute")} - set(columns))
+    dropped = len({_model(s) for s in evidence.on_axis("compute", every=True)} - set(columns))
     note = f"The {len(columns)} models with most compute, of {len(columns) + dropped}. " if dropped else ""
     return Table(
         name="comparison",
@@ -200,7 +200,7 @@ def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Serie
     """Per model and upstream set its series with most compute; at most `limit` models, those with most compute. A model
     trained by several recipes is as many models, since none of them is its usual recipe."""
     best: dict[tuple[str, str], Series] = {}
-    for series in evidence.on_axis("compute"):
+    for series in evidence.on_axis("compute", every=True):
         key = _model(series), series.last.data
         if key not in best or series.last.train_flops > best[key].last.train_flops:
             best[key] = series

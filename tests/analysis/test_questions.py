@@ -264,7 +264,7 @@ def test_what_chance_may_make_shrinks_with_the_errors_that_are_left(paper: Findi
 
 
 def test_untrained_better_than_trained_is_a_no() -> None:
-    level, slope = {"ViT": 0.30, "Hybrid": 0.68, "ResNet": 0.7}, {"ViT": 0.0, "Hybrid": 0.07, "ResNet": 0.06}
+    level, slope = {"ViT": 0.15, "Hybrid": 0.68, "ResNet": 0.7}, {"ViT": 0.0, "Hybrid": 0.07, "ResNet": 0.06}
     made = ask(study(seed=6, level=level, slope=slope), "beats untrained", "beats raw pixels")
     assert only(made, "beats untrained", "ViT").verdict == NO
 
@@ -513,7 +513,9 @@ def test_a_flat_end_is_not_still_improving(bent: Findings) -> None:
     finding = only(bent, "saturated", "ViT")
     top = item(finding, TopOfRange)
     assert finding.verdict != NO and BENDS_AGAINST_TREND in finding.reasons and top.best < top.most
-    assert only(bent, "saturated", "ResNet").verdict == NO
+    steep = only(bent, "saturated", "ResNet")  # its largest budgets are of two models, or bend: no exponent
+    assert (steep.verdict, steep.estimate) == (CANNOT_TELL, None)
+    assert {Reason.SEVERAL_MODELS, Reason.LACK_OF_FIT} & set(steep.reasons)
 
 
 def test_a_target_that_measured_points_pass_is_read_off_them(bent: Findings, bent_evidence: Evidence) -> None:

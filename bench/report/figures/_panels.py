@@ -31,7 +31,12 @@ LETTERS_BELOW = 44  # that fit below a panel of three in a row
 MAX_NAMED = 14  # lines whose names are written beside them
 LETTER_INCHES = 0.085  # of such a name
 CROWDED = 300  # points of a panel above which they are small, and a bitmap in the SVG
-PLOTTED = ("trained", "published")  # kinds of rows that are points
+NOT_BEGUN = "not begun"  # the kind of a trained point whose network has not begun to learn: it is drawn hollow
+PLOTTED = ("trained", NOT_BEGUN, "published")  # kinds of rows that are points
+HOLLOW = (
+    "Hollow: the network has not begun to learn there (a training loss within a tenth of that of guessing, or a score "
+    "that is not above the untrained network's): in no comparison and no law."
+)
 UNTRAINED = (0, (4, 2.5))  # the dash of their lines
 
 
@@ -141,7 +146,10 @@ def _trained(
             for x, p in zip(line.x, line.points, strict=True):
                 if e := evidence.estimate(p, measure):
                     estimates.append(e)
-                    rows.append(_row(measure, kind, line.label, p, e) | _explained(evidence, line, p, measure, e, x))
+                    of_point = NOT_BEGUN if p.key in evidence.not_begun else kind
+                    rows.append(
+                        _row(measure, of_point, line.label, p, e) | _explained(evidence, line, p, measure, e, x)
+                    )
     return rows
 
 
@@ -237,7 +245,7 @@ def _picture(
 
 def points_of(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The rows that are this study's own points, in percent."""
-    return in_percent(table[table["kind"] == ("published" if evidence.published else "trained")])
+    return in_percent(table[table["kind"].isin(["published"] if evidence.published else ["trained", NOT_BEGUN])])
 
 
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:
@@ -287,9 +295,13 @@ def seaborn_panels(
     if not axis.ticks:
         faint = so.Lines(linewidth=0.5 if crowded else 1.0, alpha=0.2 if crowded else 0.35, artist_kws=bitmap)
         plot = plot.add(so.Lines(linewidth=1.8) if axis.trend else faint, group=line, legend=False)
-    edge = {"edgewidth": 0.3 if crowded else 0.7} | ({} if hollow else {"edgecolor": "w"})
-    dots = so.Dot(pointsize=4 if crowded else 6.5, fill=not hollow, stroke=1.3, artist_kws=bitmap, **edge)
-    plot.add(dots, marker=by, legend=False).plot()
+    begun = ~table["kind"].eq(NOT_BEGUN) if "kind" in table else pd.Series(True, index=table.index)
+    for filled, mine in ((not hollow, table[begun]), (False, table[~begun])):
+        if len(mine):
+            edge = {"edgewidth": 0.3 if crowded else 0.7} | ({"edgecolor": "w"} if filled else {})
+            dots = so.Dot(pointsize=4 if crowded else 6.5, fill=filled, stroke=1.3, artist_kws=bitmap, **edge)
+            plot = plot.add(dots, marker=by, legend=False, data=mine)
+    plot.plot()
     for axes in figure.axes:
         axes.set_title("")  # seaborn's; the caller's stands to the left
     return dict(zip(measures, figure.axes, strict=True))
@@ -426,6 +438,7 @@ def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, l
         f"{flops(point.train_flops)} of training" if point.train_flops > 0 else "",
         f"{evidence.name(measure, [point])}: {interval(e.value, e.low, e.high)} %",
         "published" if evidence.published else e.counts,
+        f"not begun to learn: {evidence.not_begun[point.key]}" if point.key in evidence.not_begun else "",
     ]
     return "\n".join(line for line in lines if line)
 
@@ -507,6 +520,7 @@ def _what_is_shown(
         average,
         f"n: {' × '.join(filter(None, (seeds, draws)))}; test images: {', '.join(tests)}.",
         contents(estimates, trained_on=trained_on),
+        HOLLOW if any(row["kind"] == NOT_BEGUN for row in rows) else "",
         "Models share draws and test images: differences are surer than overlapping bars suggest.",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -121,8 +122,8 @@ def _row(name: str, measure: str, c: PairedDifference) -> dict[str, Any]:
         "images_seen": c.pair.point.images_seen,
         "measure": measure,
         "difference": c.estimate.value,
-        "low": c.estimate.low,
-        "high": c.estimate.high,
+        "low": math.nan if identical(c) else c.estimate.low,
+        "high": math.nan if identical(c) else c.estimate.high,
         "seeds": c.estimate.num_seeds,
     }
 

@@ -42,7 +42,7 @@ def counted(evidence: Evidence) -> str:
 
 
 def _with_compute(evidence: Evidence) -> list[Series]:
-    return [s for s in evidence.on_axis("compute") if any(p.train_flops > 0 for p in s.points)]
+    return [s for s in evidence.on_axis("compute", every=True) if any(p.train_flops > 0 for p in s.points)]
 
 
 def _lines(series: Sequence[Series], scale: float) -> list[_panels.ModelPoints]:

@@ -28,7 +28,7 @@ TITLE = "Accuracy versus number of pre-training images"
 
 def draw(evidence: Evidence) -> Drawing:
     """One line per model; every point of a line has seen equally many images, only fewer or more distinct ones."""
-    curves = size_curves(evidence)
+    curves = size_curves(evidence, every=True)
     if not curves:
         raise NothingToDraw("no model was trained on two or more numbers of images")
     lines = [

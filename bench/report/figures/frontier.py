@@ -32,7 +32,7 @@ Scored = tuple[Point, str, Estimate]  # with the name of its series
 
 def draw(evidence: Evidence) -> Drawing:
     """One panel: per family a line through its best points, with their intervals; every other point faint."""
-    sides = by_key((series.family, series) for series in evidence.on_axis("compute"))
+    sides = by_key((series.family, series) for series in evidence.on_axis("compute", every=True))
     scored_by = by_key(
         (family, (p, series.label, e))
         for family, members in sides.items()
@@ -52,8 +52,9 @@ def draw(evidence: Evidence) -> Drawing:
     lines: dict[str, list[tuple[float, float]]] = {}
     for family in families:
         points = sorted(scored_by[family], key=lambda scored: scored[0].train_flops)
-        lines[family] = _line(evidence, sides[family], [p.train_flops for p, _, _ in points])
-        best = _best(points, dict(lines[family]))
+        begun = evidence.begun(sides[family])
+        lines[family] = _line(evidence, begun, [p.train_flops for s in begun for p in s.points if p.train_flops > 0])
+        best = _best(evidence, points, dict(lines[family]))
         rows += [
             {
                 "family": family,
@@ -63,6 +64,7 @@ def draw(evidence: Evidence) -> Drawing:
                 "low": e.low,
                 "high": e.high,
                 "best": number in best,
+                "begun": p.key not in evidence.not_begun,
             }
             for number, (p, label, e) in enumerate(points)
         ]
@@ -76,9 +78,11 @@ def draw(evidence: Evidence) -> Drawing:
         steps = []
         for family, mine in table.groupby("family", sort=False):
             path = [(at / scale, 100 * value) for at, value in lines[str(family)]]
-            steps.append(_draw_line(axes, mine[mine["best"]], x, path, str(family), families))
+            if path:
+                steps.append(_draw_line(axes, mine[mine["best"]], x, path, str(family), families))
         best = _panels.in_percent(table[table["best"]])
         limits = _style.percent_range(best["low_percent"], 100 * table["accuracy"], best["high_percent"])
+        limits = min(limits[0], 100 * table["accuracy"].min() - 1.0), limits[1]  # hollow points lie below the others
         axes.set_ylim(*np.round(limits, 6))  # further digits differ between processors, and with them soft edges
         _style.plain_log_x(axes, list(table[x]), room=0.14)
         pixels = evidence.estimate(evidence.pixels, HEADLINE)
@@ -94,8 +98,8 @@ def draw(evidence: Evidence) -> Drawing:
         dots = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
         paths = [path for _, drawn in steps for path in drawn]
         _style.name_ends(axes, [end for end, _ in steps])
-        if not table["best"].all():
-            pale = table.loc[table.loc[~table["best"], "accuracy"].idxmin()]
+        if (beaten := ~table["best"] & table["begun"]).any():
+            pale = table.loc[table.loc[beaten, "accuracy"].idxmin()]
             said = (pale[x], 100 * pale["accuracy"], "pale: beaten within\nits own family", _style.GREY)
             _style.name_points(axes, [said], curves=[*dots, *paths])
     annotations = tuple(
@@ -108,7 +112,9 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             "Published points, nothing measured here." if evidence.published else "",
             "Lines: each family's best model within that compute, interpolated between budgets "
-            f"(those within {ONE_BUDGET - 1:.0%} are one); pale: points that others of the family beat.",
+            f"(those within {ONE_BUDGET - 1:.0%} are one), and carried on from a run that ended below, as it is not in "
+            "comparisons at equal compute; pale: points that others of the family beat.",
+            "" if table["begun"].all() else _panels.HOLLOW,
             f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}.",
             contents(e for points in scored_by.values() for _, _, e in points),
             counted(evidence),
@@ -133,14 +139,20 @@ def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
     )
 
 
-def _best(points: list[Scored], line: Mapping[float, float]) -> list[int]:
+def _best(evidence: Evidence, points: list[Scored], line: Mapping[float, float]) -> list[int]:
     """Numbers of the points that no other model of the family is better than within their compute."""
-    return [number for number, (p, _, e) in enumerate(points) if e.value >= line[p.train_flops] - ROUNDING]
+    begun = [(n, p, e) for n, (p, _, e) in enumerate(points) if p.key not in evidence.not_begun]
+    return [number for number, p, e in begun if e.value >= line[p.train_flops] - ROUNDING]
 
 
 def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str], *, hollow: bool) -> None:
     """Every point; faint where another of its family is better within its budget."""
     looks = {family: _style.look(family, families) for family in families}
+    dull = table[~table["begun"]]
+    for family, mine in dull.groupby("family", sort=False):
+        colour, marker = looks[str(family)]
+        axes.scatter(mine[x], mine["accuracy_percent"], s=30, marker=marker, c="none", edgecolors=colour, zorder=2)
+    table = table[table["begun"]]
     for best, size, alpha in ((False, 22, 0.3), (True, 64, 1.0)):
         if best not in set(table["best"]):
             continue
@@ -164,6 +176,8 @@ def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str
 
 def _line(evidence: Evidence, side: Sequence[Series], flops: Sequence[float]) -> list[tuple[float, float]]:
     """(compute, accuracy) of a family's best model, at and just below each budget and between them."""
+    if not len(flops):
+        return []
     at_X = np.unique([*np.geomspace(min(flops), max(flops), LINE_POINTS), *flops, *(0.999 * x for x in flops)])
     known = ((float(x), best_within(evidence, side, HEADLINE, float(x))) for x in at_X[at_X >= min(flops)])
     return [(x, round(value, 9)) for x, value in known if value is not None]  # further digits differ between processors

@@ -101,7 +101,7 @@ def _curves(evidence: Evidence) -> dict[str, list[Member]]:
     records = {record.directory: record for record in evidence.records.records}
     members = (
         (s, [(name, curve) for name in evidence.cells.get(s.variant, ()) if (curve := records[name].curve) is not None])
-        for s in evidence.on_axis("compute")
+        for s in evidence.on_axis("compute", every=True)
     )
     return by_key((series.family, (series, curves)) for series, curves in members if curves)
 
