@@ -73,7 +73,7 @@ def _best_finding(found: UnderRates) -> Finding:
         n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,
         margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
-        evidence=(*_choices(found), *((gaps.begins,) if gaps.begins else ())),
+        evidence=(*((gaps.begins,) if gaps.begins else ()), *_choices(found)),
     )
 
 
@@ -97,14 +97,13 @@ def say(f: Finding) -> list[str]:
         return []
     decided = sum(p.verdict is not Verdict.CANNOT_TELL for p in f.trend)
     ends = "" if f.estimate is None else f", {wording.trend(f)}"
-    below = "".join(f" {text}." for text in wording.below_pixels(f))
-    said = [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets.{below}"]
+    said = [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets."]
     if (other := wording.first(f, OtherRates)) is not None:
         said.append(
             f"With other learning rates that could have been chosen, {signed(other.least)} to {signed(other.greatest)} "
             "points along the range; the interval holds these too."
         )
-    return said
+    return [*said, *(f"{text}." for text in wording.below_pixels(f))]
 
 
 def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
