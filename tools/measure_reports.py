@@ -275,7 +275,7 @@ def expected(question: str, subject: str, truth: str) -> float | None:
 def summary(table: pd.DataFrame, truth: str) -> list[str]:
     """Tables by question and subject, and of whole reports."""
     studies = table["study"].nunique()
-    table = table.assign(is_decided=table["decided"].fillna("") != "", half=(table["high"] - table["low"]) / 2)
+    table = table.assign(is_decided=table["decided"].notna(), half=(table["high"] - table["low"]) / 2)
     lines = [
         "| question | subject | decided | estimate: mean, SD | half-width: median | interval holds the truth |",
         "|---|---|---|---|---|---|",
