@@ -27,19 +27,6 @@ GRID_POINTS = 400
 # -- findings ----------------------------------------------------------------------------------------------------------
 
 
-def slope_of(
-    x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, halves: Sequence[float], *, level: float
-) -> tuple[float, float]:
-    """Change of y per tenfold x by least squares, and the half-width of its interval: from the intervals of the places,
-    or from their scatter about the line where that is larger (the gap is then no line, and the slope an average)."""
-    log_x = np.log10(x)
-    (slope, _), covariance = np.polyfit(log_x, y, 1, cov=True)
-    weights = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
-    known = float(np.sqrt((weights**2) @ (np.asarray(halves) ** 2)))
-    scatter = t_quantile(len(log_x) - 2, level) * float(np.sqrt(max(covariance[0, 0], 0.0)))
-    return float(slope), max(known, scatter)
-
-
 def finding_of(
     question: str,
     families: tuple[str, str],

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     AHEAD_THROUGHOUT = "ahead throughout"  # `leader` is, in the common range (laws: in the share `agreement` of refits)
     FIT_FAILED = "fit failed"  # no law could be fitted to these points
     LACK_OF_FIT = "lack of fit"  # a law misses group means: evidence has `LawDeviation` per law
+    SEVERAL = "several questions"  # decided alone, not where all of the table count: `questions.held`
     CHANGES = "changes along the range"  # beyond its interval the answer depends on x: one number is an average at most
     BEGINS_LATER = "begins later"  # a family has not begun to learn at smaller x: evidence has `BeginsLater`
     WITHIN_BUDGETS = "within budgets"  # models with one budget each count at larger ones as well: not at equal compute
@@ -181,6 +182,7 @@ class Finding:
         agreement: share of resampled laws that agree; see `Reason`.
         margin: difference that chance alone may cause between single runs, where `Reason.UNREPLICATED` decides.
         excluded: sources of chance that exist and are not in the interval, as `bench.stats.intervals` names them.
+        p: how often an answer as far from no difference as this would be given, were there none; None: not known.
         main: it is on the headline tasks, and no law answers it better; the others are shown below.
     """
 
@@ -202,6 +204,7 @@ class Finding:
     agreement: float | None = None
     margin: float | None = None
     excluded: tuple[str, ...] = ()
+    p: float | None = None
     main: bool = True
     axis: Axis | None = None
     trend: tuple[TrendPoint, ...] = ()

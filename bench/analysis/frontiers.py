@@ -21,17 +21,13 @@ from itertools import pairwise
 import numpy as np
 
 from bench.analysis.budgets import ONE_BUDGET, one_budget
-from bench.analysis.comparisons import (
-    Gap,
-    SizeCurve,
-    below_pixels,
-    independent_difference,
-    on_the_same_images,
-)
+from bench.analysis.comparisons import Gap, SizeCurve, below_pixels, unreplicated_noise
+from bench.analysis.contrast import contrast, slope_weights
 from bench.analysis.evidence import Evidence, Point, Series
 from bench.analysis.finding import BeginsLater, Reason, TrendPoint, Verdict
 from bench.stats import interpolation
-from bench.stats.intervals import Estimate, Samples, mix, seed_error
+from bench.stats.intervals import SEEDS, UNBOUNDED, Estimate, Samples, mix, seed_error
+from bench.stats.levels import p_value
 from bench.stats.pareto import FAR_OFF, frontier_bias
 
 BUDGETS = 5
@@ -48,11 +44,13 @@ class Reading:
     Attributes:
         label: the model. parts: points and their weights, which add up to 1.
         slack: how far off the interpolation between them may be, in accuracy.
+        bias: what was added to the score, in accuracy, for being the best of several.
     """
 
     label: str
     parts: tuple[tuple[float, Point], ...]
     slack: float = 0.0
+    bias: float = 0.0
 
 
 Rival = tuple[Reading, Samples]
@@ -62,9 +60,9 @@ Side = Callable[[float], list[Rival]]
 
 @dataclass(frozen=True, kw_only=True)
 class Gaps:
-    """Two families over their common range. `mean` is along it, `paired` on test images. `corrected`: for selecting the
-    best models. `begins`: why the range begins where it does, if not with the first run. `carried`: within budgets, not
-    at them."""
+    """Two families over their common range. `mean` is along it, `slope` the change per tenfold x by least squares, or
+    None for one place; `paired` on test images. `corrected`: for selecting the best models. `begins`:
+    why the range begins where it does, if not with the first run. `carried`: within budgets, not at them."""
 
     first: str
     second: str
@@ -74,6 +72,7 @@ class Gaps:
     paired: bool = False
     begins: BeginsLater | None = None
     carried: bool = False
+    slope: Estimate | None = None
 
     @property
     def accuracy(self) -> float:
@@ -88,17 +87,31 @@ class Gaps:
     @property
     def changes(self) -> bool:
         """Whether the gap depends on x: its slope over log x differs from zero beyond its interval, or its ends have
-        different signs and one of them is beyond its own. Places count as independent; they share seeds, draws and test
-        images, whose part in a slope cancels: equal families seem to change in one study of a hundred."""
-        if len(self.gaps) < 2:
+        different signs and one of them is beyond its own."""
+        if self.slope is None:
             return False
-        log_x = np.log([gap.x for gap in self.gaps])
-        weights = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
-        values = np.array([gap.estimate.value for gap in self.gaps])
-        halves = np.array([gap.half for gap in self.gaps])
-        if abs(weights @ values) > math.sqrt((weights**2) @ (halves**2)):
+        if abs(self.slope.value) > math.hypot(self.slope.half, self.slope_unreplicated):
             return True
-        return bool(values[0] * values[-1] < 0 and (np.abs(values) > halves)[[0, -1]].any())
+        values = [gap.estimate.value for gap in (self.gaps[0], self.gaps[-1])]
+        decided = [gap.verdict != Verdict.CANNOT_TELL for gap in (self.gaps[0], self.gaps[-1])]
+        return values[0] * values[1] < 0 and any(decided)
+
+    @property
+    def slope_unreplicated(self) -> float:
+        """What chance between single training runs may add to the slope; 0 where training was repeated."""
+        if self.slope is None or SEEDS not in self.slope.excluded:
+            return 0.0
+        return float(np.linalg.norm(slope_weights([gap.x for gap in self.gaps]))) * unreplicated_noise(self.accuracy)
+
+    @property
+    def p(self) -> float:
+        """How often equal families would show a mean or a slope as far from 0 as these: two tests, the smaller p
+        doubled (Bonferroni). Single places are not tested for themselves."""
+        beside = unreplicated_noise(self.accuracy) if SEEDS in self.mean.excluded else 0.0
+        of_mean = p_value(self.mean, beside=beside)
+        if self.slope is None:
+            return of_mean
+        return min(1.0, 2 * min(of_mean, p_value(self.slope, beside=self.slope_unreplicated)))
 
     @property
     def crossing(self) -> tuple[float, float] | None:
@@ -109,6 +122,18 @@ class Gaps:
             if before.verdict != after.verdict:
                 return (before.x, after.x) if decided[0].verdict != decided[-1].verdict else None
         return None
+
+    @property
+    def p_of_crossing(self) -> float:
+        """How often equal families would each be ahead somewhere as surely as here: the larger p of the surest place of
+        each, times the number of places; 1 without a crossing."""
+        if self.crossing is None:
+            return 1.0
+        surest: dict[Verdict, float] = {}
+        for gap in self.decided:
+            beside = unreplicated_noise(gap.accuracy) if SEEDS in gap.estimate.excluded else 0.0
+            surest[gap.verdict] = min(surest.get(gap.verdict, 1.0), p_value(gap.estimate, beside=beside))
+        return min(1.0, len(self.gaps) * max(surest.values()))
 
     @property
     def trend(self) -> tuple[TrendPoint, ...]:
@@ -193,50 +218,57 @@ def _gaps(
     measure: str,
     sides: Sequence[Side],
 ) -> Gaps | None:
-    gaps, readings, samples = [], [], []
+    gaps, readings = [], []
     for x in places:
         a, b = (_best(evidence, side(float(x)), measure) for side in sides)
-        e = independent_difference(evidence, a[1], b[1], measure) if a and b else None
-        if a and b and e:
-            e, paired = _with_images_and_slack(evidence, e, [(a[0], b[0])], measure)
-            models, accuracy = (a[0].label, b[0].label), (a[1].mean + b[1].mean) / 2
+        made = _sum(evidence, [(1.0, a[0], b[0])], measure) if a and b else None
+        if a and b and made:
+            e, paired = made
             gaps.append(
                 Gap(
                     x=float(x),
-                    first_model=models[0],
-                    second_model=models[1],
+                    first_model=a[0].label,
+                    second_model=b[0].label,
                     estimate=e,
-                    accuracy=accuracy,
+                    accuracy=(a[1].mean + b[1].mean) / 2,
                     paired=paired,
                     below=below_pixels(evidence, ((first, a[0].parts), (second, b[0].parts)), measure),
                 )
             )
-            samples.append((a[1], b[1]))
             readings.append((a[0], b[0]))
-    if not gaps:
+    along = _sum(evidence, [(1 / len(readings), a, b) for a, b in readings], measure) if readings else None
+    if along is None:
         return None
-    mean = independent_difference(evidence, _along([a for a, _ in samples]), _along([b for _, b in samples]), measure)
-    if mean is None:
-        return None
-    mean, paired = _with_images_and_slack(evidence, mean, readings, measure)
+    mean, paired = along
+    slope = None
+    if len(gaps) > 1:
+        weights = slope_weights([gap.x for gap in gaps]).tolist()
+        sloped = _sum(evidence, [(w, a, b) for w, (a, b) in zip(weights, readings, strict=True)], measure)
+        slope = replace(sloped[0], bounds=UNBOUNDED) if sloped else None
     corrected = evidence.pool(measure) is not None  # some training was repeated
-    return Gaps(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected, paired=paired)
+    return Gaps(
+        first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected, paired=paired, slope=slope
+    )
 
 
-def _with_images_and_slack(
-    evidence: Evidence, e: Estimate, readings: Sequence[tuple[Reading, Reading]], measure: str
-) -> tuple[Estimate, bool]:
-    """The mean difference over places with test images paired where they can be, and with the error of interpolation;
-    whether they were paired. Along one curve interpolation errs to one side, so that its errors are averaged."""
-    number = len(readings)
-    signed = [(sign, side) for pair in readings for sign, side in zip((1.0, -1.0), pair, strict=True)]
-    parts = [(sign * weight / number, point) for sign, side in signed for weight, point in side.parts]
-    paired = on_the_same_images(evidence, e, parts, measure)
-    e = paired or e
-    slacks = [sum(pair[which].slack for pair in readings) / number for which in (0, 1)]
-    if any(slacks):
-        e = replace(e, margins={**e.margins, INTERPOLATION: math.hypot(*slacks)})
-    return e, paired is not None
+def _sum(
+    evidence: Evidence, places: Sequence[tuple[float, Reading, Reading]], measure: str
+) -> tuple[Estimate, bool] | None:
+    """A weighted sum of differences over places, corrected for the choice of the best models and with the error of
+    interpolation; whether test images were paired. Along one curve interpolation errs to one side, so that its errors
+    add up in a mean; where weights have both signs they are taken as independent."""
+    parts = [
+        [(weight * share, point) for weight, *pair in places for share, point in pair[which].parts] for which in (0, 1)
+    ]
+    made = contrast(evidence, parts[0], parts[1], measure)
+    if made is None:
+        return None
+    e, paired = made
+    value = e.value + sum(weight * (a.bias - b.bias) for weight, a, b in places)
+    slacks = [[weight * pair[which].slack for weight, *pair in places] for which in (0, 1)]
+    off = math.hypot(*(max(abs(math.fsum(side)), math.hypot(*side)) for side in slacks))
+    margins = {**e.margins, INTERPOLATION: off} if off else e.margins
+    return replace(e, value=value, margins=margins), paired
 
 
 def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | None:
@@ -244,14 +276,14 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
     if not rivals:
         return None
     errors = np.array([1 - samples.mean for _, samples in rivals])
-    label, best = rivals[int(errors.argmin())]
+    reading, best = rivals[int(errors.argmin())]
     pooled = evidence.pool(measure)
     noise = np.array([seed_error(samples, pooled)[0] for _, samples in rivals])
     if len(rivals) == 1 or pooled is None or not np.isfinite(noise).all():
-        return label, best
+        return reading, best
     near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
     bias = float(frontier_bias(errors, noise, [near], draws=SELECTION_DRAWS)[0])  # of an error: negative
-    return label, replace(best, values_SD=best.values_SD + bias)
+    return replace(reading, bias=bias), replace(best, values_SD=best.values_SD + bias)
 
 
 def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: float, *, carried: bool) -> list[Rival]:
@@ -297,15 +329,6 @@ def _curve(evidence: Evidence, series: Series, measure: str) -> tuple[list[float
     """A model's accuracy over log compute."""
     known = [(math.log(p.train_flops), s.mean) for p in series.points if (s := evidence.samples(p, measure))]
     return [x for x, _ in known], [y for _, y in known]
-
-
-def _along(parts: Sequence[Samples]) -> Samples:
-    """The mean along the range: the test images are the same everywhere, so their error does not shrink."""
-    result = parts[0]
-    for number, part in enumerate(parts[1:], start=1):
-        mixed = mix(result, part, 1 / (number + 1))
-        result = result if mixed is None else mixed
-    return result
 
 
 # -- families ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from itertools import product
 
 from bench.analysis.begun import loss_of_guessing
 from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
-from bench.analysis.comparisons import Gap, below_pixels, independent_difference
+from bench.analysis.comparisons import Gap, below_pixels
+from bench.analysis.contrast import contrast
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import TREND_POINTS
 
@@ -81,8 +82,9 @@ def _equal_compute_points(
     for size in sorted({p.num_images for p in (*first, *second)}):
         a, b = _point_on(first, size), _point_on(second, size)
         of_a, of_b = (evidence.samples(p, HEADLINE) if p else None for p in (a, b))
-        gap = independent_difference(evidence, of_a, of_b, HEADLINE) if of_a and of_b else None
-        if a and b and of_a and of_b and gap:
+        made_of = contrast(evidence, [(1.0, a)], [(1.0, b)], HEADLINE) if a and b else None
+        if a and b and of_a and of_b and made_of:
+            gap, paired = made_of
             x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as asked: a batch more or less
             made[x] = EqualComputePoint(
                 x=x,
@@ -91,6 +93,7 @@ def _equal_compute_points(
                 first_model=a.series,
                 second_model=b.series,
                 estimate=gap,
+                paired=paired,
                 accuracy=(of_a.mean + of_b.mean) / 2,
                 below=below_pixels(evidence, ((a.family, [(1.0, a)]), (b.family, [(1.0, b)])), HEADLINE),
             )

@@ -120,6 +120,7 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
             low=crossed.low,
             high=crossed.high,
             agreement=crossed.share,
+            p=crossed.p,
         )
     if crossed.throughout:
         return finding(

@@ -56,6 +56,7 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
         low=crossing[0] if crossing else None,
         high=crossing[1] if crossing else None,
         level=mean.level,
+        p=gaps.p_of_crossing,
         n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,
     )

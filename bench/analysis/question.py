@@ -54,6 +54,8 @@ class Question:
         shown_in: figures that show its answer, and may have it as their title.
         leads: finding -> whether it was asked for by name, and may have the title before others.
         usage: a program that uses what it found.
+        counts_together: it asks for a difference between families, of which a report asks many: together their verdicts
+            err as rarely as one alone (`bench.analysis.questions.held`). Its findings have a `p`.
         is_of_pairs: it chooses what it compares, and says which comparisons are controlled. Where the evidence is not
             (`Evidence.controlled`), answers of other questions are no main ones.
     """
@@ -84,6 +86,7 @@ class Question:
     shown_in: tuple[str, ...] = ()
     leads: Callable[[Finding], bool] = lambda f: False
     usage: str = ""
+    counts_together: bool = False
     is_of_pairs: bool = False
 
 

@@ -9,14 +9,16 @@ from itertools import groupby
 
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import UPSTREAM, Evidence
-from bench.analysis.finding import Axis, Finding
+from bench.analysis.finding import Axis, Finding, Reason, Verdict
 from bench.analysis.findings import Claim, CostSummary, Findings, Scope
-from bench.analysis.question import Question, load
+from bench.analysis.question import Question, load, question_of
 from bench.analysis.scaling_laws import laws
 from bench.analysis.validity_checks import checks
 from bench.core import registry
 from bench.core.record import Record
+from bench.stats.levels import holm
 
+SHARE_FALSE = 0.05  # of reports in which some difference between equal families is decided
 PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
 
 
@@ -29,6 +31,7 @@ def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings
     findings = tuple(answered(evidence, asked(questions)))
     if not evidence.controlled:
         findings = tuple(replace(f, main=f.main and load(f.question).is_of_pairs) for f in findings)
+    findings = held(findings)
     judged, paper = _claims(evidence, findings)
     return Findings(
         findings=findings,
@@ -46,6 +49,32 @@ def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings
         judged=bool((evidence.scores["task"] != UPSTREAM).any() or findings),
         completed=any(record.status == "complete" for record in evidence.records.records),
     )
+
+
+def held(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings with the verdicts that stand together: of all main answers about differences between families, those
+    that Holm's procedure keeps at `SHARE_FALSE`. With no difference at all, that share of studies says otherwise at
+    most, whatever the number of questions. Estimates and intervals stay as they are."""
+    together = asked_together(findings)
+    kept = holm([1.0 if f.p is None else f.p for _, f in together], share=SHARE_FALSE)
+    changed = list(findings)
+    for (place, f), stands in zip(together, kept, strict=True):
+        if not stands and is_decided(f):
+            changed[place] = replace(f, verdict=Verdict.CANNOT_TELL, reasons=(Reason.SEVERAL, *f.reasons))
+    return tuple(changed)
+
+
+def asked_together(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
+    """Main findings whose verdicts count together, with their places: decided or not."""
+    return [(place, f) for place, f in enumerate(findings) if f.main and question_of(f).counts_together]
+
+
+def is_decided(f: Finding) -> bool:
+    """Whether a finding answers its question; some do so by an order that changes along the range."""
+    if Reason.SEVERAL in f.reasons:
+        return False
+    said = question_of(f).verdict(f)
+    return f.verdict != Verdict.CANNOT_TELL or (said is not None and said[1] != "unsure")
 
 
 def asked(names: Iterable[str] | None = None) -> list[Question]:

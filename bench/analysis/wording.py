@@ -279,6 +279,7 @@ REASONS: Mapping[str, Sentence] = {
     Reason.BEGINS_LATER: lambda f: f"{begins(f).capitalize()}." if begins(f) else "",
     Reason.WITHIN_BUDGETS: "Models have one budget each and count within larger ones: not at equal compute.",
     Reason.SEVERAL_MODELS: _several_models,
+    Reason.SEVERAL: "Beyond its own interval, perhaps, but not where all questions about families count (Holm).",
     Reason.LACK_OF_FIT: lambda f: " ".join(map(_deviation, every(f, LawDeviation))),
 }
 """Words of the reasons that several questions give."""
@@ -303,6 +304,7 @@ TAKES: Mapping[str, Sentence] = {
     Reason.TOO_FEW_POINTS: f"It takes {TREND_POINTS} points or more.",
     Reason.AHEAD_THROUGHOUT: "It takes a wider range, for one is ahead throughout this one.",
     Reason.FIT_FAILED: "It takes points that a law can be fitted to.",
+    Reason.SEVERAL: "It takes a narrower interval: more seeds, draws or test images.",
     Reason.LACK_OF_FIT: "It takes points that the law does not miss.",
     Reason.SEVERAL_MODELS: "It takes one model along each law, or a measured change of the order.",
 }

@@ -35,6 +35,7 @@ from bench.stats.averaging import Averaged
 from bench.stats.bootstrap import LAW_LEVEL, Resampled
 from bench.stats.forms import FIRST, SECOND, two_families
 from bench.stats.lack_of_fit import Z_CONTRADICTION, GroupMeans, LackOfFit, lack_of_fit
+from bench.stats.levels import p_of_t
 
 NAME = "compute to match"
 
@@ -117,6 +118,7 @@ def compute_to_match(first: Law, second: Law) -> Finding:
         estimate=value,
         low=low,
         high=high,
+        p=p_of_t(math.log(value), math.log(value / low), df=averaged.freedom, level=LAW_LEVEL),
         evidence=(law, *missed),
     )
 
@@ -231,6 +233,7 @@ QUESTION = Question(
     items=(SharedLaw,),
     order=95,
     about_two=True,
+    counts_together=True,
     number=number,
     verdict=lambda f: ("no one factor", "unsure") if NO_SINGLE_FACTOR in f.reasons else None,
     sentence=lambda f: (

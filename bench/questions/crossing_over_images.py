@@ -32,6 +32,7 @@ QUESTION = Question(
     order=160,
     about_two=True,
     number=law_crossings.number,
+    counts_together=True,
     sentence=law_crossings.sentence,
     shown_in=("data-size",),
 )

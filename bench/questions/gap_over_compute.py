@@ -1,26 +1,23 @@
 """Does one family gain on the other with more compute, on all images?
 
-The gap over images, per tenfold compute. Asked where that is.
+The gap over images, per tenfold compute. Asked where that is. The gap is mostly a curve, through which least squares
+lay a line: its slope is an average over the range.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-
 from bench.analysis import catch_up
-from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, say, slope_of
-from bench.analysis.comparisons import compared_series
+from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, say
+from bench.analysis.comparisons import compared_series, counts
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import TREND_POINTS, Axis, Finding, Reason, TrendPoint, Verdict
+from bench.analysis.finding import Axis, Finding, Reason, Verdict
+from bench.analysis.frontier_gap import frontier_gap
 from bench.analysis.gap_series import gap_series
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.intervals import t_quantile
 
 NAME = "gap over compute"
 
@@ -31,28 +28,35 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     by_compute = laws(evidence, axis=Axis.COMPUTE) if series else {}
     for first, second in dict.fromkeys(line.families for line in series):
         if first in by_compute and second in by_compute:
-            yield _over_compute(by_compute[first], by_compute[second])
+            yield _over_compute(evidence, by_compute[first], by_compute[second])
 
 
-def _over_compute(first: Law, second: Law) -> Finding:
-    """The gap between frontiers: every place of the first's inside the second's range, interpolated in log compute."""
-    (x, own), (at, other) = first.frontier, second.frontier
-    inside = (x >= at[0]) & (x <= at[-1])
-    x, gaps = x[inside], np.interp(np.log(x[inside]), np.log(at), other) - own[inside]
-    trend = [TrendPoint(x=float(a), estimate=float(b)) for a, b in zip(x, gaps, strict=True)]
+def _over_compute(evidence: Evidence, first: Law, second: Law) -> Finding:
+    """The gap between frontiers at every place of the first's inside the second's range."""
+    gap = frontier_gap(evidence, first, second)
     families = (first.family, second.family)
-    if len(trend) < TREND_POINTS:
+    if gap.slope is None:
         return Finding(
             question=NAME,
             subject=families,
             axis=Axis.COMPUTE,
-            trend=tuple(trend),
+            trend=gap.trend,
             verdict=Verdict.CANNOT_TELL,
             reasons=(Reason.TOO_FEW_POINTS,),
         )
-    noise = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(first.noise, second.noise)
-    slope, half = slope_of(x, gaps, [noise] * len(x), level=LAW_LEVEL)
-    return finding_of(NAME, families, Axis.COMPUTE, slope, half, trend, by_law(first, second), level=LAW_LEVEL)
+    return finding_of(
+        NAME,
+        families,
+        Axis.COMPUTE,
+        gap.slope.value,
+        gap.half,
+        gap.trend,
+        by_law(first, second),
+        level=gap.slope.level,
+        p=gap.p,
+        n=counts(gap.slope, points=len(gap.trend)),
+        excluded=gap.slope.excluded,
+    )
 
 
 QUESTION = Question(
@@ -67,6 +71,7 @@ QUESTION = Question(
     items=(Closing, HeldOut),
     order=101,
     about_two=True,
+    counts_together=True,
     sentence=partial(catch_up.sentence, x="compute"),
     shown_in=("laws",),
 )

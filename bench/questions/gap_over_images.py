@@ -11,18 +11,25 @@ Findings:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+
+import numpy as np
 
 from bench.analysis import catch_up
 from bench.analysis.budgets import FamilyBudget, one_budget
-from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, say, slope_of
-from bench.analysis.comparisons import compared_series, counts
-from bench.analysis.evidence import Evidence
+from bench.analysis.catch_up import Closing, HeldOut, by_law, finding_of, say
+from bench.analysis.comparisons import compared_series, counts, unreplicated_noise
+from bench.analysis.contrast import contrast, slope_weights
+from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.finding import Axis, Finding
 from bench.analysis.gap_series import GapSeries, gap_series
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
+from bench.stats.intervals import SEEDS, UNBOUNDED, Estimate
+from bench.stats.levels import p_value
 
 NAME = "gap over images"
 
@@ -39,15 +46,13 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             for law, model in zip(pair, line.models, strict=True)
             if law and all(p.model == model and one_budget(p.train_flops, line.flops) for p in law.points)
         ]
-        yield _over_images(line, of_line, main=line.families not in asked)
+        yield _over_images(evidence, line, of_line, main=line.families not in asked)
         asked.add(line.families)
 
 
-def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding:
-    places, level = line.places, line.places[0].estimate.level
-    slope, half = slope_of(
-        [p.x for p in places], [p.estimate.value for p in places], [p.half for p in places], level=level
-    )
+def _over_images(evidence: Evidence, line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding:
+    places = line.places
+    slope, beside = slope_over_images(evidence, line)
     seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
     budgets = [
         FamilyBudget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
@@ -58,14 +63,30 @@ def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding
         NAME,
         line.families if main else line.names,
         Axis.IMAGES,
-        slope,
-        half,
+        slope.value,
+        math.hypot(slope.half, beside),
         [p.trend for p in places],
         [*budgets, *where_laws_meet],
-        level=level,
+        level=slope.level,
+        p=p_value(slope, beside=beside),
         n=counts(places[0].estimate, steps=len(places)),
+        excluded=slope.excluded,
         main=main,
     )
+
+
+def slope_over_images(evidence: Evidence, line: GapSeries) -> tuple[Estimate, float]:
+    """The change of the gap per tenfold images by least squares, and what chance between single training runs may add
+    to it: 0 where training was repeated. Images that both sides' runs share at several places cancel or add up as they
+    do in the slope."""
+    weights = slope_weights([p.x for p in line.places])
+    first = [(weight, p.first) for weight, p in zip(weights.tolist(), line.places, strict=True)]
+    second = [(weight, p.second) for weight, p in zip(weights.tolist(), line.places, strict=True)]
+    made = contrast(evidence, first, second, HEADLINE)
+    assert made is not None  # every place has scores, on seeds and draws that all share
+    accuracy = float(np.mean([p.accuracy for p in line.places]))
+    single = unreplicated_noise(accuracy) * float(np.linalg.norm(weights))
+    return replace(made[0], bounds=UNBOUNDED), single if SEEDS in made[0].excluded else 0.0
 
 
 QUESTION = Question(
@@ -80,6 +101,7 @@ QUESTION = Question(
     items=(FamilyBudget, Closing, HeldOut),
     order=100,
     about_two=True,
+    counts_together=True,
     sentence=partial(catch_up.sentence, x="images"),
     shown_in=("gap", "data-size"),
 )

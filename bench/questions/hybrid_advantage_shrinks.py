@@ -16,14 +16,13 @@ import numpy as np
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.families import HYBRID, VIT
-from bench.analysis.finding import TREND_POINTS, Axis, Counts, Finding, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.finding import Axis, Counts, Finding, Reason, Unit, Verdict
+from bench.analysis.frontier_gap import frontier_gap
 from bench.analysis.law_findings import law_finding, laws_of, of_kind
 from bench.analysis.published import SUITE as PAPER
 from bench.analysis.question import Question
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Number
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.intervals import t_quantile
 
 NAME = "hybrid advantage shrinks"
 NO_ADVANTAGE = "no advantage"  # a reason: hybrids never led
@@ -34,30 +33,21 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     known = laws_of(evidence, Axis.COMPUTE) if evidence.suite != PAPER else {}
     hybrid, vit = of_kind(known, HYBRID), of_kind(known, VIT)
     if hybrid and vit:
-        yield advantage_shrinks(hybrid, vit)
+        yield advantage_shrinks(evidence, hybrid, vit)
 
 
-def advantage_shrinks(hybrid: Law, vit: Law) -> Finding:
-    """The trend of the hybrids' lead over compute: every hybrid on the frontier against ViT's frontier at its compute.
-
-    ViT's frontier is interpolated between its points (in log compute); hybrids outside its range are left out.
-    """
-    (x, y), (at, own) = vit.frontier, hybrid.frontier
-    inside = (at >= x[0]) & (at <= x[-1])
-    at, leads = at[inside], np.interp(np.log(at[inside]), np.log(x), y) - own[inside]
-    trend = tuple(TrendPoint(x=float(f), estimate=float(lead)) for f, lead in sorted(zip(at, leads, strict=True)))
-    finding = partial(law_finding(NAME, hybrid, vit), n=Counts(points=len(at)), trend=trend)
-    if len(at) < TREND_POINTS:
+def advantage_shrinks(evidence: Evidence, hybrid: Law, vit: Law) -> Finding:
+    """The trend of the hybrids' lead over compute: each on the frontier against ViT's frontier at its compute."""
+    gap = frontier_gap(evidence, hybrid, vit)
+    finding = partial(law_finding(NAME, hybrid, vit), n=Counts(points=len(gap.trend)), trend=gap.trend)
+    if gap.slope is None:
         return finding(verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_POINTS,))
-    log_x = np.log10(at)
-    (slope, intercept), covariance = np.polyfit(log_x, leads, 1, cov=True)
-    known = np.hypot(vit.noise, hybrid.noise) / (
-        log_x.std() * np.sqrt(len(at))
-    )  # the slope's error by the noise of points
-    half = t_quantile(len(at) - 2, LAW_LEVEL) * max(float(np.sqrt(covariance[0, 0])), known)
-    low, high = -slope - half, -slope + half
+    slope = gap.slope.value
+    low, high = -slope - gap.half, -slope + gap.half
+    log_x = np.log10([point.x for point in gap.trend])
+    at_first = float(np.mean([point.estimate for point in gap.trend]) + slope * (log_x[0] - log_x.mean()))
     why: list[str] = [Reason.WITHIN_INTERVAL] if low <= 0 <= high else []
-    if low > 0 and intercept + slope * log_x.min() <= 0:
+    if low > 0 and at_first <= 0:
         why = [NO_ADVANTAGE]
     verdict = Verdict.CANNOT_TELL if why else Verdict.YES if low > 0 else Verdict.NO
     return finding(
@@ -65,9 +55,12 @@ def advantage_shrinks(hybrid: Law, vit: Law) -> Finding:
         reasons=tuple(why),
         quantity="accuracy lost per tenfold compute",
         unit=Unit.SHARE,
-        estimate=float(-slope),
-        low=float(low),
-        high=float(high),
+        estimate=-slope,
+        low=low,
+        high=high,
+        level=gap.slope.level,
+        p=gap.p,
+        excluded=gap.slope.excluded,
     )
 
 
@@ -93,6 +86,7 @@ QUESTION = Question(
     reasons={NO_ADVANTAGE: "Hybrids were not ahead, so there is no lead to shrink."},
     order=140,
     about_two=True,
+    counts_together=True,
     number=number,
     sentence=lambda f: (
         f"The lead of {f.subject[0]} over {f.subject[1]} {'shrinks' if f.verdict == Verdict.YES else 'grows'} by "

@@ -31,6 +31,7 @@ QUESTION = Question(
     order=150,
     about_two=True,
     number=law_crossings.number,
+    counts_together=True,
     sentence=law_crossings.sentence,
     shown_in=("laws",),
 )

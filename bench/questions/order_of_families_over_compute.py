@@ -44,6 +44,7 @@ QUESTION = Question(
     reasons=order.REASONS,
     order=210,
     about_two=True,
+    counts_together=True,
     sentence=order.sentence,
     shown_in=("frontier", "compute"),
 )

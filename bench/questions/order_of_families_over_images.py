@@ -40,6 +40,7 @@ QUESTION = Question(
     reasons=order.REASONS,
     order=220,
     about_two=True,
+    counts_together=True,
     sentence=order.sentence,
     shown_in=("data-size", "gap"),
 )

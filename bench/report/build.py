@@ -80,7 +80,6 @@ def build(
     from bench.analysis import questions, saved_findings
     from bench.core import files
     from bench.report import fits, page, tables
-    from bench.report.title import title_of
     from bench.store import grid
     from bench.store.study import INSPECTED, Study
 
@@ -97,7 +96,7 @@ def build(
     figures, not_drawn, broken = _draw(by_figure, style)
     if reference and evidence.reference is None:
         not_drawn.append(("Published points", "none is of a whole set and an image size that this study trained with"))
-    title = None if _purpose(suite) == CHECK else title_of(findings, figures=[figure.name for figure in figures])
+    title = None if _purpose(suite) == CHECK else _title(findings, suite, figures)
     if title and not title.figure and (answer := _answer(findings, title, evidence, style)):
         figures, title = [answer, *figures], dataclasses.replace(title, figure=answer.name)
     looked_into: list[RenderedFigure] = []
@@ -148,6 +147,14 @@ def build(
         figures=tuple(p for p in pages if p.parent == figure_folder),
         broken=tuple(broken),
     )
+
+
+def _title(findings: Findings, suite: str, figures: Sequence[RenderedFigure]) -> StudyTitle | None:
+    """What the study is titled with: an answer of the question that its suite names."""
+    from bench.report.title import title_of
+
+    design = _design(suite)
+    return title_of(findings, figures=[figure.name for figure in figures], asked=design.title if design else "")
 
 
 def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path, bytes]) -> None:

@@ -9,7 +9,7 @@ from itertools import compress
 
 from bench.analysis import wording
 from bench.analysis.evidence import family_rank
-from bench.analysis.finding import ALL_MODELS, Counts, Finding, Verdict
+from bench.analysis.finding import ALL_MODELS, Counts, Finding, Reason, Verdict
 from bench.analysis.findings import Findings
 from bench.analysis.question import Question, Tone, question_of
 from bench.analysis.wording import Number
@@ -121,6 +121,8 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
 def verdict_of(f: Finding) -> tuple[str, Tone]:
     """A finding's verdict in the words of its question, and its tone."""
     question, yes = question_of(f), f.verdict == Verdict.YES
+    if Reason.SEVERAL in f.reasons:
+        return "cannot tell", "unsure"
     if f.verdict == Verdict.CANNOT_TELL:
         return question.verdict(f) or ("cannot tell", "unsure")
     word = (question.yes if yes else question.no).format(f.leader or "one")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.analysis import wording
 from bench.analysis.families import RESNET, VIT, family_of_kind
-from bench.analysis.finding import ALL_MODELS, Finding
+from bench.analysis.finding import ALL_MODELS, Finding, Reason, Unit
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
 from bench.report.text import verdict_of
@@ -33,17 +33,20 @@ class StudyTitle:
     figure: str = ""
 
 
-def title_of(findings: Findings, *, figures: Sequence[str]) -> StudyTitle | None:
+def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> StudyTitle | None:
     """The finding that a study is titled with; None where nothing was asked.
 
-    Main findings about families, models or settings are ranked by: whether they are answered, whether they were asked
-    for by name, whether a figure shows them, whether they are about ViT and ResNet, the order of figures, and the order
-    of questions. The first titles the study.
+    The choice does not depend on answers: with the first that is decided, a study without any difference would be
+    titled with its first false one. Main findings about families, models or settings are ranked by: whether they answer
+    the suite's own question, whether the study's design allows an answer, whether they were asked for by name, whether
+    a figure shows them, whether they are about ViT and ResNet, the order of figures, and the order of questions. The
+    first titles the study, decided or not.
 
     Args:
         figures: names of those that are drawn, in the study's order.
+        asked: name of the question that the suite has its title from; "": of none in particular.
     """
-    ranked: list[tuple[bool, bool, bool, bool, int, int, int]] = []
+    ranked: list[tuple[bool, bool, bool, bool, bool, int, int, int]] = []
     order = list(dict.fromkeys(f.question for f in findings.findings))
     for place, f in enumerate(findings.findings):
         question = question_of(f)
@@ -52,9 +55,9 @@ def title_of(findings: Findings, *, figures: Sequence[str]) -> StudyTitle | None
             shown = next((n for n, name in enumerate(figures) if name in own), len(figures))
             others = any(family_of_kind(f.subject, kind) is None for kind in (VIT, RESNET))
             is_elsewhere = shown == len(figures)
-            ranked.append(
-                (not is_answered(f), not question.leads(f), is_elsewhere, others, shown, order.index(f.question), place)
-            )
+            own_one = f.question == asked.replace("-", " ")
+            rank = (not own_one, not can_be_answered(f), not question.leads(f), is_elsewhere, others)
+            ranked.append((*rank, shown, order.index(f.question), place))
     if not ranked:
         return None
     *_, shown, _, place = min(ranked)
@@ -89,6 +92,11 @@ def _word(f: Finding, chosen: Finding) -> str:
     return f"{number.head} {number.unit}" if tone == "fact" and not f.leader else ""
 
 
+def can_be_answered(f: Finding) -> bool:
+    """Whether the study's design allows an answer, whatever the scores."""
+    return not set(f.reasons) & {Reason.NO_COMMON_RANGE, Reason.TOO_FEW_SCORES, Reason.TOO_FEW_POINTS}
+
+
 def is_answered(f: Finding) -> bool:
     """Whether a finding has an answer, one that changes along its range included."""
     return verdict_of(f)[1] != "unsure"
@@ -103,8 +111,12 @@ def sentence(f: Finding) -> str:
             return f"{question.sentence(f)}{question.measure(f)}."
         parts = (f"{about}: {verdict_of(f)[0]}", question.number(f).text)
         return f"{question.text.format(target=question.target(f))} {', '.join(part for part in parts if part)}."
+    if question.about_two and f.unit == Unit.SHARE and f.estimate is not None:
+        label, number = question.label.format(target=question.target(f)), question.number(f).text
+        span = f", {wording.between(f, f.trend[0].x, f.trend[-1].x, 'to')}" if len(f.trend) > 1 else ""
+        return f"{label} Inconclusive: {' − '.join(f.subject)} {number}{span}. {takes(f)}"
     number = f" ({question.number(f).text})" if question.number(f).text else ""
-    return f"{question.text.format(target=question.target(f))} Open for {about}{number}. {takes(f)}"
+    return f"{question.text.format(target=question.target(f))} Inconclusive for {about}{number}. {takes(f)}"
 
 
 def takes(f: Finding) -> str:

@@ -11,6 +11,7 @@ from scipy import special
 
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.fit import FormFit
+from bench.stats.levels import p_of_t
 
 GRID = 200
 CANNOT_TELL, YES, NO = "cannot tell", "yes", "no"
@@ -42,6 +43,7 @@ class Crossing:
         leader: the same; or who is ahead throughout, or above `high` or below `low` where only one of them is known.
         throughout: whether `leader` is ahead at every x of the common range.
         common_range: whether there is one.
+        p: how often equal laws would be said to cross like this; 1 unless YES.
     """
 
     verdict: str
@@ -54,6 +56,7 @@ class Crossing:
     leader: str | None = None
     throughout: bool = False
     common_range: bool = True
+    p: float = 1.0
 
 
 def crossing(
@@ -90,7 +93,8 @@ def crossing(
     if len(order) > 2:
         return _answer(CANNOT_TELL, "the one that is ahead changes more than once")
     if len(order) == 2:
-        return _one_crossing(grid, bounds, ahead, gaps, leaders)
+        p = _p_of_both(bounds, ahead, order[0], min(first.freedom, second.freedom), level)
+        return replace(_one_crossing(grid, bounds, ahead, gaps, leaders), p=p)
     leader = leaders[order[0]]
     if len(known) == GRID:
         share = float(np.mean((np.sign(gaps) == order[0]).all(axis=1)))
@@ -161,6 +165,15 @@ def _one_crossing(
         overtakes=leaders[-before],
         leader=leaders[-before],
     )
+
+
+def _p_of_both(bounds: np.ndarray, ahead: np.ndarray, before: int, df: float, level: float) -> float:
+    """p of a lead before the crossing and of the other lead after it: the larger of the two, since both are claimed
+    (intersection-union test). Each is that of the place where the lead is surest."""
+    middle = bounds[1]
+    half = np.where(middle > 0, middle - bounds[0], bounds[2] - middle)
+    sure = np.abs(middle) / half
+    return max(p_of_t(float(sure[ahead == side].max()), 1.0, df=df, level=level) for side in (before, -before))
 
 
 def _edge(grid: np.ndarray, bounds: np.ndarray, i: int, side: int, step: int) -> float:

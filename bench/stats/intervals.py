@@ -136,6 +136,7 @@ class Estimate:
         moderated: the seeds' margin rests on the variances of the study's other models as well.
         num_seeds, num_draws, num_test: 0 where a source does not exist.
         seed_df: degrees of freedom of the seeds' margin; 0 without one.
+        image_df: of that of test images, as in `Samples`.
         bounds: what the value can be, as in `Samples`.
     """
 
@@ -150,6 +151,7 @@ class Estimate:
     level: float = POINT_LEVEL
     seed_df: float = 0.0
     bounds: Bounds = SHARE
+    image_df: float = math.inf
 
     @property
     def half(self) -> float:
@@ -346,6 +348,7 @@ def _estimate(samples: Samples, seed_error: tuple[float, float], *, moderated: b
         level=level,
         seed_df=seed_df,
         bounds=samples.bounds,
+        image_df=samples.image_df,
     )
 
 

@@ -31,6 +31,7 @@ SUITE = Suite(
     question="how many pre-training images does each family need?",
     figures=("data-size",),
     questions=OF_FAMILIES,
+    title="images-for-a-target",
     headline=("upstream", "fashion-mnist", *PHOTOGRAPHIC),
     far=("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain"),
     downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},

@@ -36,6 +36,7 @@ SUITE = Suite(
     question="how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?",
     figures=("frontier", "compute", "laws", "data-size", "learning-curves"),
     questions=OF_FAMILIES,
+    title="best-family-at-equal-compute",
     headline=("upstream", *PHOTOGRAPHIC),
     far=(TRANSFER, *FAR_FROM_PHOTOGRAPHS),
     downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},

@@ -54,6 +54,8 @@ class Suite:
         cells: options -> what is to be trained.
         figures: files of bench/report/figures/ that its report draws.
         questions: files of bench/questions/ that its report asks; None for all that there are.
+        title: the file of bench/questions/ whose answer titles its report, decided or not; "" where the figures and the
+            order of questions say which.
         headline: tasks (NAME:DATA) or downstream sets that answer its question; not the title of its report. "upstream"
             among them: where none of these is scored, the test images of the set that was trained on.
         far: downstream sets that are unlike the upstream set.
@@ -68,6 +70,7 @@ class Suite:
     cells: Callable[[SuiteOptions], list[Cell]]
     figures: tuple[str, ...] = ()
     questions: tuple[str, ...] | None = None
+    title: str = ""
     headline: tuple[str, ...] = ()
     far: tuple[str, ...] = ()
     downstream: tuple[str, ...] | Mapping[str, tuple[str, ...]] | None = None

@@ -16,6 +16,7 @@ from bench.analysis.questions import find
 from bench.questions import gap_over_images
 from bench.report import text
 from bench.report.figures import gap
+from bench.stats.levels import p_value
 from tests.analysis._records import World
 from tests.analysis._study import ask, read
 
@@ -87,23 +88,21 @@ def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> 
 
 
 def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
-    """Where the gap is no line, Student's t by the places about the line."""
+    """The interval of level 1 - p reaches zero."""
     line = next(line for line in gap_series.gap_series(equal) if line.families == ("ViT", "ResNet"))
+    slope, beside = gap_over_images.slope_over_images(equal, line)
+    p = p_value(slope, beside=beside)
+    again = replace(equal, level=1 - p, _estimates={}, _averages={}, _pools={})
+    finding = gap_over_images._over_images(again, line, (), main=True)
+    assert finding.level == 1 - p and finding.p == pytest.approx(p, rel=1e-3)
+    assert min(abs(finding.low), abs(finding.high)) == pytest.approx(0, abs=1e-3 * finding.estimate)
 
-    def half(level: float) -> float:
-        zigzag = tuple(
-            replace(
-                p,
-                estimate=replace(p.estimate, value=0.3 * (-1) ** n, margins={"seeds": 1e-6}, excluded=(), level=level),
-            )
-            for n, p in enumerate(line.places)
-        )
-        finding = gap_over_images._over_images(replace(line, places=zigzag), (), main=True)
-        assert finding.level == level
-        return finding.high - finding.low
 
-    ratio = stats.t.ppf(0.75, len(line.places) - 2) / stats.t.ppf(0.975, len(line.places) - 2)
-    assert half(0.5) / half(0.95) == pytest.approx(ratio)
+def test_its_slope_is_of_least_squares(equal: Evidence) -> None:
+    for line in gap_series.gap_series(equal):
+        x, y = [p.x for p in line.places], [p.estimate.value for p in line.places]
+        slope, _ = gap_over_images.slope_over_images(equal, line)
+        assert slope.value == pytest.approx(stats.linregress([math.log10(a) for a in x], y).slope)
 
 
 @pytest.mark.parametrize("pair", [("ViT", "ResNet"), ("Hybrid", "ResNet"), ("ViT", "Hybrid")])

@@ -45,18 +45,43 @@ def _named(finding: Finding) -> tuple[str, ...]:
     return () if finding.question in as_words or finding.subject == (ALL_MODELS,) else finding.subject[:1]
 
 
-def test_answers_come_first_then_those_that_a_figure_shows_then_the_order_of_figures() -> None:
+def test_the_choice_of_a_title_does_not_depend_on_answers() -> None:
+    """The suite's question first, then those that a figure shows, then the order of figures and of questions."""
     open_one = gain("more compute helps", "ViT", 0.02, 0.05, Reason.WITHIN_INTERVAL)
     compute, images = gain("more compute helps", "ResNet", 0.05, 0.01), gain("more images help", "ResNet", 0.04, 0.01)
     aside = gain("more images help", "Hybrid", 0.3, 0.01, main=False)
-    made = title_of(study(open_one, compute, images, aside), figures=["frontier"])
-    assert made is not None and (made.finding, made.figure) == (1, "")
-    assert made.text == "Longer training gives ResNet 5.0 points [4.0, 6.0]. ViT: cannot tell."
-    made = title_of(study(open_one, compute, images, aside), figures=["compute", "data-size"])
-    assert made is not None and (made.finding, made.figure) == (1, "compute")
-    made = title_of(study(open_one, compute, images, aside), figures=["data-size", "compute"])
+    every = study(open_one, compute, images, aside)
+    made = title_of(every, figures=["frontier"])
+    assert made is not None and (made.finding, made.figure) == (0, "")
+    made = title_of(every, figures=["compute", "data-size"])
+    assert made is not None and (made.finding, made.figure) == (0, "compute")
+    made = title_of(every, figures=["data-size", "compute"])
     assert made is not None and (made.finding, made.figure) == (2, "data-size")
     assert made.text == "More images give ResNet 4.0 points [3.0, 5.0]."
+    made = title_of(every, figures=["compute", "data-size"], asked="more-images-help")
+    assert made is not None and made.finding == 2
+    decided = replace(open_one, verdict=Verdict.YES, low=0.01, reasons=())
+    again = title_of(study(decided, compute, images, aside), figures=["compute", "data-size"])
+    assert again is not None and again.finding == 0
+    impossible = replace(open_one, reasons=(Reason.TOO_FEW_POINTS,))
+    made = title_of(study(impossible, compute), figures=[])
+    assert made is not None and made.finding == 1
+
+
+def test_an_open_title_about_two_families_gives_the_difference() -> None:
+    f = Finding(
+        question="best family at equal compute",
+        subject=("ViT", "ResNet"),
+        verdict=Verdict.CANNOT_TELL,
+        reasons=(Reason.WITHIN_INTERVAL,),
+        unit=Unit.SHARE,
+        estimate=0.004,
+        low=-0.012,
+        high=0.02,
+    )
+    assert "Inconclusive: ViT − ResNet +0.4 points [−1.2, +2.0]." in sentence(f)
+    decided = replace(f, verdict=Verdict.YES, leader="ViT", reasons=(Reason.SEVERAL,))
+    assert not is_answered(decided) and "leads" not in sentence(decided)
 
 
 def test_where_the_number_is_the_answer_a_title_names_those_of_others() -> None:
@@ -106,7 +131,7 @@ def test_a_loss_is_a_loss() -> None:
 def test_an_open_question_says_what_it_would_take() -> None:
     open_one = gain("more compute helps", "ViT", 0.02, 0.05, Reason.WITHIN_INTERVAL)
     made = title_of(study(open_one), figures=["compute"])
-    assert made is not None and "Open for ViT" in made.text and "2.5 times narrower" in made.text
+    assert made is not None and "Inconclusive for ViT" in made.text and "2.5 times narrower" in made.text
     once = gain("more compute helps", "ViT", 0.02, 0.05, Reason.UNREPLICATED)
     assert "--seeds 2" in sentence(once)
 

@@ -1,0 +1,146 @@
+"""A weighted sum over two sides' points, such as their mean difference along a range or its slope, with its interval.
+
+The sum is taken before its error is: what points share cancels, or adds up, as it does in the sum itself.
+
+- training seeds: trunks are independent; budgets of one trunk share some of their luck (`ADJACENT` from one to the
+  next), so that a mean over budgets has less noise than one of them, and a slope more than its points would say alone;
+- few-shot draws: the spread of the sum over the draws that all points have;
+- test images: image by image, where records hold which were right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from bench.analysis.comparisons import on_the_same_images
+from bench.analysis.evidence import Evidence, Point
+from bench.stats.intervals import (
+    CHANGE,
+    DRAWS,
+    IMAGES,
+    SEEDS,
+    SHARE,
+    UNBOUNDED,
+    Estimate,
+    Samples,
+    common_labels,
+    moderated_variance,
+    sum_of_errors,
+    t_quantile,
+)
+from bench.stats.moderated import ADJACENT
+
+Parts = Sequence[tuple[float, Point]]
+"""Weights and points."""
+
+
+def contrast(evidence: Evidence, first: Parts, second: Parts, measure: str) -> tuple[Estimate, bool] | None:
+    """The first side's sum minus the second's, and whether test images were paired; None where a point has no score,
+    or the points have no seed or no draw in common. Training noise is excluded where it is unknown at some point."""
+    weight_of: dict[Point, float] = {}
+    for sign, side in ((1.0, first), (-1.0, second)):
+        for weight, point in side:
+            weight_of[point] = weight_of.get(point, 0.0) + sign * weight
+    weights = {point: weight for point, weight in weight_of.items() if weight}
+    samples = {point: evidence.samples(point, measure) for _, point in (*first, *second)}
+    known = {point: s for point, s in samples.items() if s is not None}
+    if len(known) < len(samples) or not known:
+        return None
+    seeds = common_labels([s.seeds for s in known.values()])
+    draws = common_labels([s.draws for s in known.values()])
+    if seeds is None or draws is None:
+        return None
+    values_SD = np.zeros((max(1, len(seeds)), max(1, len(draws))))
+    for point, weight in weights.items():
+        values_SD = values_SD + weight * _on(known[point], seeds, draws)
+    margins: dict[str, float] = {}
+    excluded: list[str] = []
+    error, df = _seed_error(evidence, weights, known, max(1, len(seeds)), measure)
+    if df:
+        margins[SEEDS] = t_quantile(df, evidence.level) * error
+    elif seeds:
+        excluded.append(SEEDS)
+    if len(draws) > 1:
+        spread = float(values_SD.mean(axis=0).std(ddof=1))
+        margins[DRAWS] = t_quantile(len(draws) - 1, evidence.level) * spread / math.sqrt(len(draws))
+    elif draws:
+        excluded.append(DRAWS)
+    sides = [[(weight, known[point]) for weight, point in side] for side in (first, second)]
+    error_of_images = _as_two_sets(*sides)
+    image_df = min(s.image_df for s in known.values())
+    if math.isnan(error_of_images):
+        excluded.append(IMAGES)
+    else:
+        margins[IMAGES] = t_quantile(image_df, evidence.level) * error_of_images
+    anyone = next(iter(known.values()))
+    made = Estimate(
+        value=float(values_SD.mean()),
+        margins=margins,
+        excluded=tuple(excluded),
+        moderated=df > 0,
+        num_seeds=len(seeds),
+        num_draws=len(draws),
+        num_test=min(s.num_test for s in known.values()),
+        tasks=anyone.tasks,
+        level=evidence.level,
+        seed_df=df,
+        image_df=image_df,
+        bounds=CHANGE if anyone.bounds == SHARE else UNBOUNDED,
+    )
+    paired = on_the_same_images(evidence, made, [(weight, point) for point, weight in weights.items()], measure)
+    return (made, False) if paired is None else (replace(paired, image_df=math.inf), True)
+
+
+def slope_weights(x: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Weights of values at x in their least-squares slope over log10 x."""
+    log_x = np.log10(x)
+    return np.asarray((log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum())
+
+
+def _on(samples: Samples, seeds: tuple[int, ...], draws: tuple[int, ...]) -> np.ndarray:
+    rows = [samples.seeds.index(seed) for seed in seeds] if samples.seeds else [0] * max(1, len(seeds))
+    columns = [samples.draws.index(draw) for draw in draws] if samples.draws else [0] * max(1, len(draws))
+    return np.asarray(samples.values_SD[np.ix_(rows, columns)])
+
+
+def _seed_error(
+    evidence: Evidence, weights: Mapping[Point, float], known: Mapping[Point, Samples], seeds: int, measure: str
+) -> tuple[float, float]:
+    """Standard error over training seeds, and its degrees of freedom: 0 where some point's is unknown."""
+    pooled, places = evidence.pool(measure), _places(evidence)
+    by_trunk: dict[object, list[tuple[int, float, Samples, float]]] = {}
+    for point, weight in weights.items():
+        samples = known[point]
+        if samples.seeds:
+            variance, df = moderated_variance(samples, pooled)
+            if not df:
+                return math.nan, 0.0
+            by_trunk.setdefault(samples.trunk, []).append(
+                (places.get(point.key, 0), weight * math.sqrt(variance), samples, df)
+            )
+    errors, models = [], []
+    for parts in by_trunk.values():
+        at, sd = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+        variance = float(sd @ ADJACENT ** np.abs(at[:, None] - at) @ sd)
+        errors.append((math.sqrt(max(0.0, variance) / seeds), min(part[3] for part in parts)))
+        models.append(parts[0][2].model)
+    return sum_of_errors(errors, models) if errors else (math.nan, 0.0)
+
+
+@lru_cache(maxsize=4)
+def _places(evidence: Evidence) -> Mapping[tuple[str, int], int]:
+    """Place of every trained point along its trunk."""
+    return {point.key: place for series in evidence.series for place, point in enumerate(series.points)}
+
+
+def _as_two_sets(first: Sequence[tuple[float, Samples]], second: Sequence[tuple[float, Samples]]) -> float:
+    """Standard error over test images where single answers are not known: a side's points err together and the sides
+    apart, or all of them apart, whichever is larger; NaN where some point's is unknown."""
+    together = math.hypot(*(sum(weight * s.image_error for weight, s in side) for side in (first, second)))
+    apart = math.hypot(*(weight * s.image_error for weight, s in (*first, *second)))
+    return math.nan if math.isnan(together + apart) else max(together, apart)

@@ -1,0 +1,82 @@
+"""The gap between two families' frontiers over compute, point by point, and its slope with all that is uncertain in it.
+
+The points are those that laws are fitted to. The slope is of least squares: where the gap is a curve, it is its average
+change per tenfold compute, weighted to the ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bench.analysis.budgets import one_budget
+from bench.analysis.comparisons import unreplicated_noise
+from bench.analysis.contrast import contrast, slope_weights
+from bench.analysis.evidence import Evidence, Point
+from bench.analysis.finding import TREND_POINTS, TrendPoint
+from bench.analysis.scaling_laws import Law
+from bench.stats.intervals import SEEDS, UNBOUNDED, Estimate
+from bench.stats.levels import p_value
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierGap:
+    """first - second at every frontier point of `at`'s that lies in the other's range.
+
+    Attributes:
+        slope: change per tenfold compute; None where there are fewer than `TREND_POINTS` points.
+        beside: what chance between single training runs may add to the slope; 0 where training was repeated.
+    """
+
+    trend: tuple[TrendPoint, ...]
+    slope: Estimate | None = None
+    beside: float = 0.0
+
+    @property
+    def half(self) -> float:
+        """Half the width of the slope's interval."""
+        return 0.0 if self.slope is None else float(np.hypot(self.slope.half, self.beside))
+
+    @property
+    def p(self) -> float:
+        """How often a gap that does not change would show such a slope."""
+        return 1.0 if self.slope is None else p_value(self.slope, beside=self.beside)
+
+
+def frontier_gap(evidence: Evidence, first: Law, second: Law) -> FrontierGap:
+    """At every place of the first's frontier inside the second's range, which is interpolated in log compute; a budget
+    that only counts a little apart is inside."""
+    (x, own), (at, other) = first.frontier, second.frontier
+    inside = np.array([at[0] <= a <= at[-1] or one_budget(a, at[0]) or one_budget(a, at[-1]) for a in x])
+    x, own = x[inside], own[inside]
+    gaps = np.interp(np.log(x), np.log(at), other) - own
+    trend = tuple(TrendPoint(x=float(a), estimate=float(b)) for a, b in zip(x, gaps, strict=True))
+    if len(trend) < TREND_POINTS:
+        return FrontierGap(trend=trend)
+    weights = slope_weights(x)
+    mine, theirs = _by_place(evidence, first), _by_place(evidence, second)
+    of_second = []
+    for weight, a in zip(weights.tolist(), x.tolist(), strict=True):
+        right = int(np.clip(np.searchsorted(at, a), 1, len(at) - 1))
+        share = float(np.clip(np.log(a / at[right - 1]) / np.log(at[right] / at[right - 1]), 0.0, 1.0))
+        of_second += [(weight * (1 - share), theirs[float(at[right - 1])]), (weight * share, theirs[float(at[right])])]
+    made = contrast(
+        evidence, list(zip(weights.tolist(), (mine[a] for a in x.tolist()), strict=True)), of_second, first.measure
+    )
+    if made is None:
+        return FrontierGap(trend=trend)
+    slope = replace(made[0], value=float(weights @ gaps), bounds=UNBOUNDED)
+    accuracy = 1 - float(np.mean(own))
+    single = unreplicated_noise(accuracy) * float(np.linalg.norm(weights))
+    return FrontierGap(trend=trend, slope=slope, beside=single if SEEDS in slope.excluded else 0.0)
+
+
+def _by_place(evidence: Evidence, law: Law) -> dict[float, Point]:
+    """The best point of a law at every x."""
+    best: dict[float, tuple[float, Point]] = {}
+    for point in law.points:
+        e = evidence.estimate(point, law.measure)
+        if e is not None and e.value > best.get(point.train_flops, (-1.0, point))[0]:
+            best[point.train_flops] = e.value, point
+    return {x: point for x, (_, point) in best.items()}

@@ -1,0 +1,61 @@
+"""Verdicts at other levels than an interval was stated at, and of several questions together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from scipy import special
+
+from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Estimate, t_quantile
+
+STEPS = 40  # of bisection, over log p
+LEAST_P = 1e-9
+
+
+def p_value(e: Estimate, *, beside: float = 0.0) -> float:
+    """1 - the level at which the interval of a difference just reaches 0: by inversion of the interval as it is made,
+    each source of chance with its own quantile.
+
+    Args:
+        beside: a margin that depends on no level and adds in quadrature.
+    """
+    if not e.value:
+        return 1.0
+    least, most = math.log(LEAST_P), 0.0
+    for _ in range(STEPS):
+        middle = (least + most) / 2
+        if math.hypot(_half(e, 1 - math.exp(middle)), beside) < abs(e.value):
+            most = middle
+        else:
+            least = middle
+    return math.exp(most)
+
+
+def _half(e: Estimate, level: float) -> float:
+    """Half the width of the interval at another level. Margins that no quantile made stay as they are."""
+    df = {SEEDS: e.seed_df, DRAWS: e.num_draws - 1.0, IMAGES: e.image_df}
+    return math.hypot(
+        *(
+            margin * (t_quantile(df[source], level) / t_quantile(df[source], e.level) if df.get(source) else 1.0)
+            for source, margin in e.margins.items()
+        )
+    )
+
+
+def p_of_t(distance: float, half: float, *, df: float, level: float) -> float:
+    """Two-sided p of a value at so far a distance from what is tested, whose interval reaches `half` towards it."""
+    if half <= 0:
+        return LEAST_P if distance else 1.0
+    return max(LEAST_P, 2 * float(special.stdtr(df, -abs(distance) / half * t_quantile(df, level))))
+
+
+def holm(p: Sequence[float], *, share: float) -> list[bool]:
+    """Which of several hypotheses fall, so that the chance that any true one does is at most `share`, however they
+    depend on each other (Holm 1979)."""
+    falls = [False] * len(p)
+    for rank, place in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
+        if p[place] > share / (len(p) - rank):
+            break
+        falls[place] = True
+    return falls
