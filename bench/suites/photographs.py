@@ -63,6 +63,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 SUITE = Suite(
     name="photographs",
+    title="best-family-at-equal-compute",
     question="on all of Fashion-MNIST, who is ahead at equal compute and at equal numbers of images?",
     figures=("frontier", "gap", "data-size", "compute", "laws", "learning-curves"),
     questions=OF_FAMILIES,

@@ -55,6 +55,7 @@ def ours() -> dict[str, float]:
 
 SUITE = Suite(
     name="control",
+    title="stands-for-its-family",
     question="does a network of somebody else stand better for a family than those of the main study?",
     figures=("compute",),
     questions=("stands-for-its-family",),
