@@ -15,11 +15,12 @@ from scipy.stats import binom
 from baselines.published import table
 from bench.analysis import baselines, frontiers, matched, public_evidence, published, questions, scaling_laws, targets
 from bench.analysis.comparisons import unreplicated_noise
-from bench.analysis.evidence import HEADLINE, Evidence, _same_task
+from bench.analysis.evidence import HEADLINE, Evidence, _same_task, build
 from bench.analysis.finding import ALL_MODELS, Axis, Finding, LawDeviation, Reason, Unit, Verdict
 from bench.analysis.findings import ClaimKind, Findings, Stated
 from bench.analysis.law_crossings import UNEQUAL_COMPUTE
 from bench.analysis.question import load
+from bench.analysis.study_data import Records
 from bench.analysis.targets import BELOW_RANGE, OUT_OF_REACH, AccuracyTarget
 from bench.core import registry
 from bench.questions.best_family_at_equal_compute import SELECTION_BIAS
@@ -36,6 +37,7 @@ from bench.stats.fit import Points
 from bench.stats.forms import POWER
 from bench.stats.intervals import SEEDS
 from bench.stats.lack_of_fit import GroupMeans
+from tests.analysis._records import World
 from tests.analysis._study import ask, study
 
 FAMILIES = ("ViT", "Hybrid", "ResNet")
@@ -586,3 +588,11 @@ def test_the_headline_s_task_on_other_sets_is_the_headline() -> None:
     scored = ("fewshot", "finetune:folder:mine:64px:rgb", "folder:mine:64px:rgb", "linear:folder:mine:64px:rgb")
     assert _same_task(("finetune:mnist", "photo-tiles:56px"), scored) == (scored[1],)
     assert _same_task(("mnist", "photo-tiles:56px"), scored) == ()
+
+
+def test_the_test_images_of_the_set_trained_on_are_a_headline_where_no_other_was_scored() -> None:
+    made = Records(suite="scaling", records=tuple(World.small().records()))
+    assert build(made, headline=("upstream",)).headline == ("upstream",)
+    assert build(made, headline=("upstream", "pets")).headline == ("upstream",)
+    assert build(made, headline=("upstream", "mnist")).headline == ("mnist",)
+    assert build(made, headline=("upstream",)).name("headline") == "Test accuracy: glyphs (rendered)"

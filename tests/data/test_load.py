@@ -65,6 +65,18 @@ def test_full_set_is_found_below_the_root_and_said(tmp_path: Path) -> None:
     assert full.content_hash != load("fashion-mnist", "train").content_hash
 
 
+def test_the_part_can_be_asked_for_where_the_full_set_is(tmp_path: Path) -> None:
+    _write_full_set(tmp_path / "fashion-mnist", {"train": 50, "test": 20}, embedded=True)
+    for split, number in (("train", 10_000), ("test", 2_000)):
+        asked, carried = (
+            load(name, split, root=at) for name, at in (("fashion-mnist:part", tmp_path), ("fashion-mnist", None))
+        )
+        assert asked.content_hash == carried.content_hash and len(asked) == number
+        assert len(load("fashion-mnist", split, root=tmp_path)) > number
+    with pytest.raises(UserError, match=r"fashion-mnist:half is not understood.\n  It takes: fashion-mnist:part"):
+        load("fashion-mnist:half", "test")
+
+
 def test_subsets_follow_content_not_the_file(tmp_path: Path) -> None:
     _write_full_set(tmp_path / "fashion-mnist", {"train": 0, "test": 0}, embedded=True)
     for size in (300, 1000):
