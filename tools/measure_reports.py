@@ -284,7 +284,7 @@ def summary(table: pd.DataFrame, truth: str) -> list[str]:
         known = rows[rows["estimate"].notna() & rows["half"].notna()]
         scale, digits = (100, 2) if len(known) and known["unit"].iloc[0] == "share" else (1, 3)
         numbers = half = holds = "–"
-        if len(known) > 1:
+        if len(known) > 1 and known["unit"].iloc[0] in ("share", "times"):
             mean, sd = scale * known["estimate"].mean(), scale * known["estimate"].std()
             numbers, half = f"{mean:.{digits}f}, {sd:.{digits}f}", f"{scale * known['half'].median():.{digits}f}"
             if (true := expected(str(question), str(subject), truth)) is not None:
