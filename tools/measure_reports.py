@@ -28,6 +28,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, fields, replace
 from functools import lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -328,7 +329,10 @@ def main() -> None:
     )
     done = set(pd.read_csv(given.csv)["study"]) if given.csv.exists() else set()
     left = [number for number in range(given.studies) if number not in done]
-    with ProcessPoolExecutor(given.workers) as workers, given.csv.open("a", newline="") as file:
+    with (
+        ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as workers,
+        given.csv.open("a", newline="") as file,
+    ):
         table = csv.writer(file)
         if not done:
             table.writerow([field.name for field in fields(Row)])
