@@ -57,10 +57,8 @@ def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
     for cell in cells:
         if cell.job != "train" or cell.horizons == (0,):
             continue
-        batch, warmup = cell.recipe.batch, cell.recipe.warmup_images
-        found = rate_and_rule(
-            cell.model, scale=options.scale, warmup_images=warmup, images=cell.horizons[-1], batch=batch
-        )
+        batch = cell.recipe.batch
+        found = rate_and_rule(cell.model, scale=options.scale, images=cell.horizons[-1], batch=batch)
         if found.rule not in (SWEPT, FAMILY):
             by_rule.setdefault(found.rule, {}).setdefault(cell.model, set()).add(cell.recipe.lr)
             if not math.isclose(cell.recipe.lr, found.value):  # the suite's own, or several that it compares

@@ -16,12 +16,7 @@ A model without a sweep gets, by the first rule that knows it:
   as the table's nearest. The suite `rates` tests the rule where it is run: its plan names the rates that it gives;
 - `DEFAULT_RATE`.
 
-Those at scale `cpu` were chosen by an older rule (of six rates spaced x2 with one seed at one budget, the lowest within
-two points of the best on the upstream test images): `results/reference/rates-cpu/`.
-
-The warm-up decides which rate is best. The main study, and the sweep behind its rates, warm up for 23 steps, as their
-shortest budgets allow. Suites without such budgets keep the recipe's own warm-up of 62 steps: where it makes another
-rate the best, `LONG_WARMUP_RATES` has it.
+Those at scale `cpu` are of `results/reference/rates-cpu/`.
 """
 
 from __future__ import annotations
@@ -51,8 +46,6 @@ MODEL_RATES["cpu"] = {
     "R5+ViT-pico/14": {16_000: 8e-3},
     "R11x0.25-s2": {16_000: 8e-3},
 }
-LONG_WARMUP_RATES = {"cpu": dict.fromkeys(("R8x0.125-s2", "R8x0.25-s2"), 8e-3)}
-"""Scale -> model -> rate, of recipes whose warm-up is no shorter than their own (tests/records/transfer-rates/)."""
 DEFAULT_RATE = 1e-3  # for a model that no rule knows
 SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (
     "swept",
@@ -72,9 +65,7 @@ class Rate:
     rule: str
 
 
-def rate_and_rule(
-    model: str, *, scale: str, warmup_images: int = 0, images: int | None = None, batch: int = Recipe.batch
-) -> Rate:
+def rate_and_rule(model: str, *, scale: str, images: int | None = None, batch: int = Recipe.batch) -> Rate:
     """The rate of a model at a scale, and where it comes from. Options in a name change none.
 
     Args:
@@ -82,9 +73,6 @@ def rate_and_rule(
         batch: of a rate that follows from the paper's.
     """
     base, family = registry.split_options(model)[0], registry.family_of(model).label
-    longer = LONG_WARMUP_RATES.get(scale, {}) if warmup_images >= Recipe.warmup_images else {}
-    if base in longer:
-        return Rate(longer[base], SWEPT)
     if budgets := MODEL_RATES.get(scale, {}).get(base):
         return Rate(at_budget(budgets, images), SWEPT)
     families, kind = FAMILY_RATES.get(scale, {}), kind_of(family) or family
@@ -93,11 +81,9 @@ def rate_and_rule(
     return (None if scale == "cpu" else by_paper(base, kind, batch=batch)) or Rate(DEFAULT_RATE, DEFAULT)
 
 
-def rate_of(
-    model: str, *, scale: str, warmup_images: int = 0, images: int | None = None, batch: int = Recipe.batch
-) -> float | None:
+def rate_of(model: str, *, scale: str, images: int | None = None, batch: int = Recipe.batch) -> float | None:
     """The rate alone; None where no rule knows one."""
-    found = rate_and_rule(model, scale=scale, warmup_images=warmup_images, images=images, batch=batch)
+    found = rate_and_rule(model, scale=scale, images=images, batch=batch)
     return None if found.rule == DEFAULT else found.value
 
 
@@ -107,8 +93,7 @@ def recipe_for(model: str, *, scale: str = "cpu", images: int | None = None, **c
     Args:
         images: the budget whose rate is wanted, as `rate_and_rule` takes it: of a cell, its longest horizon.
     """
-    warmup, batch = changes.get("warmup_images", Recipe.warmup_images), changes.get("batch", Recipe.batch)
-    found = rate_and_rule(model, scale=scale, warmup_images=warmup, images=images, batch=batch)
+    found = rate_and_rule(model, scale=scale, images=images, batch=changes.get("batch", Recipe.batch))
     return Recipe(**{"lr": found.value, **changes})
 
 

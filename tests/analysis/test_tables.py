@@ -249,25 +249,10 @@ def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
 
 
 def test_the_recipes_have_the_rates_of_the_committed_sweep() -> None:
-    """Of a sweep at two budgets; an older one chose by another rule."""
+    """At both of its budgets."""
     reference = evidence.build(study_data.load(PROJECT / "results/reference/rates-cpu", suite="rates"))
-    if not any(sweep.shorter for sweep in lr_sweep.sweeps(reference)):
-        pytest.skip("results/reference/rates-cpu holds a sweep at one budget")
     lines = lines_to_copy(table(reference, "best-rates").note)
     assert lines == {"FAMILY_RATES": _recipes.FAMILY_RATES["cpu"], "MODEL_RATES": _recipes.MODEL_RATES["cpu"]}
-
-
-def test_recipes_with_a_long_warm_up_have_the_rates_that_were_swept_with_it() -> None:
-    """On the upstream set that the rates of the main study are of, by the rule of that time: the lowest rate within two
-    points of the best."""
-    reference = evidence.build(study_data.load(PROJECT / "tests/records/transfer-rates", suite="transfer"))
-    tried: dict[str, dict[float, float]] = {}
-    for row in rows(reference, "rates"):
-        if row["data"] == "glyphs" and row["seen"] == max((r["seen"] for r in rows(reference, "rates")), key=int):
-            tried.setdefault(row["model"], {})[float(row["rate"])] = float(row["accuracy"])
-    rates = {model: min(r for r, a in by.items() if a >= max(by.values()) - 0.02) for model, by in tried.items()}
-    assert rates == {model: _recipes.recipe_for(model).lr for model in ("ViT-nano/14", "R8x0.125-s2", "R8x0.25-s2")}
-    assert _recipes.recipe_for("R8x0.125-s2", warmup_images=736).lr == _recipes.FAMILY_RATES["cpu"]["ResNet"]
 
 
 @pytest.mark.parametrize("suite", ["presets", "rates", "no-such-suite"])

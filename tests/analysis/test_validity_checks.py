@@ -321,7 +321,7 @@ def test_what_did_not_finish_is_named() -> None:
     assert check.names == (bad.directory, "diverged") and check.message == bad.reason
 
 
-@pytest.mark.parametrize("study", [KEPT / "branching-of-unequal-warm-ups", KEPT / "transfer-rates"])
+@pytest.mark.parametrize("study", [KEPT / "branching-of-unequal-warm-ups", KEPT / "crossover"])
 def test_flops_over_images_are_the_flops_of_an_image(study: Path) -> None:
     """Study by study the sum, cell by cell the quotient: a cell that reads several branches trains on more images than
     its longest horizon says."""

@@ -154,7 +154,7 @@ def test_a_title_gives_other_leaders_and_no_bare_ratio_of_the_same() -> None:
 
 
 def test_a_table_at_a_glance_has_no_empty_column() -> None:
-    findings = study(*saved_findings.read(PROJECT / "results/reference/branching-cpu"))
+    findings = study(*saved_findings.read(PROJECT / "results/reference/speed-cpu"))
     tables = [g for part in vars(text.overview(findings, text.answers(findings))).values() for g in part]
     assert tables and all(len(cells) == len(g.columns) for g in tables for _, cells in g.rows)
     assert all(any(column) for g in tables for column in zip(*(cells for _, cells in g.rows), strict=True))
