@@ -123,6 +123,12 @@ def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
     df_N = np.array([item.df * independent(budgets[item.trunk]) / budgets[item.trunk] for item in repeats])
     squares_N = df_N * [item.variance for item in repeats]
     squares_N[squares_N <= ROUNDING] = 0.0
+    if (differ_N := squares_N > 0).any():
+        # Scores are multiples of one image. Seeds that agree to the image may still differ by what rounding hides: a
+        # sixth of the variance of two seeds that are one image apart, which the least variance seen stands for. Zeros
+        # would draw the variance of all models to zero, without bound where most networks score at chance.
+        least = float((squares_N[differ_N] / df_N[differ_N]).min()) / 6
+        squares_N[~differ_N] = least * df_N[~differ_N]
     centre_2 = df_N @ x_N2 / df_N.sum()
     known: tuple[np.ndarray, ...] = (np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))
     if (squares_N > ROUNDING).any():
