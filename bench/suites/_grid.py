@@ -114,7 +114,7 @@ def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
         data=data,
         image_size=grid.image_size,
         channels=grid.channels,
-        recipe=recipe_for(model, images=fields.get("horizons", (0,))[-1] or None, **grid.recipe(data)),
+        recipe=recipe_for(model, **grid.recipe(data)),
         tasks=grid.tasks,
         **fields,
     )
