@@ -30,6 +30,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from bench.cost.shapes import RULES
+
 Pads = tuple[tuple[int, int], ...]
 
 
@@ -228,7 +230,7 @@ class MacCounter(TorchDispatchMode):
         if name in FORMULAS:
             self._add(name, FORMULAS[name](args))
             return function(*args, **kwargs)
-        if function.namespace == "aten" and function._can_decompose():
+        if function.namespace == "aten" and function not in RULES and function._can_decompose():
             with self:  # a composite operation that autograd has not taken apart, as in inference mode
                 result = function.decompose(*args, **kwargs)
             if result is not NotImplemented:

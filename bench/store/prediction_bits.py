@@ -18,9 +18,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 KEY = "correct"
 GROUPS, SHARED = "groups", "grouped"
@@ -38,11 +39,15 @@ class Correct:
     @property
     def right_M(self) -> np.ndarray:
         """bool, one per test image, in the order of the test set."""
+        import numpy as np  # here: every command that reads records passes through this file, and few need the bits
+
         return np.unpackbits(np.frombuffer(self.packed, dtype=np.uint8), count=self.num_images).astype(bool)
 
     @property
     def groups_M(self) -> np.ndarray | None:
         """uint32, equal for test images that belong together; None where each stands alone."""
+        import numpy as np
+
         return np.frombuffer(self.groups, dtype="<u4") if self.groups else None
 
 
@@ -50,6 +55,8 @@ def to_detail(
     right_M: np.ndarray, *, content_hash: str, groups_M: np.ndarray | None = None
 ) -> tuple[str, dict[str, Any]]:
     """The entry of a score's detail for `right_M`, bool, in the order of the test set that has this hash."""
+    import numpy as np
+
     packed = base64.b64encode(np.packbits(np.asarray(right_M, dtype=bool)).tobytes()).decode()
     entry = {"content_hash": content_hash, "num_images": len(right_M), "packed": packed}
     if groups_M is not None:

@@ -43,7 +43,7 @@ def study(*, seed: int = 1, extra: tuple[str, ...] = (), **changes: Any) -> Evid
 def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", **recipe: Any) -> list[Record]:
     """One record per rate whose upstream accuracy at the longest budget is as given; None for one that diverged.
 
-    At shorter budgets, and downstream, the highest rate is the best everywhere.
+    At shorter budgets, and downstream, the highest rate is the best everywhere; untrained networks are at 5 %.
     """
     world = World(seed=3)
     world.models, world.seeds = {model: world.models[model]}, (0,)
@@ -55,7 +55,8 @@ def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", *
 
         def changed(horizon: Horizon, score: Score, rate: float = rate, accuracy: float | None = accuracy) -> Score:
             last = score.task == "upstream" and horizon is base.horizons[-1]
-            return replace(score, value=accuracy if last else min(0.99, 0.1 + 50 * rate))
+            elsewhere = min(0.99, 0.1 + 50 * rate) if horizon.images_seen else 0.05
+            return replace(score, value=accuracy if last else elsewhere)
 
         record = map_scores(record, changed)
         if accuracy is None:

@@ -299,8 +299,9 @@ def test_table_6_says_two_to_four_times_less_compute(paper: Findings) -> None:
 
 
 def test_table_6_says_hybrids_lead_and_lose_it() -> None:
-    laws = scaling_laws.laws(published.evidence())
-    finding = advantage_shrinks(laws["Hybrid"], laws["ViT"])
+    evidence = published.evidence()
+    laws = scaling_laws.laws(evidence)
+    finding = advantage_shrinks(evidence, laws["Hybrid"], laws["ViT"])
     assert finding.verdict == YES and finding.low is not None and finding.low > 0
     assert finding.trend[0].estimate > 0 > finding.trend[-1].estimate
     assert compute_to_match(laws["ViT"], laws["Hybrid"]).leader == "Hybrid"

@@ -56,7 +56,7 @@ def test_a_warm_up_takes_at_most_a_quarter_of_the_shortest_budget(warmup, budget
     [
         (
             ["--suite", "scaling", "--scale", "cpu", "--horizons", "500"],
-            ["736 images (23 steps)", "500 images (16 steps)", "--set warmup=128"],
+            ["640 images (20 steps)", "500 images (16 steps)", "--set warmup=128"],
         ),
         (["--suite", "smoke", "--data", "jft-300m", "--models", "ViT-pico/14"], ["jft-300m", "not on this", "--plan"]),
     ],

@@ -11,7 +11,7 @@ import pandas as pd
 import seaborn as sns
 
 from bench.analysis.budgets import ONE_BUDGET
-from bench.analysis.evidence import HEADLINE, Evidence, Point, Series, family_rank
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
 from bench.analysis.frontiers import best_within
 from bench.core.by_key import by_key
 from bench.core.formatting import common_flop_unit, join
@@ -46,7 +46,8 @@ def draw(evidence: Evidence) -> Drawing:
     flops = [p.train_flops for family in families for p, _, _ in scored_by[family]]
     scale, unit = common_flop_unit(flops)
     sets = join(sorted({p.data for points in scored_by.values() for p, _, _ in points}))
-    tasks = join([part.rpartition(":")[2] if evidence.published else part for part in evidence.headline])
+    shown = {UPSTREAM: "its test images"}  # in place of the measure's name
+    tasks = join([shown.get(m, m.rpartition(":")[2] if evidence.published else m) for m in evidence.headline])
     rows: list[dict[str, Any]] = []
     explained: list[tuple[Point, str, Estimate, float]] = []
     lines: dict[str, list[tuple[float, float]]] = {}
