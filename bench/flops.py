@@ -350,15 +350,18 @@ def _list(*, as_json: bool) -> int:
     """Every family: how its models are named, and those that are registered."""
     from bench.core import registry
 
-    families: dict[str, dict[str, Any]] = {
-        family.label: {"naming": family.naming or None, "names": list(family.names)} for family in registry.families()
-    }
+    families = list(registry.families())
     if as_json:
-        print(json.dumps(families, indent=2))
+        made: dict[str, dict[str, Any]] = {}  # several files may make models of one family
+        for family in families:
+            about = made.setdefault(family.label, {"naming": None, "names": []})
+            about["naming"] = "; ".join(filter(None, (about["naming"], family.naming))) or None
+            about["names"] += family.names
+        print(json.dumps(made, indent=2))
         return EXIT_OK
-    for family, about in families.items():
-        listed = f"\n  {', '.join(about['names'])}" if about["names"] else ""
-        print(f"{family}: {about['naming'] or 'these names'}{listed}")
+    for family in families:
+        listed = f"\n  {', '.join(family.names)}" if family.names else ""
+        print(f"{family.label}: {family.naming or 'these names'}{listed}")
     print("What one costs: vit-bench flops NAME; the paper's own: --paper-table")
     return EXIT_OK
 

@@ -60,7 +60,7 @@ COPIES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
 
 
 def parts() -> tuple[ImageSet, ImageSet]:
-    return load("fashion-mnist", "train"), load("fashion-mnist", "test")
+    return load("fashion-mnist:part", "train"), load("fashion-mnist:part", "test")
 
 
 def images_like(images: ImageSet, pixels_NHW: np.ndarray, labels_N: np.ndarray) -> ImageSet:
@@ -141,7 +141,7 @@ def test_another_size_and_colour() -> None:
 
 
 def test_rendered_sets_share_nothing_with_the_photographs() -> None:
-    test = load("fashion-mnist", "test")
+    test = load("fashion-mnist:part", "test")
     for name in ("shapes-orientation", "visual-atoms:12x100"):
         assert len(dedup.find(load(name, "train", num_images=1000), test)) == 0
 
@@ -177,7 +177,7 @@ COUNT = 40
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An image folder, some of whose training images are test images of Fashion-MNIST, mirrored."""
-    train, test = (load("fashion-mnist", split) for split in ("train", "test"))
+    train, test = (load("fashion-mnist:part", split) for split in ("train", "test"))
     stolen, own = test.images_NHWC[:3, :, ::-1], train.images_NHWC[:COUNT]
     labels = np.arange(COUNT + 3) % 2
     parts = {"train": (np.concatenate([stolen, own]), labels), "test": (own[:4], labels[:4])}
@@ -192,10 +192,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_pairs_are_said_and_drawn(capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path) -> None:
-    where, picture = ["folder:mine", "fashion-mnist", "--data-root", str(root)], tmp_path / "pairs.png"
+    where, picture = ["folder:mine", "fashion-mnist:part", "--data-root", str(root)], tmp_path / "pairs.png"
     code, out, _ = run(capsys, *where, "--picture", str(picture), "--json")
     rows = json.loads(out)
-    upstream, test = load("folder:mine", "train", root=root), load("fashion-mnist", "test")
+    upstream, test = load("folder:mine", "train", root=root), load("fashion-mnist:part", "test")
     assert code == 0 and sorted(row["downstream"] for row in rows) == [0, 1, 2]
     for row in rows:
         np.testing.assert_array_equal(
@@ -212,5 +212,5 @@ def test_pairs_are_said_and_drawn(capsys: pytest.CaptureFixture[str], root: Path
 
 def test_nothing_found_draws_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     picture = tmp_path / "pairs.png"
-    code, out, _ = run(capsys, "shapes-count@50", "fashion-mnist", "--picture", str(picture), "--json")
+    code, out, _ = run(capsys, "shapes-count@50", "fashion-mnist:part", "--picture", str(picture), "--json")
     assert code == 0 and json.loads(out) == [] and not picture.exists()

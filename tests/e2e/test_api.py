@@ -40,7 +40,8 @@ from tests.conftest import PROJECT
 from tests.plan.finished import finish
 from tests.plan.making import cells_of
 
-KEPT = PROJECT / "tests/records/scaling"
+KEPT = PROJECT / "results/reference/scaling-cpu"
+NAMES = "ViT-nano/7", "ViT-Lite-2/7"  # at the same budgets
 X = np.geomspace(1e3, 1e6, 9)
 
 
@@ -91,8 +92,8 @@ def test_tables_of_a_study_hold_what_its_records_hold():
     assert len(results.scores) == sum(len(h.scores) for r in results.records for h in r.horizons)
     assert len(results.curves) == sum(len(r.curve.losses) for r in results.records if r.curve)
     few = "measure == 'mnist' and shots == 10 and draw == 0"
-    one = results.scores.query(f"model == 'ViT-pico/7' and seed == 1 and {few}")
-    record = next(r for r in results.records if r.cell.model == "ViT-pico/7" and r.cell.seed == 1)
+    one = results.scores.query(f"model == 'ViT-nano/7' and seed == 1 and {few}")
+    record = next(r for r in results.records if r.cell.model == "ViT-nano/7" and r.cell.seed == 1)
     values = {
         h.images_seen: s.value
         for h in record.horizons
@@ -133,7 +134,7 @@ def test_findings_that_cannot_be_read_are_no_traceback(tmp_path, text, said):
 
 
 def test_a_report_is_read_back_as_findings(tmp_path, monkeypatch):
-    for cell in (KEPT / "cells").glob("*_glyphs_s0-*"):  # "presets" has no figures to draw
+    for cell in (KEPT / "cells").glob("*_fashion-mnist-part_s0-*"):  # "presets" has no figures to draw
         shutil.copytree(cell, tmp_path / "results" / "presets" / "cells" / cell.name)
     monkeypatch.chdir(tmp_path)
     results = bench.api.report("presets")
@@ -182,11 +183,11 @@ def test_a_fit_is_that_of_the_command(tmp_path, capsys):
 
 
 def test_a_comparison_is_that_of_the_command(tmp_path, capsys):
-    names = ("R8x0.25-s2", "R8x0.125-s2")  # at the same budgets
-    words = [*names, "--suite", KEPT.name, "--results", str(KEPT.parent)]
-    for at in (None, "compute", "images"):
+    old = PROJECT / "tests/records/scaling", ("R8x0.25-s2", "R8x0.125-s2")  # at the same numbers of images
+    for at, (kept, names) in ((None, (KEPT, NAMES)), ("compute", (KEPT, NAMES)), ("images", old)):
+        words = [*names, "--suite", kept.name, "--results", str(kept.parent)]
         asked = [*words, *(["--at", at] if at else [])]
-        compared = bench.api.compare(*names, suite=KEPT.name, results=KEPT.parent, at=at)
+        compared = bench.api.compare(*names, suite=kept.name, results=kept.parent, at=at)
         code = compare.main([*asked, "--json", "--fail-if", "different"])
         printed = json.loads(capsys.readouterr().out)
         assert printed["average"]["estimate"] == compared.average.estimate and printed["verdict"] == compared.verdict
@@ -290,16 +291,16 @@ def test_every_column_is_described():
 
 def test_results_show_themselves():
     results = bench.api.load(KEPT)
-    assert str(results).startswith(f"{KEPT}: 39 cells, {len(results.answers)} answers\n")
+    assert str(results).startswith(f"{KEPT}: 37 cells, {len(results.answers)} answers\n")
     assert str(results).count("\n") == len(results.table) + 1 and "<pre>" in results._repr_html_()
     assert results.plot()._repr_png_().startswith(b"\x89PNG") and os.fspath(results.plot()) == str(results.plot().path)
-    compared = bench.api.compare("R8x0.25-s2", "R8x0.125-s2", suite=KEPT.name, results=KEPT.parent)
+    compared = bench.api.compare(*NAMES, suite=KEPT.name, results=KEPT.parent)
     assert compared._repr_html_() == f"<pre>{html.escape(str(compared))}</pre>"
 
 
 def test_a_comparison_draws_its_table(tmp_path):
     """Every difference with its interval, and those of levels of compute in a panel of their own."""
-    compared = bench.api.compare("ViT-pico/14", "R11x0.25-s2", suite="crossover", results=KEPT.parent)
+    compared = bench.api.compare("ViT-pico/14", "R11x0.25-s2", suite="crossover", results=PROJECT / "tests/records")
     by_task, by_compute = compare_figure.draw(compared.found, title="x").axes
     names = [label.get_text().removesuffix(" (not averaged)") for label in by_task.get_yticklabels()]
     table = compared.table.assign(compute=compared.table["row"] == "compute")

@@ -129,7 +129,7 @@ def job(cell: Cell, folder: Path, log: Callable[[str], None] = lambda _: None) -
 @pytest.mark.parametrize("name", ["ViT-pico/7", "ViT-pico/7:pooling=cls", "R8x0.125-s2", "R5+ViT-pico/14"])
 def test_scores_of_trained_models_are_those_of_float32(name):
     """Own head on 9,000 images that were not trained on; few-shot probes on these and on others."""
-    whole, test = load("fashion-mnist", "train", root=None), load("fashion-mnist", "test", root=None)
+    whole, test = load("fashion-mnist:part", "train", root=None), load("fashion-mnist:part", "test", root=None)
     own = nested(whole.labels_N, 3_000, keys_N=whole.content_keys_N)
     held = np.setdiff1d(np.arange(len(whole)), own)
     unseen = replace(
@@ -168,7 +168,7 @@ TASKS = (
 )
 CELL = Cell(
     model="ViT-pico/14",
-    data="fashion-mnist",
+    data="fashion-mnist:part",
     num_images=200,
     horizons=(64,),
     seed=1,
