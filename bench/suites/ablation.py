@@ -39,14 +39,14 @@ class AblationScale:
     Attributes:
         patches: other patch sizes, largest first.
         conv_patch: an even patch size, for the convolutional stem.
-        pooling_rates: of both ways to pool.
+        pooling_factors: rates of both ways to pool, over that of the ViT that is changed, which is one of them.
         resnet_rates: of Adam and of SGD.
     """
 
     base: str
     patches: tuple[int, int]
     conv_patch: int
-    pooling_rates: tuple[float, ...]
+    pooling_factors: tuple[float, ...]
     resnet: str
     resnet_rates: tuple[tuple[float, ...], tuple[float, ...]]
     images: int
@@ -59,7 +59,7 @@ SCALES = {
         base="ViT-pico/7",
         patches=(14, 4),
         conv_patch=4,
-        pooling_rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
+        pooling_factors=(0.5, 1, 2, 4, 8),
         resnet="R11x0.25",
         resnet_rates=((4e-3, 8e-3, 1.6e-2), (0.1, 0.3, 0.9)),
         images=16_000,
@@ -70,7 +70,7 @@ SCALES = {
         base="ViT-Ti/4",
         patches=(7, 2),
         conv_patch=4,
-        pooling_rates=(1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
+        pooling_factors=(0.25, 0.5, 1, 2, 4),
         resnet="R26x1-s2",
         resnet_rates=((5e-4, 1e-3, 2e-3), (0.05, 0.1, 0.2)),
         images=1_000_000,
@@ -107,7 +107,8 @@ def variants(scale: AblationScale, base: str) -> Iterator[tuple[str, str, dict[s
         yield from (("position", named(base, row, position=position, position_at=place), {}) for place in places)
     for pooling in ("cls", "mean"):
         model = named(base, row, position="learned-1d", pooling=pooling)
-        yield from (("pooling", model, {"lr": rate}) for rate in scale.pooling_rates)
+        usual = recipe_for(base, **scale.recipe).lr
+        yield from (("pooling", model, {"lr": usual * factor}) for factor in scale.pooling_factors)
     large, small = scale.patches
     half, double = row.width // 2, row.width * 2
     mlp = row.mlp_width

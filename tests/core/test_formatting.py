@@ -82,7 +82,7 @@ def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> Non
     "measure, text",
     [
         ("mnist", "mnist"),
-        ("upstream", "upstream"),
+        ("upstream", "test accuracy"),
         ("finetune:mnist", "mnist (fine-tuned)"),
         ("finetune@10shot:mnist", "mnist (fine-tuned on 10 images per class)"),
         ("finetune@56px:photo-tiles:56px", "photo-tiles (fine-tuned at 56 px)"),
