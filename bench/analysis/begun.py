@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from bench.stats.intervals import IMAGES, POINT_LEVEL, Estimate, Samples, difference, estimate, pool, z_quantile
+from bench.stats.intervals import IMAGES, POINT_LEVEL, SEEDS, Estimate, Samples, difference, estimate, pool, z_quantile
 from bench.stats.paired import contrast_error
 
 NEAR_GUESSING = 0.9
@@ -39,7 +39,8 @@ def not_begun(*, loss: float, guessing: float, gain: Estimate | None) -> NotBegu
     """
     if loss > NEAR_GUESSING * guessing:
         return NotBegun.LOSS
-    if gain is not None and gain.value <= gain.half:
+    # An interval without chance of training says little of a single run: one that is no worse than it began stays.
+    if gain is not None and (gain.value < 0 if SEEDS in gain.excluded else gain.value <= gain.half):
         return NotBegun.SCORE
     return None
 
