@@ -81,7 +81,7 @@ def draw(evidence: Evidence) -> Drawing:
             path = [(at / scale, 100 * value) for at, value in lines[str(family)]]
             if path:
                 steps.append(_draw_line(axes, mine[mine["best"]], x, path, str(family), families))
-        best = _panels.in_percent(table[table["best"]])
+        best = _panels.in_percent(table[table["best"]] if table["best"].any() else table)  # all may be hollow
         limits = _style.percent_range(best["low_percent"], 100 * table["accuracy"], best["high_percent"])
         limits = min(limits[0], 100 * table["accuracy"].min() - 1.0), limits[1]  # hollow points lie below the others
         axes.set_ylim(*np.round(limits, 6))  # further digits differ between processors, and with them soft edges
@@ -98,7 +98,8 @@ def draw(evidence: Evidence) -> Drawing:
         )
         dots = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
         paths = [path for _, drawn in steps for path in drawn]
-        _style.name_ends(axes, [end for end, _ in steps])
+        if steps:
+            _style.name_ends(axes, [end for end, _ in steps])
         if (beaten := ~table["best"] & table["begun"]).any():
             pale = table.loc[table.loc[beaten, "accuracy"].idxmin()]
             said = (pale[x], 100 * pale["accuracy"], "pale: beaten within\nits own family", _style.GREY)
@@ -126,7 +127,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
     """Name the line of raw pixels at the end that is farther from the families' first, or last, best points."""
-    best = table[table["best"]].groupby("family")["accuracy"]
+    best = (table[table["best"]] if table["best"].any() else table).groupby("family")["accuracy"]
     left, right = (min(abs(100 * ends - height)) for ends in (best.first(), best.last()))
     axes.annotate(
         "raw pixels",
