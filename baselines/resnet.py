@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from baselines._basic_resnet import BasicResNet
 
 WIDTHS = (16, 32, 64)  # channels of the three stages at width 1
-STRIDES = {None: (1, 1, 2, 2), "2": (2, 1, 2, 2), "4": (2, 2, 2, 2)}  # of the stem, then of the stages
+STRIDES = {None: (1, 1, 2, 2), "2": (2, 1, 2, 2), "4": (2, 2, 2, 2)}  # the stem comes first, then the stages
 OF_IMAGENET = (50, 152, 200)
 """Depths 6 n + 2 that everybody takes for the ImageNet networks of the same paper, which have bottleneck blocks."""
 

@@ -41,7 +41,7 @@ def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -
 
 def beats(evidence: Evidence, name: str, against: Against) -> Iterator[Finding]:
     """Findings of the question `name`: per average and family, with each task behind the average as evidence."""
-    series = compared_series(evidence, every=True)  # what did not beat its baseline must not be left out here
+    series = compared_series(evidence, every=True)  # here a network that did not beat its baseline has to stay
     for measure in averages(evidence) if series else ():
         compared = against(evidence, series, measure)
         single = {task: against(evidence, series, task) for task in evidence.parts(measure)}

@@ -42,7 +42,7 @@ COLUMNS = {
 
 
 LEAST_ERROR = 0.01  # percent, of an error that is drawn again: its logarithm is taken
-MAX_LOG = 300.0  # of a compute: a flat line, continued, would leave what a float can hold
+MAX_LOG = 300.0  # a flat line, continued, would leave what a float can hold
 
 
 @dataclass(frozen=True, kw_only=True)

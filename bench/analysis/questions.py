@@ -18,7 +18,7 @@ from bench.core import registry
 from bench.core.record import Record
 from bench.stats.levels import holm
 
-SHARE_FALSE = 0.05  # of reports in which some difference between equal families is decided
+SHARE_FALSE = 0.05  # a share of reports: in these some difference between equal families is decided
 PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
 
 

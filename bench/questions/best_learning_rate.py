@@ -37,7 +37,7 @@ NAME = "best learning rate"
 TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
 EDGE_OF_SWEEP = "edge of sweep"  # the best rate is at or beyond an end of the sweep: `Sweep.further` goes on
 NO_CURVE = "no curve"  # no smooth curve has a maximum near the best rate tried, which is chosen then
-OPEN_INTERVAL = "open interval"  # that of the best rate reaches an end of the sweep, or is not known
+OPEN_INTERVAL = "open interval"  # the best rate's interval reaches an end of the sweep, or is not known
 DIVERGED = "diverged"  # some runs of the sweep did; such a rate is not chosen
 
 MAX_P_VALUE = 0.05  # of the p-value up to which the rule is offered

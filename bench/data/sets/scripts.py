@@ -25,7 +25,7 @@ from bench.data.generated.render import BOX, SIZE, Variation, drawable, image_se
 
 REVISION = 2  # 2: several families, more images to learn from, a strength that was chosen beforehand, groups
 CLASSES = tuple("ΞΣΦΨαβδεζηθλξςωϞДЖЗЙЦЧЩЪЫЮЯЋЉЊѢѪҐф")
-PER_CLASS = {"train": 300, "test": 48}  # of 300, two draws of 10 share 3 %
+PER_CLASS = {"train": 300, "test": 48}  # two draws of 10 among 300 share 3 %
 LARGEST = 0.2  # natural logarithm of a side over the undeformed one
 VARIATION = Variation(
     rotation=20.0,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TITLE = "Upstream accuracy against learning rate"
 SHORTEST, LONGEST = "shortest budget", "longest budget"
-CURVE_POINTS = 60  # of a curve through the runs
+CURVE_POINTS = 60  # points draw a curve through the runs
 
 
 def draw(evidence: Evidence) -> Drawing:

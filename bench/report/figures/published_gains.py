@@ -14,7 +14,7 @@ from bench.report.figures import _published, _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
 TITLE = "The same network, pre-trained on more images"
-MARKERS = "o", "D"  # of its accuracy after ImageNet-1k, after ImageNet-21k
+MARKERS = "o", "D"  # the first marks accuracy after ImageNet-1k, the second after ImageNet-21k
 
 
 def draw(evidence: Evidence) -> Drawing:
