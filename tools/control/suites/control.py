@@ -6,7 +6,7 @@ They and the main study's networks are trained by the same recipe at the same bu
 every network counts at each budget with its best rate. Chosen in November 2026, before any of them was trained here, by
 cost: whatever of the kind these libraries have that sees at least 80 batches within the largest budget.
 
-    vit-bench run --suite control --plugins tools/control
+    python -m bench.run --suite control --plugins tools/control
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from bench.suites._recipes import recipe_for
 from bench.suites.suite import Suite, SuiteOptions, pick
 from tools.control.kinds import OUTSIDE
 
-BUDGETS = LADDER[2:6:2] + LADDER[6:]  # FLOPs: 52, 208 and 832 GFLOPs
-RATES = (1e-3, 2e-3, 4e-3, 8e-3)
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
@@ -30,7 +29,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     made = []
     for seed in range(options.seeds or 1):
         for model in options.models or costs:
-            seen = (BATCH * round(flops / costs[model] / BATCH) for flops in BUDGETS)
+            seen = (BATCH * round(flops / costs[model] / BATCH) for flops in LADDER)
             horizons = tuple(images for images in seen if images >= FEWEST_STEPS * BATCH)
             base = Cell(
                 model=model,
