@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from bench.core import registry
 from bench.core.cli import parser
 from bench.core.console import busy, make_console, write
 from bench.core.environment import now
-from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_interrupts
 from bench.core.formatting import by_reason, planned_and_took, plural
 from bench.execute.local import Failure
 from bench.execute.prepare import begin
@@ -52,13 +53,23 @@ Run the same command again to continue an interrupted run.
 def main(argv: list[str] | None = None) -> int:
     p = parser("vit-bench run", __doc__ or "", lambda: EXAMPLES + listing())
     add_options(p, RUN)
-    p.add_argument("--plan", action="store_true", help="print the plan and stop")
+    p.add_argument("--plan", "--dry-run", action="store_true", help="print the plan and stop")
+    p.add_argument("--resume", action="store_true", help="changes nothing: an interrupted run always goes on")
+    p.add_argument("--wandb-project", metavar="NAME", help="with --track wandb (default: WANDB_PROJECT, or the suite)")
+    p.add_argument("--wandb-entity", metavar="NAME", help="with --track wandb (default: WANDB_ENTITY, or your own)")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     arguments = p.parse_args(argv)
     console = make_console(stderr=arguments.json)
 
+    if arguments.study is None and not hasattr(arguments, "suite"):
+        raise UserError(
+            "Which study?", f"Name one (times: on two cores, where measured), or a study file:\n{table_of_suites()}"
+        )
     options = StudyOptions.parsed(arguments)
     trackers.chosen(options.track)
+    for name in ("project", "entity"):  # for the process that sends the runs
+        if given := getattr(arguments, f"wandb_{name}"):
+            os.environ[f"WANDB_{name.upper()}"] = given
     with sigterm_interrupts():
         plan = make_plan(options, to_run=not arguments.plan, report=view.ConsoleReporter(console))
         view.show(plan, console)
@@ -80,6 +91,12 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps(report.to_json(paths)))
     return EXIT_FAILED if failures or not paths.works else EXIT_OK
+
+
+def table_of_suites() -> str:
+    """A line for each suite: how long it took on two cores where that was measured, and what it asks."""
+    made = [suites.load(name) for name in registry.names("suite")]
+    return "\n".join(f"  --suite {suite.name:13} {suite.takes or '–':11} {suite.question}" for suite in made)
 
 
 def work_off(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:

@@ -20,6 +20,16 @@ from bench.core.errors import UserError, nearest, unknown
 Effects = Callable[[argparse.Namespace], Mapping[str, Mapping[str, Any]]]
 
 
+FIELDS_SHOWN = ("FIELD=VALUE", "FIELD=V1,V2,…")  # how --help shows options that take fields
+FIELD = re.compile(r"[A-Za-z_][\w.-]*=")
+
+
+def _fields(text: str, flag: str) -> list[str]:
+    """ "a=1,b=2" as a=1 --set b=2; a comma before no field is one of a value: betas=0.9,0.99."""
+    first, *others = re.split(r",\s*(?=[A-Za-z_][\w.-]*=)", text)
+    return [first, *(word for other in others for word in (flag, other))]
+
+
 class ParserMade(Exception):
     """Holds the parser of a verb whose `main` was called with `PARSER_ALONE`."""
 
@@ -46,6 +56,7 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else list(args)
         if words == PARSER_ALONE:
             raise ParserMade(self)
+        words = self._spread(words)
         for before, word in zip(["", *words], words, strict=False):
             option, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
             if equals and not value.strip(" ,\t\r\n"):
@@ -55,6 +66,22 @@ class Parser(argparse.ArgumentParser):
         if not unknown_words:
             self.refuse_idle(parsed, **self.effects(parsed))
         return parsed, unknown_words
+
+    def _spread(self, words: list[str]) -> list[str]:
+        """The words, with `--set a=1 b=2` and `--set a=1,b=2` as `--set a=1 --set b=2`, as people type them."""
+        flags = {flag for a in self._actions if a.metavar in FIELDS_SHOWN for flag in a.option_strings}
+        spread: list[str] = []
+        flag = ""  # the last option, where it takes fields
+        for word in words:
+            if word.startswith("-"):
+                name, equals, value = word.partition("=")
+                flag = name if name in flags else ""
+                spread += [name, *_fields(value, flag)] if flag and equals else [word]
+            elif flag and FIELD.match(word):
+                spread += ([flag] if spread[-1] != flag else []) + _fields(word, flag)
+            else:
+                spread.append(word)
+        return spread
 
     def refuse_idle(self, arguments: argparse.Namespace, **effects: Mapping[str, Any]) -> None:
         """Refuse options that were given and have no effect: those that are `idle`, and all but those that are `used`.

@@ -6,49 +6,93 @@ from __future__ import annotations
 import argparse
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError, unknown
-from bench.core.options import Kind, Option, Values
+from bench.core.options import Alias, Kind, Option, Values
+
+YAML = (".yaml", ".yml")  # ends of the names of study files that are not TOML
 
 
-def read_file(path: Path, options: Sequence[Option]) -> Values:
-    """The layer of a study file.
+def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = ()) -> Values:
+    """The layer of a study file, TOML or YAML by its name.
 
     Raises:
         UserError: no file, no TOML, an unknown key, a value that its option does not take.
     """
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        tables = _yaml(text) if path.suffix.lower() in YAML else tomllib.loads(text)
     except OSError as error:
         raise UserError(
             f"The study file {path} cannot be read: {error.strerror}.",
             "Name a .toml file, or give a suite's name with --suite; several values of an option are joined by commas.",
         ) from error
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of thousands of digits
-        raise UserError(f"{path} is not TOML: {error}.", 'A line is like: models = ["ViT-nano/7"].') from error
+        kind, line = ("YAML", "models: [ViT-nano/7]") if path.suffix.lower() in YAML else ("TOML", 'suite = "scaling"')
+        raise UserError(f"{path} is not {kind}: {error}.", f"A line is like: {line}") from error
     try:
-        return read_mapping(tables, options)
+        return read_mapping(tables, options, aliases)
     except UserError as error:
         raise UserError(f"{path}: {error.what}", error.fix) from error
 
 
-def read_mapping(values: Mapping[str, Any], options: Sequence[Option]) -> Values:
+def _yaml(text: str) -> dict[str, Any]:
+    """The table that a YAML file holds.
+
+    Raises:
+        ValueError: no YAML, or no table.
+    """
+    import yaml
+
+    try:
+        tables = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    if not isinstance(tables, dict) or not all(isinstance(key, str) for key in tables):
+        raise ValueError("it holds no names with values")
+    return tables
+
+
+def read_mapping(values: Mapping[str, Any], options: Sequence[Option], aliases: Sequence[Alias] = ()) -> Values:
     """Values that a study file's tables, or the arguments of a call, give. None is as good as not given.
 
     Raises:
-        UserError: an unknown key (with the nearest), a value that its option does not take.
+        UserError: an unknown key (with the nearest), a value that its option does not take, two names of one option.
     """
-    by_name = {option.name: option for option in options}
+    by_name: dict[str, Option | Alias] = {alias.name: alias for alias in aliases}
+    by_name |= {option.called: option for option in options if option.called}
+    by_name |= {option.name: option for option in options}
+    plain = {option.name: option for option in options}
     read: Values = {}
     for key, value in values.items():
         name = key.replace("-", "_")
         if name not in by_name:
-            raise unknown("option", key, by_name)
-        if value is not None:
-            read[name] = _read(by_name[name], value)
+            raise unknown("option", key, plain)
+        if value is None:
+            continue
+        named = by_name[name]
+        option = plain[named.option] if isinstance(named, Alias) else named
+        made = _read_alias(named, option, value) if isinstance(named, Alias) else _read(option, value)
+        if option.kind is Kind.FIELDS:
+            read.setdefault(option.name, []).extend(made)
+        elif option.name in read:
+            raise UserError(f"{key} and another name of {option.name} are both given.", "Give one of them.")
+        elif made is not None:
+            read[option.name] = made
     return read
+
+
+def _read_alias(alias: Alias, option: Option, value: Any) -> Any:
+    """The value that an alias gives to its option; None where a flag is not raised."""
+    if alias.value is not None:
+        return alias.value if _read(replace(option, name=alias.name, kind=Kind.FLAG), value) else None
+    named = replace(option, name=alias.name, read=alias.read or option.read)
+    if option.kind is Kind.FIELDS:
+        return [_word(named, _text(named, value))]
+    return _read(named, value)
 
 
 def _read(option: Option, value: Any) -> Any:

@@ -31,6 +31,7 @@ class Option:
 
     Attributes:
         name: of the key and the argument; the flag has "-" for "_".
+        called: the flag's name, where people know it by another.
         read: the value of one word.
         here: it says something about this machine or this call, which is not kept with results.
     """
@@ -43,6 +44,30 @@ class Option:
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     here: bool = False
+    called: str = ""
+
+    @property
+    def flag(self) -> str:
+        return "--" + (self.called or self.name).replace("_", "-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alias:
+    """Another name for an option, or for one value of it: `--lr 1e-3` is `--set lr=1e-3`. Other tools call it so.
+
+    Attributes:
+        name: of the key and the argument, as an option's.
+        option: the option that it stands for.
+        read: the option's value of one word; None: as the option reads it.
+        value: the option's value where the flag alone says it.
+        help: "" of a name that --help leaves out.
+    """
+
+    name: str
+    option: str
+    read: Callable[[str], Any] | None = None
+    value: Any = None
+    help: str = ""
 
     @property
     def flag(self) -> str:
@@ -56,18 +81,31 @@ Values = dict[str, Any]
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def add_flags(p: argparse._ActionsContainer, options: Iterable[Option]) -> None:
-    """Add the options to a parser; what is not given stays out of its result."""
+def add_flags(p: argparse._ActionsContainer, options: Iterable[Option], aliases: Sequence[Alias] = ()) -> None:
+    """Add the options to a parser, each with its aliases; what is not given stays out of its result."""
     for option in options:
-        how: dict[str, Any] = {"dest": option.name, "help": option.help, "default": argparse.SUPPRESS}
-        if option.kind is Kind.FLAG:
-            p.add_argument(option.flag, action="store_true", **how)
-            continue
-        if option.kind in (Kind.REPEATED, Kind.FIELDS):
-            how["action"] = "append"
-        if option.choices:
-            how["choices"] = option.choices
-        p.add_argument(option.flag, type=option.read, metavar=option.metavar, **how)
+        _add_flag(p, option, option.flag, option.read, option.help)
+        for alias in aliases:
+            if alias.option != option.name:
+                continue
+            shown = alias.help or argparse.SUPPRESS
+            if alias.value is not None:
+                how: dict[str, Any] = {"dest": option.name, "help": shown, "default": argparse.SUPPRESS}
+                p.add_argument(alias.flag, action="store_const", const=alias.value, **how)
+            else:
+                _add_flag(p, option, alias.flag, alias.read or option.read, shown)
+
+
+def _add_flag(p: argparse._ActionsContainer, option: Option, flag: str, read: Callable[[str], Any], shown: str) -> None:
+    how: dict[str, Any] = {"dest": option.name, "help": shown, "default": argparse.SUPPRESS}
+    if option.kind is Kind.FLAG:
+        p.add_argument(flag, action="store_true", **how)
+        return
+    if option.kind in (Kind.REPEATED, Kind.FIELDS):
+        how["action"] = "append"
+    if option.choices:
+        how["choices"] = option.choices
+    p.add_argument(flag, type=read, metavar=option.metavar, **how)
 
 
 def given(arguments: argparse.Namespace, options: Iterable[Option]) -> Values:

@@ -257,7 +257,7 @@ def _measure(
             if (code := process.wait()) < 0:
                 raise UserError(
                     f"A process that measured speeds was killed by {signal.Signals(-code).name}.",
-                    "Run the same command again; where memory is short, with fewer --workers.",
+                    "Run the same command again; where memory is short, with fewer --jobs.",
                 )
             if code:
                 if failures:

@@ -17,7 +17,7 @@ from typing import Any
 from bench.core import registry
 from bench.core.cli import Parser, accuracies, folder, grams, hours, names_list, pair, positive, seeds, sizes_list
 from bench.core.errors import UserError
-from bench.core.options import Kind, Option, Values, add_flags, given, resolve, to_toml
+from bench.core.options import Alias, Kind, Option, Values, add_flags, given, resolve, to_toml
 from bench.plan import overrides
 from bench.plan.overrides import Overrides
 
@@ -27,6 +27,7 @@ CHANGED = ("refuse", "keep", "redo")
 
 def share(text: str) -> str:
     """How cells share a GPU: "none", a number of them, or "mps"."""
+    text = text.removeprefix("nvidia-")  # --device mps is Apple's
     if text not in ("none", "mps") and not re.fullmatch("[1-9][0-9]{0,2}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of cells up to 999")
     return text
@@ -107,14 +108,20 @@ STUDY = (
         help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)",
     ),
     Option(name="device", default="auto", help="cpu, cuda, mps, or auto"),
-    Option(name="workers", read=positive, here=True, help="cells to run at once (default: one per core; one per GPU)"),
+    Option(
+        name="workers",
+        called="jobs",
+        read=positive,
+        here=True,
+        help="cells to run at once (default: one per core; one per GPU)",
+    ),
     Option(
         name="share",
         read=share,
         default="none",
         here=True,
         metavar="none|N|mps",
-        help=f"cells at once on each GPU: one (default); N, in turns; by NVIDIA's MPS {MPS_CELLS}, or --workers in all",
+        help=f"cells at once on each GPU: one (default); N, in turns; by NVIDIA's MPS {MPS_CELLS}, or --jobs in all",
     ),
     Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
     Option(
@@ -216,6 +223,35 @@ RUN = (
 )
 
 
+class RanksPerNode(int):
+    """A number of ranks on each machine, as torchrun counts them."""
+
+
+ALIASES = (
+    Alias(name="workers", option="workers"),
+    Alias(
+        name="nproc_per_node",
+        option="ranks",
+        read=lambda text: RanksPerNode(positive(text)),
+        help="ranks on each machine",
+    ),
+    Alias(name="nnodes", option="nodes"),
+    Alias(name="num_seeds", option="seeds"),
+    Alias(name="output_dir", option="results"),
+    Alias(name="report_to", option="track"),
+    Alias(name="retry_failed", option="retry", value="failed"),
+    Alias(name="lr", option="set", read=lambda text: ("lr", text), help="--set lr=…"),
+    Alias(name="batch_size", option="set", read=lambda text: ("batch", text), help="--set batch=…"),
+    Alias(
+        name="epochs",
+        option="horizons",
+        read=lambda text: tuple(f"{number}epochs" for number in names_list(text)),
+        help="--horizons …epochs",
+    ),
+)
+"""Names by which users of torchrun, timm and Hugging Face's trainers know the options."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
     """The options of a study; defaults are in the table. None, or an empty tuple, means the suite's default.
@@ -234,7 +270,6 @@ class StudyOptions:
         seeds: how many.
         grid: lines of bench/plan/passes/chosen_grid.py, that leave a part of the suite's cells.
         overrides: of recipes and horizons.
-        halving: of a sweep's rates; see bench/plan/passes/halving.py.
         only: patterns of cells' names; the others are left for another run.
         results: folder for results.
         data_root: folder with the user's data sets.
@@ -313,6 +348,9 @@ class StudyOptions:
         values = resolve(RUN, *layers)
         for name in ("plugins", "tasks", "only", "job", "grid"):
             values[name] = tuple(dict.fromkeys(values[name]))
+        if isinstance(values["ranks"], RanksPerNode):
+            values["ranks"] = int(values["ranks"] * values["nodes"])
+        values |= by_path(values)
         plain = {entry.name: values[entry.name] for entry in fields(cls) if entry.name != "overrides"}
         return cls(**plain, overrides=Overrides.of(values))
 
@@ -335,7 +373,7 @@ class StudyOptions:
         """
         from bench.core.option_values import read_mapping
 
-        asked = read_mapping(options, RUN)
+        asked = read_mapping(options, RUN, ALIASES)
         return cls.of(read_study(study, plugins=asked.get("plugins", ())), asked)
 
     def to_toml(self) -> str:
@@ -344,6 +382,46 @@ class StudyOptions:
         for name in ("plugins", "data_root", "groups"):
             values[name] = _absolute(values[name])
         return to_toml(values, RUN, always=("suite", "scale"))
+
+
+def by_path(values: Mapping[str, Any]) -> Values:
+    """Sets that are named by a folder's path, as `folder:NAME` below the data root: photos/flowers is folder:flowers
+    with --data-root photos.
+
+    Raises:
+        UserError: there is no such folder; it is not in the data root.
+    """
+    root, changed = values["data_root"], {}
+    for option in ("data", "downstream"):
+        if values[option] and any(map(_is_path, values[option])):
+            names = []
+            for name in values[option]:
+                if _is_path(name):
+                    root, name = _folder_set(name, root)
+                names.append(name)
+            changed[option] = tuple(names)
+    return {**changed, "data_root": root} if changed else {}
+
+
+def _is_path(name: str) -> bool:
+    before = name.partition(":")[0]
+    return before.startswith((".", "~", os.sep)) or "/" in before or os.sep in before
+
+
+def _folder_set(name: str, root: Path | None) -> tuple[Path, str]:
+    """(data root, folder:NAME) of a path with what may follow it: photos/flowers:64px@1000."""
+    path, colon, option = name.partition(":")
+    path, at, number = path.partition("@")
+    place = Path(path).expanduser().absolute()
+    if not place.is_dir():
+        raise UserError(
+            f"There is no folder {path}.", "Name a folder of images, or a data set (vit-bench data lists them)."
+        )
+    if root is not None and place.parent != root.absolute():
+        raise UserError(
+            f"{path} is not in {root}, where the other sets are.", "All folders of a study are in one: --data-root."
+        )
+    return place.parent, f"folder:{place.name}{colon}{option}{at}{number}"
 
 
 def _absolute(value: Any) -> Any:
@@ -386,7 +464,7 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
         help='a file with the same options, which flags override: models = ["ViT-nano/7"], a table [set], …',
     )
     for heading, names in GROUPS.items():
-        add_flags(p.add_argument_group(heading), (option for option in options if option.name in names))
+        add_flags(p.add_argument_group(heading), [option for option in options if option.name in names], ALIASES)
 
 
 def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Values:
@@ -404,7 +482,7 @@ def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Value
         raise UserError(f"{str(path)!r} is a suite, not a study file.", f"Write --suite {path}.")
     from bench.core.option_values import read_file
 
-    values = read_file(Path(path), RUN)
+    values = read_file(Path(path), RUN, ALIASES)
     named = {
         os.path.realpath(one) for one in (*plugins, *os.environ.get(registry.PLUGINS, "").split(os.pathsep)) if one
     }

@@ -129,7 +129,7 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     if here and device == "cpu" and workers * ranks > MAX_PROCESSES_PER_CORE * cores:
         raise UserError(
             f"{workers * ranks:,} processes on {cores} core(s) are too many.",
-            f"Give --workers and --ranks whose product is at most {MAX_PROCESSES_PER_CORE * cores}.",
+            f"Give --jobs and --ranks whose product is at most {MAX_PROCESSES_PER_CORE * cores}.",
         )
     return workers, max(1, each // workers)
 
@@ -146,7 +146,7 @@ def _cells_per_device(options: StudyOptions, device: str) -> int:
         raise UserError(f"--share {options.share} is for GPUs of this machine, and cells of one rank.", "Leave it out.")
     if options.share != "mps":
         if options.workers:
-            raise UserError("--share N and --workers both say how many cells there are at once.", "Give one of them.")
+            raise UserError("--share N and --jobs both say how many cells there are at once.", "Give one of them.")
         return int(options.share)
     if shutil.which(MPS_CONTROL) is None:
         raise UserError(f"--share mps needs NVIDIA's {MPS_CONTROL}.", "Without it, --share 4 puts four cells on each.")

@@ -206,5 +206,5 @@ def too_little_disk(needed: Disk, results: Path) -> str:
         return ""
     return (
         f"Warning: checkpoints and final weights need about {data_size(written)}, and {results} has {data_size(free)} "
-        "free. Free some space, give fewer --workers, or choose another folder with --results."
+        "free. Free some space, give fewer --jobs, or choose another folder with --results."
     )

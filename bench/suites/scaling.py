@@ -40,5 +40,6 @@ SUITE = Suite(
     headline=("upstream", *PHOTOGRAPHIC),
     far=(TRANSFER, *FAR_FROM_PHOTOGRAPHS),
     downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},
+    takes="7 minutes",
     cells=cells,
 )

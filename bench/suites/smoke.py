@@ -45,5 +45,6 @@ SUITE = Suite(
     headline=("fashion-mnist",),
     far=("digits",),
     purpose="check",  # of the pipeline: its numbers mean nothing
+    takes="a minute",
     cells=cells,
 )

@@ -63,6 +63,7 @@ class Suite:
         varies: axis -> fields of a recipe that its cells differ in on purpose. The others are equal along the axis.
         exclusive: cells measure time, so that one worker has the machine to itself.
         purpose: "check" where its numbers mean nothing.
+        takes: how long it took at scale `cpu` on two cores; "" where nobody measured it.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Suite:
     varies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exclusive: bool = False
     purpose: str = ""
+    takes: str = ""
 
     def downstream_at(self, scale: str) -> tuple[str, ...]:
         """Downstream sets of a scale."""

@@ -68,4 +68,4 @@ def _allowed(name: str) -> str:
     return re.sub(r"[^\w\-. /]", "_", name)
 
 
-TRACKER = Tracker(package="mlflow", extra="mlflow", write=write)
+TRACKER = Tracker(package="mlflow", extra="mlflow", write=write, project_variable="MLFLOW_EXPERIMENT_NAME")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,11 +64,13 @@ class Tracker:
         package: the library it needs.
         extra: what `pip install` brings it with.
         write: (runs, folder=…, project=…) sends what the tracker does not have yet -> how many runs got something.
+        project_variable: the library's own variable for the project's name, "" without one.
     """
 
     package: str
     extra: str
     write: Callable[..., int]
+    project_variable: str = ""
 
 
 def runs_of(study: Path) -> Iterator[TrackedRun]:
@@ -174,13 +177,14 @@ def send(study: Path, name: str, *, folder: Path | None = None, project: str = "
 
     Args:
         folder: where the tracker keeps its files, if it does: the study's own.
-        project: the study's name.
+        project: "": what the library's own variable says, or else the study's name.
 
     Raises:
         UserError: an unknown tracker, a missing library, a disk that cannot be written.
     """
     tracker, target = load(name), files.make_directory(folder or study)
-    return tracker.write(runs_of(study), folder=target, project=project or study.name)
+    named = project or os.environ.get(tracker.project_variable, "") or study.name
+    return tracker.write(runs_of(study), folder=target, project=named)
 
 
 # -- which there are ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Weights & Biases: one run per cell, with the cell's id.
 
-Runs are written below `wandb/` in the study's folder, for `wandb sync`, unless WANDB_MODE says otherwise ("online"
-sends them at once). Beside the files of a run, `series.json` says what they hold; without it their writing was
-cut short, and they are removed.
+Runs are sent at once where WANDB_API_KEY is set, and else written below `wandb/` in the study's folder, for `wandb
+sync`; WANDB_MODE ("online", "offline") overrides both. Beside the files of a run, `series.json` says what they hold;
+without it their writing was cut short, and they are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _put(run: TrackedRun, folder: Path, project: str) -> bool:
         id=_name(run.id, number),
         resume="allow",
         dir=folder,
-        mode=os.environ.get("WANDB_MODE", "offline"),
+        mode=os.environ.get("WANDB_MODE", "online" if os.environ.get("WANDB_API_KEY") else "offline"),
         reinit="finish_previous",
         config=dict(run.config),
         settings=wandb.Settings(silent=True, x_disable_stats=True, console="off", x_disable_meta=True),
@@ -74,4 +74,4 @@ def _told(folder: Path, cell: str) -> tuple[int, dict[str, str]]:
     return max(1, number - 1), newest
 
 
-TRACKER = Tracker(package="wandb", extra="wandb", write=write)
+TRACKER = Tracker(package="wandb", extra="wandb", write=write, project_variable="WANDB_PROJECT")

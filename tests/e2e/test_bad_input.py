@@ -44,7 +44,7 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--wrokers", "2"), ("--wrokers", "--workers")),
         (("--suit", "smoke"), ("Unknown option '--suit'", "mean --suite?")),
         (("--max=3",), ("--max-unreadable or --max-cells?",)),
-        (("--suite", "smoke", "--data", "/dev"), ("mean 'folder:dev --data-root /'?",)),
+        (("--suite", "smoke", "--data", "/dev"), ("holds no images",)),
         (("--suite", "smoke", "--horizons", "1e30"), ("'1e30' is not a length", "2epochs")),
         (("--suite", "smoke", "--sizes", "3k"), ("--sizes: '3k' is not a whole number",)),
         (("a.toml", "b.toml"), ("One word too many: 'b.toml'",)),

@@ -181,9 +181,10 @@ def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _exponent(card: dict[str, Any]) -> str:
-    """A family with the slope of its law in the middle of its points, over the forms that were weighed, and how far the
-    law is from its points where it fits badly."""
-    slope, lack = card["over_forms"].get("slope"), card["lack_of_fit"]
+    """A family with the slope of its law in the middle of its points, over the forms that were weighed, where its
+    points do not contradict it; and how far the law is from its points where it fits badly."""
+    lack = card["lack_of_fit"]
+    slope = None if lack and lack["fails"] else card["over_forms"].get("slope")
     bad = (
         f",\nmisses its points by up to {lack['worst']:.0%}"
         if lack and lack["fails"] and lack["worst"] >= BAD_FIT
