@@ -298,14 +298,14 @@ def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
         try:
             made["scores"] = scored = evaluate()
         except UserError as error:
-            raise Limited(f"raw pixels have no score: {error.what}") from error
+            raise Limited(f"the pixel baseline has no score: {error.what}") from error
         require(bool(scored), "no score")
         for score in scored:
             require(score.task.partition("@")[0] == name, f"a score is of task {score.task!r}, not {name!r}")
             require(score.value is None or 0 <= score.value <= 1, f"a value of {score.value} is not in [0, 1]")
             require(score.value is None or score.stderr is not None, "a score without standard error")
         best = max((score.value for score in scored if score.value is not None), default=None)
-        return f"{len(scored)} of raw pixels on {data}" + (f", the best {best:.1%}" if best is not None else "")
+        return f"{len(scored)} of the pixel baseline on {data}" + (f", the best {best:.1%}" if best is not None else "")
 
     def repeats() -> str:
         if "scores" not in made:

@@ -343,7 +343,7 @@ def _notes(sides: SideBySide) -> list[str]:
         counts = f"{plural(average.runs, 'seed')}, {plural(average.cells, 'level')} of compute"
     else:
         counts = f"{plural(average.runs, 'pair')} of runs, {plural(average.cells, 'point')} (cell and horizon)"
-    text = [f"{counts}, {plural(average.draws, 'few-shot draw')}; test images compared {how}."]
+    text = [f"{counts}, {plural(average.draws, 'few-shot sample')}; test images compared {how}."]
     if off := average.margins.get("interpolation", 0.0):
         text.append(
             f"Between horizons accuracy is interpolated; the interval holds up to {100 * off:.1f} points for it."

@@ -38,7 +38,7 @@ from bench.core.formatting import (
 T = TypeVar("T", bound=Item)
 Sentence = str | Callable[[Finding], str]
 MANY_TIMES = 10
-MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
+MEASURES = {"headline": "", "far": ", out-of-domain tasks", "upstream": ", pre-training set"}
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
@@ -252,9 +252,9 @@ def below_pixels(f: Finding) -> list[str]:
     for name in f.subject:
         places = [p.x for p in f.trend if name in p.below]
         if len(places) == len(f.trend) > 0:
-            said.append(f"{name} is below raw pixels throughout")
+            said.append(f"{name} is below the pixel baseline throughout")
         elif places:
-            said.append(f"{name} is below raw pixels at {join([place(f, x) for x in places])}")
+            said.append(f"{name} is below the pixel baseline at {join([place(f, x) for x in places])}")
     return said
 
 

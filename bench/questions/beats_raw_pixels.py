@@ -18,14 +18,15 @@ NAME = "beats raw pixels"
 
 QUESTION = Question(
     name=NAME,
-    label="Better than raw pixels?",
-    text="Do trained networks beat raw pixels?",
+    label="Better than the pixel baseline?",
+    text="Do trained networks beat the pixel baseline?",
     yes="better",
     no="worse",
     ask=partial(baselines.beats, name=NAME, against=baselines.against_pixels),
     say=wording.differences,
     order=250.5,
     sentence=lambda f: (
-        f"{wording.subject(f)} {'beats' if f.verdict == Verdict.YES else 'loses to'} raw pixels by {wording.amount(f)}"
+        f"{wording.subject(f)} {'beats' if f.verdict == Verdict.YES else 'loses to'} the pixel baseline by "
+        f"{wording.amount(f)}"
     ),
 )

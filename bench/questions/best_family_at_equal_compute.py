@@ -114,7 +114,7 @@ def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
     late = wording.begins(f)
     start = next((number for number, p in enumerate(f.trend) if not p.below), None)
     names = list(dict.fromkeys(name for p in f.trend[:start] for name in p.below))
-    words = f"{join(names)} {'are' if len(names) > 1 else 'is'} below raw pixels" if names else ""
+    words = f"{join(names)} {'are' if len(names) > 1 else 'is'} below the pixel baseline" if names else ""
     if start:
         words = f"up to {wording.place(f, f.trend[start - 1].x)} {words}"
     return f.trend[start or 0 :], "".join(f"; {text}" for text in (words, late) if text)

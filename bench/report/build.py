@@ -99,6 +99,8 @@ def build(
     title = None if _purpose(suite) == CHECK else _title(findings, suite, figures)
     if title and not title.figure and (answer := _answer(findings, title, evidence, style)):
         figures, title = [answer, *figures], dataclasses.replace(title, figure=answer.name)
+    if title and title.figure in by_figure:
+        figures = [_titled(f, title, by_figure[f.name], style) if f.name == title.figure else f for f in figures]
     looked_into: list[RenderedFigure] = []
     if (suite_directory / INSPECTED).is_dir():  # by `bench.report --cell`
         from bench.report import inspections
@@ -258,7 +260,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
             line(f"- {words}")
         line("" if paths.findings.published else caveats.cost(paths.findings.cost))
     elif left:
-        line(f"More questions: {'; '.join(left)}.", "dim")
+        line(f"Not settled: {'; '.join(left)}.", "dim")
     if not verbose and warnings and not paths.check:
         line(f"{plural(len(warnings), 'warning')} about validity: in the report, or with --verbose.", "yellow")
     for title, error in paths.broken:
@@ -312,6 +314,14 @@ def _draw(
         except Exception as error:
             broken.append((title, f"{type(error).__name__}: {error}{_place(error, name)}"))
     return drawn, missing, broken
+
+
+def _titled(figure: RenderedFigure, title: StudyTitle, evidence: Evidence, style: Style) -> RenderedFigure:
+    """The figure, whose files have the study's title: they are looked at where no page says it."""
+    from bench.report.figures.figure import draw
+
+    under, *_ = draw(figure.name, registry.load("figure", figure.name), evidence, style, says=title.text)
+    return dataclasses.replace(figure, titled=under)
 
 
 def _answer(findings: Findings, title: StudyTitle, evidence: Evidence, style: Style) -> RenderedFigure | None:

@@ -87,7 +87,7 @@ def claims(findings: Findings, answers: Sequence[Answer]) -> tuple[Judged, ...]:
             Judged(
                 claim=sentence,
                 where=where,
-                own=str(claim.own.verdict),
+                own=_word(claim.own),
                 own_tone=_tone(claim.own),
                 own_key=own.key if own else "",
                 own_number=_stated(own.number if own else "", claim.own),
@@ -103,12 +103,12 @@ def _by_table_6(findings: Findings, claim: Claim) -> tuple[str, Tone, str]:
     if findings.published:  # these records are the table
         own = claim.own
         shown = _number(findings.findings[own.finding]) if own.finding is not None else "Figure 4 has no table."
-        return str(own.verdict) if own.finding is not None else "", _tone(own), _stated(shown, own)
+        return _word(own) if own.finding is not None else "", _tone(own), _stated(shown, own)
     if claim.paper is None:
         return ("", "unsure", "Figure 4 has no table." if claim.claim is ClaimKind.DATA else "")
     at = claim.paper.finding
     shown = _number(findings.paper[at]) if at is not None else ""
-    return str(claim.paper.verdict), _tone(claim.paper), _stated(shown, claim.paper)
+    return _word(claim.paper), _tone(claim.paper), _stated(shown, claim.paper)
 
 
 def _number(f: Finding) -> str:
@@ -118,6 +118,10 @@ def _number(f: Finding) -> str:
 
 def _stated(shown: str, judgement: Judgement) -> str:
     return f"{shown}; {STATED[judgement.stated]}" if shown and judgement.stated else shown
+
+
+def _word(judgement: Judgement) -> str:
+    return "inconclusive" if judgement.verdict == Verdict.CANNOT_TELL else str(judgement.verdict)
 
 
 def _tone(judgement: Judgement) -> Tone:
@@ -260,9 +264,9 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     "to {high_text}): there, more compute does not mean more distinct data.",
     CheckKind.FEW_IMAGES: "{high:g}-shot scores on {names} used {count} labelled images, not {limit:,.0f}: some "
     "classes have too few "
-    "images, which all draws share.",
-    CheckKind.SAME_DRAWS: "All draws of {groups} shots on {names} are the same images: these intervals contain "
-    "no few-shot draws.",
+    "images, which all few-shot samples share.",
+    CheckKind.SAME_DRAWS: "All few-shot samples of {groups} shots on {names} are the same images: these intervals do "
+    "not contain their spread.",
     CheckKind.MIXED: "Records mix values of {names} ({groups}): times are not comparable, and scores may differ "
     "slightly.",
     CheckKind.DIRTY_TREE: "Some records were made with uncommitted changes, so their commit may not reproduce them.",
@@ -358,8 +362,8 @@ def _below_pixels(c: ValidityCheck) -> str:
     at = f"{' to '.join(map(count, ends))} images" if axis == Axis.IMAGES else flops_range(c.low or 0.0, c.high or 0.0)
     models = "; ".join(f"{name} ({join(values)})" for name, values in c.groups)
     return (
-        f"{first} against {second} at {at}: raw pixels beat {models} at {count(c.count)} of {count(c.limit)} places, "
-        "where a difference is none between networks that have learned what is asked."
+        f"{first} against {second} at {at}: the pixel baseline beats {models} at {count(c.count)} of "
+        f"{count(c.limit)} places, where a difference is none between networks that have learned what is asked."
     )
 
 

@@ -47,7 +47,7 @@ def title(result: Mapping[str, Any]) -> str:
 def exponents(apart: Mapping[str, Any]) -> str:
     """Which of two groups falls faster, or that one cannot tell."""
     first, second, value = apart["first"], apart["second"], apart["value"]
-    unsure = f"cannot tell whether {first} or {second} falls faster"
+    unsure = f"inconclusive whether {first} or {second} falls faster"
     if value is None:
         return f"{unsure}: {apart['reason']}"
     if apart["low"] <= 0 <= apart["high"]:

@@ -242,7 +242,7 @@ def baselines(evidence: Evidence) -> Table:
     """Raw pixels, and the untrained network of every model."""
     rows = []
     if evidence.pixels:
-        rows.append({"series": "raw pixels", "family": "–"} | _scores(evidence, evidence.pixels))
+        rows.append({"series": "pixel baseline", "family": "–"} | _scores(evidence, evidence.pixels))
     seen: set[str] = set()
     for series in evidence.series:
         if series.untrained and series.label not in seen and _scores(evidence, series.untrained):
@@ -425,4 +425,4 @@ def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _runs(e: Estimate) -> list[str]:
-    return [words.plural(n, noun) for n, noun in ((e.num_seeds, "seed"), (e.num_draws, "draw")) if n]
+    return [words.plural(n, noun) for n, noun in ((e.num_seeds, "seed"), (e.num_draws, "few-shot sample")) if n]

@@ -122,9 +122,9 @@ def verdict_of(f: Finding) -> tuple[str, Tone]:
     """A finding's verdict in the words of its question, and its tone."""
     question, yes = question_of(f), f.verdict == Verdict.YES
     if Reason.SEVERAL in f.reasons:
-        return "cannot tell", "unsure"
+        return "inconclusive", "unsure"
     if f.verdict == Verdict.CANNOT_TELL:
-        return question.verdict(f) or ("cannot tell", "unsure")
+        return question.verdict(f) or ("inconclusive", "unsure")
     word = (question.yes if yes else question.no).format(f.leader or "one")
     return question.verdict(f) or (word, question.tones[0 if yes else 1])
 
@@ -281,7 +281,7 @@ def usual_counts(findings: Findings) -> dict[str, str]:
 
 def counts(n: Counts) -> str:
     """n of measured scores: "2 seeds × 5 draws, 2 tasks of at least 1,000 test images"."""
-    runs = " × ".join(plural(k, noun) for k, noun in ((n.seeds, "seed"), (n.draws, "draw")) if k)
+    runs = " × ".join(plural(k, noun) for k, noun in ((n.seeds, "seed"), (n.draws, "few-shot sample")) if k)
     tests = (f"{n.tasks} tasks of at least " if n.tasks > 1 else "") + f"{n.test_images:,} test images"
     return ", ".join(part for part in (runs, tests if n.test_images else "") if part)
 

@@ -41,9 +41,10 @@ PLACES, SHARES = np.polynomial.hermite_e.hermegauss(16)
 """Gauss-Hermite nodes and weights: where variances are summed, normal quantiles at which each is taken. Sums of six
 with 2.5 degrees of freedom each have Student's quantiles to 1 %."""
 SEEDS, DRAWS, IMAGES = "training seeds", "few-shot draws", "test images"
+IN_WORDS = {DRAWS: "few-shot samples"}  # of a source, where its key is not what people say
 LEFT_OUT = {
     SEEDS: "training noise (one seed)",
-    DRAWS: "the choice of the task's training images (one draw)",
+    DRAWS: "the choice of the task's training images (one few-shot sample)",
     IMAGES: "the choice of the test images (its error was not recorded)",
 }
 Key = TypeVar("Key", bound=Hashable)
@@ -179,12 +180,14 @@ class Estimate:
 
     @property
     def runs(self) -> str:
-        """Seeds and draws as they are printed: "2 seeds × 3 draws"; "" where there are neither."""
-        return " × ".join(plural(n, noun) for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "draw")) if n)
+        """Seeds and draws as they are printed: "2 seeds × 3 few-shot samples"; "" where there are neither."""
+        return " × ".join(
+            plural(n, noun) for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "few-shot sample")) if n
+        )
 
     @property
     def counts(self) -> str:
-        """n as it is printed: "2 seeds × 3 draws, 2,000 test images"."""
+        """n as it is printed: "2 seeds × 3 few-shot samples, 2,000 test images"."""
         tests = f"{self.tasks} tasks of at least " if self.tasks > 1 else ""
         return ", ".join([*([self.runs] if self.runs else []), f"{tests}{self.num_test:,} test images"])
 
@@ -469,9 +472,10 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
         return "No intervals."
     inside = [s for s in (SEEDS, DRAWS, IMAGES) if any(s in e.margins for e in every)]
     outside = [s for s in LEFT_OUT if any(s in e.excluded for e in every)]
-    text = f"{every[0].level:.0%} intervals contain the spread over {', '.join(inside)}"
+    said = (IN_WORDS.get(source, source) for source in inside)
+    text = f"{every[0].level:.0%} intervals contain the spread over {', '.join(said)}"
     if any(e.moderated for e in every):
-        text += " (training seeds: each model's variance, moderated by that of the others)"
+        text += " (few seeds a model: their variance is pooled across models)"
     for source in outside:
         everywhere = all(source in e.excluded for e in every if e.num_seeds or source != SEEDS)
         text += f"; they exclude {LEFT_OUT[source]}" + ("" if everywhere else " where there was no repeat")

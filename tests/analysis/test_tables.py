@@ -74,7 +74,7 @@ def test_markdown_escapes_pipes() -> None:
 
 def test_baselines_list_pixels_and_untrained(made: dict[str, tables.Table]) -> None:
     names = [row["series"] for row in made["baselines"].rows]
-    assert names[0] == "raw pixels" and "ResNet-base, untrained" in names and len(names) == 9
+    assert names[0] == "pixel baseline" and "ResNet-base, untrained" in names and len(names) == 9
 
 
 def test_coverage_names_what_went_wrong() -> None:

@@ -74,7 +74,7 @@ def test_figures_are_drawn(opened: Browser) -> None:
 def test_a_point_says_which_run_it_is(opened: Browser) -> None:
     x, y = opened.run(PLACE % 0)
     text = opened.run(UNDER_POINTER.format(x, y))
-    for part in ("ViT-nano/7", "parameters", "FLOPs of training", "±", "2 seeds × 3 draws"):
+    for part in ("ViT-nano/7", "parameters", "FLOPs of training", "±", "2 seeds × 3 few-shot samples"):
         assert part in text
 
 

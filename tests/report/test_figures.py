@@ -204,7 +204,7 @@ def test_data_agrees_with_the_evidence(evidence: Evidence) -> None:
 
 
 def test_caption_and_axes_name_what_is_shown(drawn: Drawing) -> None:
-    for part in ("10-shot", "2 training seeds × 3 few-shot draws", "test images", "95% intervals", "(rendered)"):
+    for part in ("10-shot", "2 training seeds × 3 few-shot samples", "test images", "95% intervals", "(rendered)"):
         assert part in " ".join(drawn.caption)
     titles = list(map(heading, panels(drawn)))
     assert len(drawn.figure.axes) == 1  # the average is large; the tasks are a picture of their own

@@ -104,7 +104,7 @@ def test_where_the_number_is_the_answer_a_title_names_those_of_others() -> None:
     assert made.text == f"Another run of ViT reaches 75 % at 400 images [380, 420]. {made.others}"
     unmet = replace(needed[1], verdict=Verdict.CANNOT_TELL)
     made = title_of(study(needed[0], unmet), figures=["data-size"])
-    assert made is not None and made.others == "Hybrid: cannot tell."
+    assert made is not None and made.others == "Hybrid: inconclusive."
 
 
 @pytest.mark.parametrize("name", ["beats untrained", "more compute helps"])

@@ -67,7 +67,7 @@ def test_exponents_are_compared_as_welchs_test_does(csv, capsys: pytest.CaptureF
     assert (apart["high"] - apart["low"]) / 2 == pytest.approx(half, rel=0.12)
     assert "a falls faster than b: exponents differ by 0.098 [" in fit_text.title(answer)
     alike = table.assign(y=60 * table["x"] ** -0.2 * np.exp(rng.normal(0, 0.02, len(table))))
-    assert fit_text.title(fitted(csv(alike), capsys, *more, y="y")).startswith("cannot tell whether a or b falls")
+    assert fit_text.title(fitted(csv(alike), capsys, *more, y="y")).startswith("inconclusive whether a or b falls")
     few = pd.concat([table[table["kind"] == "a"], table[table["kind"] == "b"].head(3)])
     assert fit_text.title(fitted(csv(few), capsys, *more, y="y")).endswith("too few runs")
 

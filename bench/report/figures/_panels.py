@@ -413,7 +413,7 @@ def _handles(
     """Entries of the legend: families; what is not measured; baselines."""
     grey: dict[str, Any] = {"color": _style.GREY}
     hollow = grey | {"linestyle": "", "markersize": 6, "markerfacecolor": "none"}
-    pixels = Line2D([], [], **_style.PIXELS, label="raw pixels")
+    pixels = Line2D([], [], **_style.PIXELS, label="pixel baseline")
     return [
         *_style.family_handles(families, hollow=evidence.published),
         *(
@@ -506,7 +506,7 @@ def _what_is_shown(
         quoted = f"Hollow: published points, quoted from {evidence.source}, nothing measured here."
         return [quoted, average, contents(estimates)]
     seeds = _span([e.num_seeds for e in estimates], "training seed")
-    draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw" if evidence.shots else "draw")
+    draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot sample" if evidence.shots else "sample")
     tests = []
     for measure in measures:
         if measure not in (HEADLINE, FAR):
@@ -521,7 +521,7 @@ def _what_is_shown(
         f"n: {' × '.join(filter(None, (seeds, draws)))}; test images: {', '.join(tests)}.",
         contents(estimates, trained_on=trained_on),
         HOLLOW if any(row["kind"] == NOT_BEGUN for row in rows) else "",
-        "Models share draws and test images: differences are surer than overlapping bars suggest.",
+        "Models share few-shot samples and test images: differences are surer than overlapping bars suggest.",
     ]
 
 

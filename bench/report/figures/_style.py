@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.transforms import Bbox
 
 from bench.analysis.families import HYBRID, RESNET, VIT, kind_of
 from bench.core.formatting import significant
@@ -29,7 +30,6 @@ from bench.report.style import PAGE, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.transforms import Bbox
 
 DPI = 144
 COLOURS: tuple[str, ...] = tuple(sns.color_palette("colorblind").as_hex())
@@ -81,6 +81,8 @@ TEXT_SIZES = (
     "legend.fontsize",
     "legend.title_fontsize",
 )
+SENTENCE_SIZE = 11.5  # points on the page, of the sentence above a figure
+LETTER_WIDTH = 0.66  # of its size, of a bold letter
 LABEL_SIZE = 8.5  # points on the page, of a name beside a point
 MIN_LINE_LETTERS = 8  # letters of a line, where labels are broken
 BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
@@ -134,6 +136,22 @@ def context() -> Iterator[None]:
         for name, value in theme().items():
             matplotlib.rcParams[name] = value  # type: ignore[index]
         yield
+
+
+def say(figure: Figure, sentence: str) -> Bbox:
+    """A sentence above a figure, at its left edge, in as many lines as its width takes. Returns what is to be saved, in
+    inches: the figure stays as it was arranged, and the sentence is on a strip above it."""
+    size, (width, height) = text(SENTENCE_SIZE), figure.get_size_inches()
+    lines = textwrap.wrap(sentence, round(width * 72 / (LETTER_WIDTH * size)))
+    strip = (len(lines) * LINE_HEIGHT + 1) * size / 72
+    top = 1 + (strip - 0.5 * size / 72) / height
+    wrap_labels(figure)
+    figure.draw_without_rendering()  # arranges it
+    figure.set_layout_engine("none")
+    for key in figure.legends:  # else at the top of what is saved
+        key.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
+    figure.text(0.012, top, "\n".join(lines), ha="left", va="top", fontsize=size, fontweight="bold")
+    return Bbox([[0, 0], [width, height + strip]])
 
 
 def text(points: float) -> float:

@@ -98,7 +98,7 @@ def draw(
     estimates = [e for *_, e in explained]
     numbers = {(e.num_seeds, e.num_draws, e.num_test) for e in estimates}
     seeds, draws, tests = (max(part) for part in zip(*numbers, strict=True))
-    n = f"n: {seeds} seeds" + (f" × {draws} draws" if draws else "") + f", up to {tests:,} test images."
+    n = f"n: {seeds} seeds" + (f" × {draws} few-shot samples" if draws else "") + f", up to {tests:,} test images."
     return Drawing(
         figure=figure,
         data=table.drop(columns="at")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.transforms import Bbox
 
     from bench.analysis.evidence import Evidence
 
@@ -118,6 +119,8 @@ class RenderedFigure:
         pointed: how many of them the picture holds.
         folder: where its files lie, in the study's folder.
         stacked: the same figure with its panels below each other, for a phone; None where none is wide.
+        titled: the same figure under the sentence that it shows, for the files, which stand alone; on a page the
+            sentence is above the figure.
     """
 
     name: str
@@ -134,36 +137,49 @@ class RenderedFigure:
     pdf: bytes = b""
     folder: str = "figures"
     stacked: RenderedFigure | None = None
+    titled: RenderedFigure | None = None
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
-        pictures = {folder / f"{self.name}.png": self.png, folder / f"{self.name}.svg": self.svg.encode()}
-        more = {"csv": self.csv.encode(), "pdf": self.pdf}
+        alone = self.titled or self
+        pictures = {folder / f"{self.name}.png": alone.png, folder / f"{self.name}.svg": alone.svg.encode()}
+        more = {"csv": self.csv.encode(), "pdf": alone.pdf}
         return pictures | {folder / f"{self.name}.{kind}": data for kind, data in more.items() if data}
 
 
-def draw(name: str, figure: Figure, evidence: Evidence, style: Style) -> tuple[RenderedFigure, ...]:
-    """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone."""
+def draw(name: str, figure: Figure, evidence: Evidence, style: Style, *, says: str = "") -> tuple[RenderedFigure, ...]:
+    """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone.
+
+    Args:
+        says: a sentence above the picture.
+    """
     from bench.report.figures import _style
 
     with _style.drawn_as(style):
-        made = render(name, figure.title, figure.draw(evidence))
-    if style is not PAGE:
+        made = render(name, figure.title, figure.draw(evidence), says=says)
+    if style is not PAGE or says:
         return made
     stacked = draw(name, figure, evidence, PHONE)
     return tuple(replace(wide, stacked=one) for wide, one in zip(made, stacked, strict=True))
 
 
-def render(name: str, title: str, drawing: Drawing) -> tuple[RenderedFigure, ...]:
+def render(name: str, title: str, drawing: Drawing, *, says: str = "") -> tuple[RenderedFigure, ...]:
     """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one."""
+    from bench.report.figures import _style
+
     csv = drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g")
-    saved = [_render(name, title, drawing.figure, drawing, csv)]
+    with _style.context():
+        box = _style.say(drawing.figure, says) if says else None
+    saved = [_render(name, title, drawing.figure, drawing, csv, box=box)]
     if drawing.by_task is not None:
         saved.append(_render(f"{name}-by-task", f"{title}, by task", drawing.by_task, drawing, ""))
     return tuple(saved)
 
 
-def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -> RenderedFigure:
+def _render(
+    name: str, title: str, figure: Canvas, drawing: Drawing, csv: str, *, box: Bbox | None = None
+) -> RenderedFigure:
+    """A picture's files. box: what is saved, in inches; None: the figure."""
     from bench.report.figures import _style
 
     mine = [item for item in drawing.annotations if item.axes.get_figure(root=True) is figure]
@@ -172,13 +188,17 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
     with _style.context():
         png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
         _style.wrap_labels(figure)
-        figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
+        figure.savefig(png, format="png", dpi=_style.DPI, bbox_inches=box, metadata={"Software": None})
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
         if _style.current().pdf:
-            figure.savefig(pdf, format="pdf", metadata=dict.fromkeys(("Creator", "Producer", "CreationDate")))
+            figure.savefig(
+                pdf, format="pdf", bbox_inches=box, metadata=dict.fromkeys(("Creator", "Producer", "CreationDate"))
+            )
         _style.name_toggles(figure)
         cells, areas = _hover_areas(pointed)
-        figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(
+            svg, format="svg", bbox_inches=box, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        )
         for area in areas:
             area.remove()
     sentences = (drawing.caption,) if isinstance(drawing.caption, str) else drawing.caption

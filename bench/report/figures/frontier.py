@@ -113,9 +113,9 @@ def draw(evidence: Evidence) -> Drawing:
         annotations=annotations,
         caption=(
             "Published points, nothing measured here." if evidence.published else "",
-            "Lines: each family's best model within that compute, interpolated between budgets "
-            f"(those within {ONE_BUDGET - 1:.0%} are one), and carried on from a run that ended below, as it is not in "
-            "comparisons at equal compute; pale: points that others of the family beat.",
+            "Lines join the best model of each family at each budget (budgets within "
+            f"{ONE_BUDGET - 1:.0%} are merged), and go on level from a run that ended below, as they do not in "
+            "comparisons at equal compute. Pale points were beaten by another model of their family.",
             "" if table["begun"].all() else _panels.HOLLOW,
             f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}.",
             contents(e for points in scored_by.values() for _, _, e in points),
@@ -130,7 +130,7 @@ def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
     best = (table[table["best"]] if table["best"].any() else table).groupby("family")["accuracy"]
     left, right = (min(abs(100 * ends - height)) for ends in (best.first(), best.last()))
     axes.annotate(
-        "raw pixels",
+        "pixel baseline",
         (0 if left > right else 1, height),
         xycoords=("axes fraction", "data"),
         xytext=(4 if left > right else -4, 2),

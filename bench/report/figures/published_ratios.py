@@ -62,7 +62,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.set_yticks(
             range(len(asked)),
             [
-                "\n".join((fill(f"{c.second} over {c.first}", letters), fill(c.name.partition(", ")[2], letters)))
+                "\n".join((fill(f"{c.second} against {c.first}", letters), fill(c.name.partition(", ")[2], letters)))
                 for c, _ in asked
             ],
             fontsize=_style.text(8.5),
@@ -71,7 +71,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.grid(axis="y", visible=False)
         shown = [x for _, (*networks, mean) in asked for x in (mean.low, mean.high, *(r.ratio for r in networks)) if x]
         _style.plain_log_x(axes, [0.3, *shown], text=lambda value: f"{value:g}×")
-        axes.set_xlabel("compute of the family named first\nover that of the second, at equal error")
+        axes.set_xlabel("the first's training compute over the\nsecond's, at equal ImageNet error")
         _style.legend(
             figure,
             [*_published.signs(), *_style.handles({"single networks": (_style.GREY, "|")}, hollow=True)],
