@@ -42,7 +42,8 @@ EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # "ViT
 NEAREST_IN_TABLE = {
     "ViT-b/32": "ViT-B/32",
     "R200x3": "R152x2",
-}  # in Figures 4 and 5, but not in the table: as the nearest that is
+    **dict.fromkeys(("ViT-L-8/16", "ViT-L-8/32", "ViT-L-8/56"), "ViT-L/32"),
+}  # in Figures 4, 5 and 8, but not in the table: as the nearest that is
 TRANSFORMERS = ("ViT", "Axial ViT", "Hybrid")  # families whose head has a hidden layer in pre-training
 PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2, 5 and 6
 TUNED_AT = 384  # pixels per side (section 4.1)
@@ -193,15 +194,27 @@ def stored_at(name: str, size: int) -> str:
 
 def tuned(model: str, names: Iterable[str] = PUBLIC) -> tuple[TaskSpec, ...]:
     """Fine-tuning at 384 px by Table 4, three times: what Tables 2, 5, 6 and 7 show. ReaL comes with ImageNet."""
-    augmented = {"flip": True, "crop": CROP, "repeats": 3}
-    size = fitting(model, TUNED_AT)
-    return tuple(task("finetune", stored_at(name, TUNED_AT), image_size=size, **augmented) for name in names)
+    return tuple(_tuned(model, stored_at(name, TUNED_AT), TUNED_AT) for name in names)
 
 
 def tuned_larger(model: str) -> TaskSpec:
     """Fine-tuning on ImageNet at 512 px with averaged weights, of Table 2 (appendix B.1.1)."""
-    size = {"image_size": fitting(model, 512), "average": 0.9999}
-    return task("finetune", "imagenet:512px", flip=True, crop=CROP, repeats=3, **size)
+    return _tuned(model, "imagenet:512px", 512, average=0.9999)
+
+
+def _tuned(model: str, stored: str, size: int, **more: float) -> TaskSpec:
+    """Three repeats at the size, or at the nearest that the model's patches divide."""
+    fits = fitting(model, size)
+    sizes = {"image_size": fits} | ({"nominal_size": size} if fits != size else {})
+    return task("finetune", stored, flip=True, crop=CROP, repeats=3, **sizes, **more)
+
+
+def average_5() -> tuple[str, ...]:
+    """The scores whose mean Figure 5 calls Average-5."""
+    return tuple(f"finetune@{TUNED_AT}px:{stored_at(name, TUNED_AT)}" for name in PUBLIC)
+
+
+SHOWN_FEWSHOT = "imagenet:224px"  # the score of Figures 4, 8, 9 and 13, and Table 8
 
 
 def probed(names: Iterable[str] = ("imagenet",)) -> tuple[TaskSpec, ...]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from baselines import published
+from bench.core import registry
 from bench.core.spec import Cell, TaskSpec
 from bench.suites._gpu_grid import DRAWN, gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._paper import BIT_EPOCHS, IMAGES, as_bit, as_published, rows
@@ -27,6 +28,7 @@ class Upstream:
         recipe: set -> what differs from the suites' recipe.
         trained: the last word on how a cell is trained.
         axis: comparison that its cells are part of.
+        of: families that are trained so, where models are named; None: all.
     """
 
     data: str
@@ -34,6 +36,7 @@ class Upstream:
     recipe: Callable[[str], Mapping[str, Any]] = lambda data: {}
     trained: Callable[[Cell], Cell] = lambda cell: cell
     axis: str = "compute"
+    of: Callable[[str], bool] = lambda family: True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,7 @@ def paper_bit(*models: str) -> tuple[Upstream, ...]:
             images=dict.fromkeys(models, BIT_EPOCHS[name.lower()] * images),
             trained=as_bit,
             axis="bit",
+            of=lambda family: family == "ResNet",
         )
         for name, images in IMAGES.items()
     )
@@ -126,10 +130,12 @@ def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, .
 def _like(upstream: Upstream, name: str, options: SuiteOptions) -> Upstream:
     """The same training on another set; where its number of images is known, for as many epochs."""
     share = options.num_images[name] / IMAGES["ImageNet"] if name in options.num_images else 1
-    return replace(upstream, data=name, images={m: round(share * images) for m, images in upstream.images.items()})
+    images = {model: round(share * seen) for model, seen in upstream.images.items()}
+    return replace(upstream, data=name, images=images, of=lambda family: True)
 
 
 def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
     """Model -> images seen; a model that the study does not know gets the largest budget."""
     most = max(upstream.images.values())
-    return {model: upstream.images.get(model, most) for model in options.models or upstream.images}
+    named = (model for model in options.models or () if upstream.of(registry.family_label(model)))
+    return {model: upstream.images.get(model, most) for model in (named if options.models else upstream.images)}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from bench.core.spec import Cell
 from bench.suites._cpu_grid import TRANSFER
 from bench.suites._grid import GPU_DOWNSTREAM, PHOTOGRAPHIC, pixel_cells, size_cells
+from bench.suites._paper import SHOWN_FEWSHOT
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._scales import grids
 from bench.suites.suite import Suite, SuiteOptions, merge, trained_once
@@ -32,7 +33,7 @@ SUITE = Suite(
     figures=("data-size",),
     questions=OF_FAMILIES,
     title="images-for-a-target",
-    headline=("upstream", "fashion-mnist", *PHOTOGRAPHIC),
+    headline=("upstream", "fashion-mnist", *PHOTOGRAPHIC, SHOWN_FEWSHOT),
     far=("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain"),
     downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},
     cells=cells,

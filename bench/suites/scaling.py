@@ -19,6 +19,7 @@ from bench.suites._grid import (
     pixel_cells,
     size_cells,
 )
+from bench.suites._paper import average_5
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._scales import grids
 from bench.suites.suite import Suite, SuiteOptions, merge, trained_once
@@ -38,7 +39,7 @@ SUITE = Suite(
     figures=("frontier", "compute", "laws", "data-size", "learning-curves"),
     questions=OF_FAMILIES,
     title="best-family-at-equal-compute",
-    headline=("upstream", *PHOTOGRAPHIC),
+    headline=("upstream", *PHOTOGRAPHIC, *average_5()),
     far=(TRANSFER, *FAR_FROM_PHOTOGRAPHS),
     downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},
     takes="7 minutes",

@@ -16,7 +16,7 @@ from bench.core.spec import Cell, TaskSpec
 from bench.data.load import side_of
 from bench.suites._gpu_grid import gpu_size
 from bench.suites._grid import GPU_DOWNSTREAM, here
-from bench.suites._paper import tuned, tuned_larger
+from bench.suites._paper import average_5, tuned, tuned_larger
 from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, paper_bit, pretrained_cells, small
 from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
@@ -76,7 +76,8 @@ def _gpu(options: SuiteOptions) -> PretrainingStudy:
 
 def _paper(options: SuiteOptions) -> PretrainingStudy:
     """Table 5's networks, and the ends of BiT's band in Figure 3, fine-tuned by Table 4 at 384 px, three times."""
-    upstream = (*paper(), *paper_bit("R50x1", "R152x4"))
+    own = (replace(upstream, of=lambda family: family != "ResNet") for upstream in paper())
+    upstream = (*own, *paper_bit("R50x1", "R152x4"))
     return PretrainingStudy(upstream=upstream, tasks=tuned, seeds=1, image_size=224, channels=3, untrained=False)
 
 
@@ -104,7 +105,7 @@ SUITE = Suite(
     question="how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?",
     figures=("pretraining-data",),  # one budget per model: nothing to draw against compute
     questions=OF_FAMILIES,
-    headline=tuple(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM))),
+    headline=(*(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM))), *average_5()),
     downstream=DOWNSTREAM,
     cells=cells,
 )
