@@ -252,8 +252,8 @@ def _others(a: Ablations) -> Iterator[Asked]:
 
 
 def ways(evidence: Evidence) -> dict[str, Point]:
-    """How a network of the suite `masked` was pre-trained ("scratch", "masked", "labels") -> its point; of
-    several models, the first's. At scale `paper` "scratch" is a training of its own, on the labels of the target set."""
+    """How a network of the suite `masked` was pre-trained ("scratch", "masked", "labels") -> its point; of several
+    models, the first's. At scale `paper` "scratch" is a training of its own, on the labels of the target set."""
     of_way: dict[str, Point] = {}
     for setting in sorted(Ablations(evidence).on(MASKED), key=lambda s: "masked_target" in s.options):
         masked, alone = setting.options.get("head") == HEAD, SCRATCH in setting.point.axes

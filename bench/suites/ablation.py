@@ -141,7 +141,7 @@ def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
     stem = (base, f"Axial{base}", "ViT-B/32", "AxialViT-B/32", "R50x1")
     made += [("stem", model, {}, probed) for model in stem]
     for model in ("R50x1", "R152x2"):
-        made += [("optimizer", model, change, _paper.tuned(model)) for change in ({}, _paper.BIT_SGD)]
+        made += [("optimizer", model, change, (*_paper.tuned(model), *probed)) for change in ({}, _paper.BIT_SGD)]
     made += [("optimizer", "ViT-L/16", change, probed) for change in ({}, {"lr": 2e-4, "weight_decay": 0.01})]
     cells = [
         _changed(
