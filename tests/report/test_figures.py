@@ -608,10 +608,9 @@ def at_the_paper_s_scale(records: Sequence[Record], suite: str) -> Evidence:
 
 
 @pytest.mark.parametrize(
-    "suite, figure, rows",
-    [("scaling", compute, published.table6()), ("transfer", pretraining_data, published.table5())],
+    "suite, figure, records", [("scaling", compute, published.table6), ("transfer", pretraining_data, published.table5)]
 )
-def test_a_study_at_the_paper_s_scale_lies_on_the_paper_s_own_numbers(suite, figure, rows) -> None:
+def test_a_study_at_the_paper_s_scale_lies_on_the_paper_s_own_numbers(suite, figure, records) -> None:
     """Figures 5 and 3: a panel for the average of five sets and one for each, every measured point on a hollow one."""
     study_there = at_the_paper_s_scale(records(), suite)
     beside = registry.load("quoted source", "paper").beside(study_there)
