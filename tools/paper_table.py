@@ -12,7 +12,7 @@ import argparse
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from bench.tasks.vtab import VTAB, task_names
 
 PAGE = Path(__file__).parents[1] / "docs" / "paper.md"
 COSTS = re.compile(r"<!-- costs (.*) -->")
-HARDWARE, PRICE = "8xH100", 2.5  # money is per hour of one H100, in whatever currency
+HARDWARE, MORE, PRICE = "8xH100", "64xH100", 2.5  # money is per hour of one H100, in whatever currency
 CORE_HOUR = 1.0  # money per TPUv3 core and hour: the list price of a v3-8, 8 an hour, when it was last looked up
 
 
@@ -309,17 +309,18 @@ PROTOCOL: tuple[tuple[str, str, str, str], ...] = (  # what; the paper or its pu
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a row costs on 8 H100s, and on TPUv3 cores at the paper's own utilisation (training alone)."""
+    """What a row costs on these H100s, and on TPUv3 cores at the paper's own utilisation (training alone)."""
 
     cells: int
     device_hours: float
     days: float
     core_days: float
+    dearest: tuple[tuple[str, float], ...] = ()  # five runs, with their hours
 
 
-def cost(row: Row) -> Cost:
+def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:
     """Plans the row's command."""
-    asked = {"suite": row.suite, "scale": "paper", "only": row.only, "hardware": HARDWARE, "price": f"{PRICE}/gpuh"}
+    asked = {"suite": row.suite, "scale": "paper", "only": row.only, "hardware": hardware, "price": f"{PRICE}/gpuh"}
     plan = make_plan(StudyOptions.of(asked), to_run=False, as_new=True)
     trained = sum((cell.flops or {}).get("paper", 0) for cell in plan.cells)
     price = plan.priced
@@ -329,6 +330,10 @@ def cost(row: Row) -> Cost:
         device_hours=price.device_hours,
         days=price.hours / 24,
         core_days=units.tpuv3_core_days(trained).value,
+        dearest=tuple(
+            (f"{cell.cell.model} on {cell.cell.data}", cell.device_hours or 0.0)
+            for cell in sorted(plan.cells, key=lambda cell: -(cell.device_hours or 0.0))[:5]
+        ),
     )
 
 
@@ -336,6 +341,7 @@ def page(costs: Mapping[str, Cost]) -> str:
     """The document."""
     planned = [row for row in ROWS if row.suite]
     dearest = sorted(planned, key=lambda row: -costs[row.name].device_hours)[:5]
+    whole, on_more = costs[WHOLE.name], costs[MORE]
     lines = [
         "# The paper, whole",
         "",
@@ -352,7 +358,14 @@ def page(costs: Mapping[str, Cost]) -> str:
         "|---|---|---:|---:|---:|---:|---:|---:|",
         *(_cost_line(row, costs) for row in (*ROWS, WHOLE)),
         "",
-        f"The dearest: {', '.join(f'{one.name} ({_plain(costs[one.name].device_hours)})' for one in dearest)}.",
+        f"The dearest rows: {_list((one.name, costs[one.name].device_hours) for one in dearest)} H100-hours. The dearest "
+        f"networks of the whole: {_list(whole.dearest)}. The paper quotes R152x4 (BiT-L) and trained none; `--models` "
+        "leaves it out of Figure 3.",
+        "",
+        f"The whole on {MORE.replace('x', ' × ')}: {_plain(on_more.days)} days, {_plain(on_more.device_hours)} H100-hours "
+        f"and {_plain(on_more.device_hours * PRICE)} of money: more devices train each network, and wait more for its "
+        "evaluations. `vit-bench plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh --budget …` says "
+        "which part of Figures 4 and 5 less money buys.",
         "",
         "## What is measured, and what deviates",
         "",
@@ -397,6 +410,10 @@ def _plain(number: float) -> str:
     return significant(number)
 
 
+def _list(named: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} ({_plain(hours)})" for name, hours in named)
+
+
 def stated(text: str) -> dict[str, Cost]:
     """The costs that a page states."""
     found = COSTS.search(text)
@@ -411,6 +428,7 @@ def main() -> None:
         costs = stated(PAGE.read_text())
     else:
         costs = {row.name: cost(row) for row in (*ROWS, WHOLE) if row.suite}
+        costs[MORE] = cost(WHOLE, hardware=MORE)
     PAGE.write_text(page(costs))
 
 
