@@ -358,14 +358,14 @@ def page(costs: Mapping[str, Cost]) -> str:
         "|---|---|---:|---:|---:|---:|---:|---:|",
         *(_cost_line(row, costs) for row in (*ROWS, WHOLE)),
         "",
-        f"The dearest rows: {_list((one.name, costs[one.name].device_hours) for one in dearest)} H100-hours. The dearest "
-        f"networks of the whole: {_list(whole.dearest)}. The paper quotes R152x4 (BiT-L) and trained none; `--models` "
-        "leaves it out of Figure 3.",
+        f"The dearest rows: {_list((one.name, costs[one.name].device_hours) for one in dearest)} H100-hours. The "
+        f"dearest networks of the whole: {_list(whole.dearest)}. The paper quotes BiT's R152x4 instead of training it; "
+        "`--only vit-` leaves BiT out of Figure 3.",
         "",
-        f"The whole on {MORE.replace('x', ' × ')}: {_plain(on_more.days)} days, {_plain(on_more.device_hours)} H100-hours "
-        f"and {_plain(on_more.device_hours * PRICE)} of money: more devices train each network, and wait more for its "
-        "evaluations. `vit-bench plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh --budget …` says "
-        "which part of Figures 4 and 5 less money buys.",
+        f"The whole on {MORE.replace('x', ' × ')}: {_plain(on_more.days)} days, {_plain(on_more.device_hours)} "
+        f"H100-hours, {_plain(on_more.device_hours * PRICE)} of money: more devices train each network, and wait more "
+        "for its evaluations. `vit-bench plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh "
+        "--budget …` says which part of Figures 4 and 5 less money buys.",
         "",
         "## What is measured, and what deviates",
         "",
