@@ -26,6 +26,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from baselines import published
 from bench.core import registry
@@ -49,7 +50,7 @@ PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2, 
 TUNED_AT = 384  # pixels per side (section 4.1)
 SHOTS = 5  # of Figures 4, 8, 9 and 13, and Table 8
 BIT_EPOCHS = {"imagenet": 90, "imagenet-21k": 90, "jft-300m": 40}  # BiT's section 3.1
-BIT_SGD = {"optimizer": "sgd", "lr": 0.03 * BATCH / 256, "weight_decay": 1e-4}  # recommended there, and of Table 7
+BIT_SGD: Mapping[str, Any] = {"optimizer": "sgd", "lr": 0.03 * BATCH / 256, "weight_decay": 1e-4}  # there; of Table 7
 SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of a family, for all its other models
 
 

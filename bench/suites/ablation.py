@@ -15,7 +15,7 @@ too (Table 7), and the ViT-L/16 whose position embeddings Figure 10 shows; each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,7 +126,7 @@ def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
     """The appendix's networks × upstream sets × seeds, every training once."""
     base = (options.models or ("ViT-B/16",))[0]
     row = config_for(base, image_size=224, channels=3, num_classes=0)
-    made: list[tuple[str, str, dict[str, Any], tuple[TaskSpec, ...]]] = []  # axis, model, changes of recipe, tasks
+    made: list[tuple[str, str, Mapping[str, Any], tuple[TaskSpec, ...]]] = []  # axis, model, changes of recipe, tasks
     probed = _paper.probed()
     for position, places in POSITIONS.items():
         if position == "sincos-2d":  # Table 8 does not have it
@@ -164,13 +164,13 @@ def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
     yield from trained_once(cells)
 
 
-def _lengths(model: str, change: dict[str, Any], data: str, options: SuiteOptions) -> tuple[int, ...]:
+def _lengths(model: str, change: Mapping[str, Any], data: str, options: SuiteOptions) -> tuple[int, ...]:
     """7 epochs of JFT-300M; of Figure 10's network with the usual recipe 14 too."""
     usual = _paper.images_seen(data, options)
     return (usual, 2 * usual) if model == "ViT-L/16" and not change and data == "jft-300m" else (usual,)
 
 
-def _changed(cell: Cell, change: dict[str, Any]) -> Cell:
+def _changed(cell: Cell, change: Mapping[str, Any]) -> Cell:
     """The cell trained as published but for a change."""
     trained = _paper.as_published(cell)
     return replace(trained, recipe=replace(trained.recipe, **change))
