@@ -23,6 +23,7 @@ CHOICES = {
     "position": ("none", "learned-1d", "learned-2d", "sincos-2d", "relative"),
     "position_at": ("stem", "every-layer", "shared"),
     "head": ("linear", "mlp", "masked"),
+    "masked_target": ("mean", "small", "pixels"),
     "stem": ("patch", "conv", "resnet"),
     "attention": ("full", "axial"),
     "gelu": ("tanh", "exact"),
@@ -53,6 +54,7 @@ class ViTConfig:
         attention: `full` among all tokens; `axial`: every block is one along rows, then one along columns (D.6).
         head: `mlp` puts a hidden layer with tanh before the classifier (the paper's, at pre-training only); `masked`
             predicts the colours of corrupted patches instead of classes (see vit/masked.py).
+        masked_target: what it predicts of them: the mean colour, 4 x 4 colours, or pixels (appendix B.1.2).
         head_width: its hidden width ("representation size"); None = width.
         head_bias: constant the classifier's bias starts at (-10 for sigmoid pre-training on many classes).
         stem: `patch` (one linear map), `conv` (see conv_stem), or `resnet` (a backbone handed to the model).
@@ -82,6 +84,7 @@ class ViTConfig:
     position_std: float = 0.02
     attention: Literal["full", "axial"] = "full"
     head: Literal["linear", "mlp", "masked"] = "linear"
+    masked_target: Literal["mean", "small", "pixels"] = "mean"
     head_width: int | None = None
     head_bias: float = 0.0
     stem: Literal["patch", "conv", "resnet"] = "patch"
@@ -212,6 +215,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "b": _row(384, 12, 12, 1536),  # Figure 4: B with hidden dimensions halved; depth and heads as in B
     "B": _row(768, 12, 12, 3072),
     "L": _row(1024, 24, 16, 4096),
+    "L-8": _row(1024, 8, 16, 2048),  # Figure 8: where its lines cross; the number of heads is L's, an assumption
     "H": _row(1280, 32, 16, 5120),
     "g": _row(1408, 40, 16, 6144),
     "G": _row(1664, 48, 16, 8192),

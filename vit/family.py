@@ -23,6 +23,7 @@ _PATCHES = {  # of the registered names; a row that is not listed is registered 
     "b": (32,),
     "B": (8, 16, 32),
     "L": (14, 16, 32),
+    "L-8": (16, 32, 56),
     "H": (14,),
     "g": (14,),
     "G": (14,),

@@ -1,8 +1,11 @@
 """Masked patch prediction, the paper's preliminary self-supervision (sections 4.6 and B.1.2).
 
 Half of an image's patch embeddings are corrupted: 80 % become a learned mask token, 10 % the embedding of another patch
-of the image, 10 % stay. For each of them the network predicts the patch's mean colour in 3 bits per channel: 512
-classes of RGB images; grey images have one channel, hence 8 levels of mean intensity.
+of the image, 10 % stay. For each of them the network predicts one of the three targets of appendix B.1.2:
+
+mean: the patch's mean colour in 3 bits per channel: 512 classes of RGB images; grey images have one channel, hence 8
+levels of mean intensity. small: the same of each of 4 x 4 parts of the patch, in parallel. pixels: all of its pixels,
+by their squared error.
 
 Draws come from torch's generator, which the training step seeds, as those of dropout do. Shapes: B images, C channels,
 H and W pixels, N patches, M corrupted patches of an image, D width.
@@ -11,6 +14,7 @@ H and W pixels, N patches, M corrupted patches of an image, D width.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +23,14 @@ from torch.nn import functional as F
 SHARE = 0.5  # of the patches that is corrupted
 MASKED, REPLACED = 0.8, 0.1  # of those; the rest is kept
 LEVELS = 8  # of each channel: 3 bits
+PARTS = {"mean": 1, "small": 4}  # target -> parts per side of a patch that have a colour each
+
+
+class Regression(NamedTuple):
+    """A network's output that is judged by its squared error: values, and those that they should be."""
+
+    predicted: Tensor
+    wanted: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +45,30 @@ class Picked:
 def num_colours(channels: int) -> int:
     """Classes that are told apart: 512 for RGB, 8 for grey images."""
     return LEVELS**channels
+
+
+def outputs(target: str, *, channels: int, patch: tuple[int, int]) -> int:
+    """Numbers that the head gives for a patch."""
+    if target == "pixels":
+        return channels * patch[0] * patch[1]
+    return PARTS[target] ** 2 * num_colours(channels)
+
+
+def judged(
+    output_MK: Tensor, x_BCHW: Tensor, *, target: str, grid: tuple[int, int], picked: Picked
+) -> tuple[Tensor, Tensor] | Regression:
+    """The head's output of the picked patches with what it should have been: a row and a class for every colour, or
+    values and pixels."""
+    if target == "pixels":
+        rows, columns = grid
+        height, width = x_BCHW.shape[2] // rows, x_BCHW.shape[3] // columns
+        cut_BCRhSw = x_BCHW.float().unflatten(3, (columns, width)).unflatten(2, (rows, height))
+        pixels_BNP = cut_BCRhSw.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        return Regression(output_MK, _take(pixels_BNP, picked.index_BM).flatten(0, 1))
+    parts = PARTS[target]
+    classes_BNQ = colours(x_BCHW, grid, parts=parts)
+    wanted_M = _take(classes_BNQ, picked.index_BM).flatten()
+    return output_MK.reshape(len(wanted_M), num_colours(x_BCHW.shape[1])), wanted_M
 
 
 def pick(batch: int, grid: tuple[int, int], *, device: torch.device) -> Picked:
@@ -64,12 +100,16 @@ def of_picked(x_BND: Tensor, picked: Picked) -> Tensor:
     return _take(x_BND, picked.index_BM)
 
 
-def colours(x_BCHW: Tensor, grid: tuple[int, int]) -> Tensor:
-    """The class of every patch, long (B, N): its mean in LEVELS steps per channel, the first counting most."""
-    mean_BCRS = F.adaptive_avg_pool2d(x_BCHW.float(), grid)
-    level_BCN = ((mean_BCRS + 1) * (LEVELS / 2)).floor().clamp(0, LEVELS - 1).long().flatten(2)
+def colours(x_BCHW: Tensor, grid: tuple[int, int], *, parts: int = 1) -> Tensor:
+    """The class of every part of every patch, long (B, N, parts²): its mean in LEVELS steps per channel, the first
+    counting most."""
+    rows, columns = grid
+    mean_BCRS = F.adaptive_avg_pool2d(x_BCHW.float(), (rows * parts, columns * parts))
+    level_BCRS = ((mean_BCRS + 1) * (LEVELS / 2)).floor().clamp(0, LEVELS - 1).long()
     place_C = LEVELS ** torch.arange(x_BCHW.shape[1] - 1, -1, -1, device=x_BCHW.device)
-    return (level_BCN * place_C[:, None]).sum(1)
+    class_BRS = (level_BCRS * place_C[:, None, None]).sum(1)
+    class_BRqSq = class_BRS.unflatten(2, (columns, parts)).unflatten(1, (rows, parts))
+    return class_BRqSq.transpose(2, 3).flatten(3).flatten(1, 2)
 
 
 def _take(x_BND: Tensor, index_BM: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from vit.config import ViTConfig
+from vit.config import ViTConfig, pair
 from vit.layers import (
     AxialBlock,
     Block,
@@ -81,7 +81,8 @@ class VisionTransformer(nn.Module):
         if config.head == "masked":
             from vit import masked
 
-            classes = masked.num_colours(config.channels)
+            patch = pair(config.patch_size)
+            classes = masked.outputs(config.masked_target, channels=config.channels, patch=patch)
         self.head = nn.Linear(config.num_features, classes) if classes else nn.Identity()
 
     def init_weights(self, generator: torch.Generator | None = None) -> None:
@@ -168,7 +169,7 @@ class VisionTransformer(nn.Module):
         return x_BD if self.pre_logits is None else torch.tanh(self.pre_logits(x_BD))
 
     def forward(self, x_BCHW: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Class logits x_BK (features, where num_classes is 0); self-supervised: logits x_MK and the targets_M."""
+        """Class logits x_BK (features, where num_classes is 0); self-supervised: `vit.masked.judged`."""
         if self.mask_token is None:
             return self.head(self.features(x_BCHW))
         from vit import masked
@@ -176,5 +177,6 @@ class VisionTransformer(nn.Module):
         picked = masked.pick(x_BCHW.shape[0], self.config.grid, device=x_BCHW.device)
         x_BND = self.tokens(x_BCHW, corrupt=partial(masked.corrupted, picked=picked, mask_token=self.mask_token))
         patches_BND = self.norm(masked.of_picked(x_BND[:, int(self.config.has_cls) :], picked))
-        colours_BN = masked.colours(x_BCHW, self.config.grid)
-        return self.head(patches_BND.flatten(0, 1)), colours_BN.gather(1, picked.index_BM).flatten()
+        output_MK = self.head(patches_BND.flatten(0, 1))
+        target, grid = self.config.masked_target, self.config.grid
+        return masked.judged(output_MK, x_BCHW, target=target, grid=grid, picked=picked)

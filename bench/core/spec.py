@@ -71,6 +71,8 @@ class Recipe:
     momentum: float = 0.9  # of SGD
     clip: float = 1.0  # global gradient norm; 0 switches it off
     average: float = 0.0  # Polyak averaging: factor per step of the weights that are evaluated; 0 switches it off
+    stopping_checks: int = 0  # early stopping: upstream accuracy is read so often in a training, and the weights of
+    # the best are those that are evaluated; 0: those of the last step
     warmup_images: int = 2_000
     decay: str = "constant"  # of the rate between warm-up and cool-down
     timescale_images: int = 0  # of the reciprocal root; 0: as long as the warm-up
@@ -102,6 +104,11 @@ class Recipe:
         for name in BELOW_ONE:
             if getattr(self, name) == 1:
                 raise UserError(f"A recipe's {name} of 1 leaves nothing of the training.", "Give 0 to below 1.")
+        if self.stopping_checks and (self.average or self.schedule != "separate"):
+            raise UserError(
+                "Early stopping evaluates the best weights of one training: not averaged ones, and no trunk's.",
+                "Set average=0 and schedule=separate beside stopping_checks.",
+            )
         if self.batch < 1:
             raise UserError(f"A recipe's batch cannot be {self.batch}.", "A batch holds at least one image.")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):

@@ -15,11 +15,12 @@ Findings:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.analysis import lr_sweep, wording
 from bench.analysis.comparisons import Pair, compare, mean_finding
@@ -29,6 +30,10 @@ from bench.analysis.question import Question
 from bench.core.by_key import by_key
 from bench.core.formatting import measure_text, points
 from bench.core.registry import split_options
+from bench.core.spec import Recipe
+
+if TYPE_CHECKING:
+    from vit.config import ViTConfig
 
 NAME = "as published"
 NOT_WITHIN_MARGIN = "not within margin"  # a reason: the difference may be 0, and may exceed `MARGIN` too
@@ -58,6 +63,7 @@ class Statement(StrEnum):
 EQUAL = (Statement.ENCODINGS_ALIKE, Statement.PLACES_ALIKE, Statement.POOLING_ALIKE)
 Asked = tuple[Statement, list[tuple[Point | None, Point | None]]]  # differences between pairs of variants
 HEAD = "masked"  # the head of a model that predicts masked patches
+SCRATCH = "scratch"  # a way, and the axis of a training that stands for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +77,15 @@ class Setting:
     @property
     def point(self) -> Point:
         return self.series.last
+
+    @property
+    def config(self) -> ViTConfig:
+        """The ViT's own choices, which its name leaves out where they are its row's."""
+        from vit.config import config_for, parse
+
+        row = parse(self.base)
+        assert row is not None, self.base
+        return config_for(self.base, image_size=row["patch_size"], channels=1, num_classes=0, **self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +112,12 @@ class Ablations:
         """The model that is changed, by name; "" without one."""
         return next((s.base for s in self.on(POSITION)), "")
 
+    @cached_property
+    def shaped(self) -> str:
+        """The model whose shape is changed, by name: the one that most variants of that axis are of."""
+        named = Counter(s.base for s in self.on(SHAPE))
+        return named.most_common(1)[0][0] if named else self.base
+
     def at(self, axis: str, *, base: str | None = None, **options: Any) -> Point | None:
         """The point of a variant by its options; None where it was not trained."""
         wanted = base or self.base
@@ -105,18 +126,12 @@ class Ablations:
     def dimension(self, setting: Setting) -> str:
         """The part of the shape that differs from the base: a field of the configuration, "patch_size", "all"; "" for
         none."""
-        changed = [*setting.options, *(["patch_size"] if setting.base != self.base else [])]
+        changed = [*setting.options, *(["patch_size"] if setting.base != self.shaped else [])]
         return "all" if len(changed) > 1 else "".join(changed)
 
     def positions(self) -> dict[tuple[str, str], Point]:
         """(encoding, where it is added) -> point. Without either in its name a model has its row's own."""
-        from vit.config import config_for
-
-        of_position: dict[tuple[str, str], Point] = {}
-        for s in self.on(POSITION):
-            config = config_for(s.base, image_size=28, channels=1, num_classes=0, **s.options)
-            of_position[config.position, config.position_at] = s.point
-        return of_position
+        return {(s.config.position, s.config.position_at): s.point for s in self.on(POSITION)}
 
     def sweeps(self, axis: str) -> list[tuple[Setting, lr_sweep.Sweep]]:
         """The sweeps of an axis, with the variant at the rate that was chosen."""
@@ -138,16 +153,16 @@ class Ablations:
         """Whether its learning rate was one of several; an untrained network has none to choose."""
         return not point.trained or not self.swept.isdisjoint(self.whole.cells.get(point.variant, ()))
 
+    def recipe(self, point: Point) -> Recipe:
+        """The recipe that a point was trained by."""
+        table = self.whole.horizons
+        recipe: Recipe = table.loc[table["variant"] == point.variant, "recipe"].iloc[0]
+        return recipe
+
     def at_rate(self, sweep: lr_sweep.Sweep, rate: float) -> Point | None:
         """The point of a sweep at one of its rates."""
         names = {name for tried in sweep.tried if tried.rate == rate for name in tried.cells}
         return next((s.last for s in self.whole.series if names & set(self.whole.cells[s.variant])), None)
-
-
-def optimizer_of(ablations: Ablations, point: Point) -> str:
-    """The optimizer that a point was trained with."""
-    table = ablations.whole.horizons
-    return str(table.loc[table["variant"] == point.variant, "recipe"].iloc[0].optimizer)
 
 
 def statements(evidence: Evidence) -> Iterator[Finding]:
@@ -212,7 +227,7 @@ def _positions(a: Ablations) -> Iterator[Asked]:
 
 
 def _pooling(a: Ablations) -> Iterator[Asked]:
-    poolings = {str(s.options.get("pooling", "mean")): (s, sweep) for s, sweep in a.sweeps(POOLING)}
+    poolings = {s.config.pooling: (s, sweep) for s, sweep in a.sweeps(POOLING)}
     if {"cls", "mean"} <= poolings.keys():
         (cls, cls_sweep), (mean, mean_sweep) = poolings["cls"], poolings["mean"]
         yield Statement.POOLING_ALIKE, [(mean.point, cls.point)]
@@ -230,20 +245,21 @@ def _shapes(a: Ablations) -> Iterator[Asked]:
 
 
 def _others(a: Ablations) -> Iterator[Asked]:
-    by = {optimizer_of(a, s.point): s.point for s, _ in a.sweeps(OPTIMIZER)}
-    yield Statement.ADAM_HELPS, [(by.get("adamw"), by.get("sgd"))]
+    settings = [s for s, _ in a.sweeps(OPTIMIZER)] or a.on(OPTIMIZER)  # Table 7 has one rate of each
+    by = {(s.base, a.recipe(s.point).optimizer): s.point for s in settings}
+    yield Statement.ADAM_HELPS, [(point, by.get((base, "sgd"))) for (base, how), point in by.items() if how == "adamw"]
     yield Statement.AXIAL_HELPS, [(a.at(STEM, base=f"Axial{a.base}"), a.at(STEM))]
 
 
 def ways(evidence: Evidence) -> dict[str, Point]:
-    """How a network of the suite `masked` was pre-trained ("scratch", "masked", "labels") -> its point; of
-    several models, the first's."""
+    """How a network of the suite `masked` was pre-trained ("scratch", "masked", "labels") -> its point; of several
+    models, the first's. At scale `paper` "scratch" is a training of its own, on the labels of the target set."""
     of_way: dict[str, Point] = {}
-    for setting in Ablations(evidence).on(MASKED):
-        masked = setting.options.get("head") == HEAD
-        of_way.setdefault("masked" if masked else "labels", setting.point)
+    for setting in sorted(Ablations(evidence).on(MASKED), key=lambda s: "masked_target" in s.options):
+        masked, alone = setting.options.get("head") == HEAD, SCRATCH in setting.point.axes
+        of_way.setdefault("masked" if masked else SCRATCH if alone else "labels", setting.point)
         if setting.series.untrained and not masked:
-            of_way.setdefault("scratch", setting.series.untrained)
+            of_way.setdefault(SCRATCH, setting.series.untrained)
     return of_way
 
 

@@ -24,7 +24,7 @@ class Grid:
             cell is the largest size for both.
         tasks: evaluation of every horizon.
         recipe: upstream set -> what differs from the suites' recipe, as `recipe_for` takes it.
-        trained: the last word on how a cell is trained.
+        trained: the last word on how a cell is trained, and judged.
     """
 
     compute_data: str

@@ -6,7 +6,8 @@ The recipe that the paper trains all its models with: batch 4096, 10,000 steps o
 decay to zero over the whole training, Adam with betas 0.9 and 0.999, decay of every weight; on ImageNet clipping at
 norm 1 (Table 3 and its caption, appendix B.1). Losses and random crops are those of the public configurations: a
 sigmoid per class, the head's bias starting at −log of the number of classes. The suites' own scale `paper` is this
-table at its own size (`as_published`).
+table at its own size (`as_published`), with the hidden layer that the paper's head has in pre-training (section 3.1),
+and the tasks by which its networks are judged (`tuned`, `fewshot`).
 
 The rules, for a cell with batch b:
 
@@ -22,16 +23,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from baselines import published
 from bench.core import registry
 from bench.core.errors import unknown
-from bench.core.spec import Cell
+from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.data.load import data_set
 from bench.data.public_names import UPSTREAM_IMAGES
-from bench.suites.suite import shortest_budget
+from bench.suites.suite import SuiteOptions, fitting, shortest_budget, task
 
 BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop
@@ -40,7 +43,14 @@ EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # "ViT
 NEAREST_IN_TABLE = {
     "ViT-b/32": "ViT-B/32",
     "R200x3": "R152x2",
-}  # in Figures 4 and 5, but not in the table: as the nearest that is
+    **dict.fromkeys(("ViT-L-8/16", "ViT-L-8/32", "ViT-L-8/56"), "ViT-L/32"),
+}  # in Figures 4, 5 and 8, but not in the table: as the nearest that is
+TRANSFORMERS = ("ViT", "Axial ViT", "Hybrid")  # families whose head has a hidden layer in pre-training
+PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2, 5 and 6
+TUNED_AT = 384  # pixels per side (section 4.1)
+SHOTS = 5  # of Figures 4, 8, 9 and 13, and Table 8
+BIT_EPOCHS = {"imagenet": 90, "imagenet-21k": 90, "jft-300m": 40}  # BiT's section 3.1
+BIT_SGD: Mapping[str, Any] = {"optimizer": "sgd", "lr": 0.03 * BATCH / 256, "weight_decay": 1e-4}  # there; of Table 7
 SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of a family, for all its other models
 
 
@@ -108,6 +118,7 @@ def row_for(model: str, data: str) -> Table3Row:
     """The row that a model is trained by on an upstream set, the longer of two; where the table leaves the model or the
     set out, that of the model it is most like, or that of JFT-300M."""
     family = registry.family_of(model).label
+    model, _ = registry.split_options(model)
     for name in (model, NEAREST_IN_TABLE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
         for upstream in (data.partition(":")[0], "jft-300m"):
             matching = [row for row in rows().values() if (row.model, row.data.lower()) == (name, upstream)]
@@ -140,7 +151,79 @@ def as_published(cell: Cell, *, like: str = "") -> Cell:
     trained = scaled(cell, row_for(cell.model, like or upstream), batch=BATCH, shortest=shortest_budget([cell]))
     warmup = trained.recipe.warmup_images if own else WARMUP_STEPS * BATCH
     recipe = replace(trained.recipe, warmup_images=warmup, flip=True, shift=0, crop=CROP)
-    return replace(trained, recipe=recipe)
+    hidden = (
+        registry.family_of(cell.model).label in TRANSFORMERS and "head" not in registry.split_options(cell.model)[1]
+    )
+    options = (*trained.model_options, ("head", "mlp")) if hidden else trained.model_options
+    return replace(trained, recipe=recipe, model_options=options)
+
+
+def as_bit(cell: Cell) -> Cell:
+    """A ResNet trained as BiT was (arXiv 1912.11370, section 3.1), with a cosine for its stairs: big_vision's own
+    configurations of BiT have that. Softmax on ImageNet, a sigmoid per class on larger sets, as there."""
+    sigmoid = upstream_of(cell.data) != "imagenet"
+    recipe = Recipe(
+        **BIT_SGD,
+        batch=BATCH,
+        clip=0.0,
+        schedule="separate",
+        warmup_images=5_000 * BATCH,
+        cooldown=1.0,
+        cooldown_shape="cosine",
+        loss="sigmoid" if sigmoid else "softmax",
+        head_bias="prior" if sigmoid else "zero",
+        flip=True,
+        shift=0,
+        crop=CROP,
+    )
+    return replace(cell, recipe=recipe)
+
+
+def images_seen(data: str, options: SuiteOptions) -> int:
+    """Images of the training that the paper's appendices change in one respect: 7 epochs of JFT-300M, and of another
+    set as many epochs as Table 3 gives it."""
+    if upstream_of(data) == "jft-300m":
+        return 7 * IMAGES["JFT-300M"]
+    return epochs(data) * (options.num_images.get(data) or UPSTREAM_IMAGES.get(data, IMAGES["ImageNet"]))
+
+
+def stored_at(name: str, size: int) -> str:
+    """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
+    side = data_set(name).side
+    return f"{name}:{size}px" if name == "imagenet" or (side is not None and side >= 224) else name
+
+
+def tuned(model: str, names: Iterable[str] = PUBLIC) -> tuple[TaskSpec, ...]:
+    """Fine-tuning at 384 px by Table 4, three times: what Tables 2, 5, 6 and 7 show. ReaL comes with ImageNet."""
+    return tuple(_tuned(model, stored_at(name, TUNED_AT), TUNED_AT) for name in names)
+
+
+def tuned_larger(model: str) -> TaskSpec:
+    """Fine-tuning on ImageNet at 512 px with averaged weights, of Table 2 (appendix B.1.1)."""
+    return _tuned(model, "imagenet:512px", 512, average=0.9999)
+
+
+def _tuned(model: str, stored: str, size: int, **more: float) -> TaskSpec:
+    """Three repeats at the size, or at the nearest that the model's patches divide."""
+    fits = fitting(model, size)
+    sizes = {"image_size": fits} | ({"nominal_size": size} if fits != size else {})
+    return task("finetune", stored, flip=True, crop=CROP, repeats=3, **sizes, **more)
+
+
+def average_5() -> tuple[str, ...]:
+    """The scores whose mean Figure 5 calls Average-5."""
+    return tuple(f"finetune@{TUNED_AT}px:{stored_at(name, TUNED_AT)}" for name in PUBLIC)
+
+
+SHOWN_FEWSHOT = "imagenet:224px"  # the score of Figures 4, 8, 9 and 13, and Table 8
+
+
+def probed(names: Iterable[str] = ("imagenet",)) -> tuple[TaskSpec, ...]:
+    """The 5-shot probe on all images, by the published ridge and by one that is chosen for each network."""
+    return tuple(
+        task("fewshot", stored_at(name, 224), shots=(SHOTS,), draws=3, test_limit=None, support_pool=None)
+        for name in names
+    )
 
 
 def scaled(cell: Cell, row: Table3Row, *, batch: int, shortest: int) -> Cell:

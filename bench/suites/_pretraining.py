@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from baselines import published
+from bench.core import registry
 from bench.core.spec import Cell, TaskSpec
-from bench.data.load import data_set
 from bench.suites._gpu_grid import DRAWN, gpu_models, gpu_recipe, gpu_size, gpu_upstream
-from bench.suites._paper import IMAGES, as_published, rows
+from bench.suites._paper import BIT_EPOCHS, IMAGES, as_bit, as_published, rows
 from bench.suites._recipes import recipe_for
 from bench.suites.suite import SuiteOptions
 
@@ -27,12 +27,16 @@ class Upstream:
         images: model -> images seen.
         recipe: set -> what differs from the suites' recipe.
         trained: the last word on how a cell is trained.
+        axis: comparison that its cells are part of.
+        of: families that are trained so, where models are named; None: all.
     """
 
     data: str
     images: Mapping[str, int]
     recipe: Callable[[str], Mapping[str, Any]] = lambda data: {}
     trained: Callable[[Cell], Cell] = lambda cell: cell
+    axis: str = "compute"
+    of: Callable[[str], bool] = lambda family: True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,20 @@ def paper() -> tuple[Upstream, ...]:
     )
 
 
+def paper_bit(*models: str) -> tuple[Upstream, ...]:
+    """ResNets on the same sets, trained as BiT was: on an axis of their own, for their recipe is another."""
+    return tuple(
+        Upstream(
+            data=name.lower(),
+            images=dict.fromkeys(models, BIT_EPOCHS[name.lower()] * images),
+            trained=as_bit,
+            axis="bit",
+            of=lambda family: family == "ResNet",
+        )
+        for name, images in IMAGES.items()
+    )
+
+
 def pretrained_cells(study: PretrainingStudy, options: SuiteOptions) -> list[Cell]:
     """Models × upstream sets × seeds, each judged once, at the end; the untrained networks beside the first set's."""
     return [
@@ -91,7 +109,7 @@ def pretrained_cells(study: PretrainingStudy, options: SuiteOptions) -> list[Cel
                 horizons=(0, images) if study.untrained and number == 0 else (images,),
                 seed=seed,
                 tasks=study.tasks(model),
-                axes=("compute",),
+                axes=(upstream.axis,),
             )
         )
         for seed in range(options.seeds or study.seeds)
@@ -112,16 +130,12 @@ def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, .
 def _like(upstream: Upstream, name: str, options: SuiteOptions) -> Upstream:
     """The same training on another set; where its number of images is known, for as many epochs."""
     share = options.num_images[name] / IMAGES["ImageNet"] if name in options.num_images else 1
-    return replace(upstream, data=name, images={m: round(share * images) for m, images in upstream.images.items()})
+    images = {model: round(share * seen) for model, seen in upstream.images.items()}
+    return replace(upstream, data=name, images=images, of=lambda family: True)
 
 
 def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
     """Model -> images seen; a model that the study does not know gets the largest budget."""
     most = max(upstream.images.values())
-    return {model: upstream.images.get(model, most) for model in options.models or upstream.images}
-
-
-def stored_at(name: str, size: int) -> str:
-    """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
-    side = data_set(name).side
-    return f"{name}:{size}px" if name == "imagenet" or (side is not None and side >= 224) else name
+    named = (model for model in options.models or () if upstream.of(registry.family_label(model)))
+    return {model: upstream.images.get(model, most) for model in (named if options.models else upstream.images)}

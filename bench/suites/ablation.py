@@ -7,17 +7,22 @@ position: which position signal, and where it is added. pooling: class token or 
 learning rates. shape: depth, width, MLP width, patch size, and all together, against compute. stem: patches as they are
 or behind convolutions (early convolutions, Xiao et al. 2021), and axial attention. optimizer: a ResNet with Adam and
 with SGD, each at several rates.
+
+At scale `paper` these are the appendix's own: ViT-B/16 for positions (Table 8) and pooling (Figure 9), eight layers of
+width 1,024 for the shape (Figure 8), axial networks (Figure 13), two ResNets with Adam and with BiT's SGD, fine-tuned
+too (Table 7), and the ViT-L/16 whose position embeddings Figure 10 shows; each for 7 epochs of JFT-300M.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
+from bench.suites import _paper
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import Suite, SuiteOptions, merge, pick, task
+from bench.suites.suite import Suite, SuiteOptions, merge, pick, task, trained_once
 from vit.config import config_for
 
 HEADLINE = ("scripts", "mnist")
@@ -82,6 +87,8 @@ SCALES = {
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Every variant × seeds. The first of the requested models is the one that is changed."""
+    if options.scale == "paper":
+        return list(_of_paper(options))
     scale = pick("grid", options.scale, SCALES)
     base = (options.models or (scale.base,))[0]
     return merge(
@@ -98,6 +105,77 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for data in options.data or ("glyphs",)
         for axis, model, change in variants(scale, base)
     )
+
+
+AVERAGED = ("imagenet", "caltech101", "cars", "cifar100", "dtd", "pets")
+"""Sets of Figure 8's average, which the paper does not name: those of the public few-shot evaluation that are here."""
+PAPER_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
+    ("ViT-L-8/32", {}),
+    *(("ViT-L-8/32", {"depth": depth}) for depth in (4, 16, 32, 64)),
+    *(("ViT-L-8/32", {"width": width}) for width in (512, 2048)),
+    *(("ViT-L-8/32", {"mlp_width": width}) for width in (1024, 4096, 8192)),
+    *((f"ViT-L-8/{patch}", {}) for patch in (56, 16)),
+    ("ViT-L-8/56", {"depth": 4, "width": 512, "mlp_width": 1024}),
+    ("ViT-L-8/16", {"depth": 16, "width": 2048, "mlp_width": 4096}),
+)
+"""Figure 8's networks. The paper names the one in the middle, and 64 layers as the most; the others are chosen here."""
+LOWER = {"lr_factor": 3 / 8}  # Figure 9: 3e-4 beside 8e-4. It has no class token at this rate: each way gets both
+
+
+def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
+    """The appendix's networks × upstream sets × seeds, every training once."""
+    base = (options.models or ("ViT-B/16",))[0]
+    row = config_for(base, image_size=224, channels=3, num_classes=0)
+    made: list[tuple[str, str, Mapping[str, Any], tuple[TaskSpec, ...]]] = []  # axis, model, changes of recipe, tasks
+    probed = _paper.probed()
+    for position, places in POSITIONS.items():
+        if position == "sincos-2d":  # Table 8 does not have it
+            continue
+        for place in places[:1] if position == "relative" else places:
+            made.append(("position", named(base, row, position=position, position_at=place), {}, probed))
+    for pooling in ("cls", "mean"):
+        made += [("pooling", named(base, row, pooling=pooling), change, probed) for change in ({}, LOWER)]
+    for model, changes in PAPER_SHAPES:
+        name = ":".join([model, *(f"{key}={value}" for key, value in changes.items())])
+        made.append(("shape", name, {}, _paper.probed(AVERAGED)))
+    stem = (base, f"Axial{base}", "ViT-B/32", "AxialViT-B/32", "R50x1")
+    made += [("stem", model, {}, probed) for model in stem]
+    for model in ("R50x1", "R152x2"):
+        made += [("optimizer", model, change, (*_paper.tuned(model), *probed)) for change in ({}, _paper.BIT_SGD)]
+    made += [("optimizer", "ViT-L/16", change, probed) for change in ({}, {"lr_factor": 1 / 2, "weight_decay": 0.01})]
+    cells = [
+        _changed(
+            Cell(
+                model=model,
+                data=data,
+                image_size=224,
+                channels=3,
+                horizons=_lengths(model, change, data, options),
+                seed=seed,
+                tasks=tasks,
+                axes=(axis,),
+            ),
+            change,
+        )
+        for seed in range(options.seeds or 1)
+        for data in options.data or ("jft-300m",)
+        for axis, model, change, tasks in made
+    ]
+    yield from trained_once(cells)
+
+
+def _lengths(model: str, change: Mapping[str, Any], data: str, options: SuiteOptions) -> tuple[int, ...]:
+    """7 epochs of JFT-300M; of Figure 10's network with the usual recipe 14 too."""
+    usual = _paper.images_seen(data, options)
+    return (usual, 2 * usual) if model == "ViT-L/16" and not change and data == "jft-300m" else (usual,)
+
+
+def _changed(cell: Cell, change: Mapping[str, Any]) -> Cell:
+    """The cell trained as published but for a change of fields of its recipe, or of its rate by a factor."""
+    trained = _paper.as_published(cell)
+    fields = dict(change)
+    rate = round(trained.recipe.lr * fields.pop("lr_factor", 1.0), 10)  # 3e-4, and not its neighbour
+    return replace(trained, recipe=replace(trained.recipe, **{"lr": rate, **fields}))
 
 
 def variants(scale: AblationScale, base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -152,7 +230,8 @@ SUITE = Suite(
     question="what do position embeddings, pooling, shape, stem and optimizer change, one at a time?",
     figures=("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants"),
     questions=("as-published",),
-    headline=HEADLINE,
+    headline=(*HEADLINE, _paper.SHOWN_FEWSHOT),
+    downstream=HEADLINE,
     varies={"pooling": ("lr",), "optimizer": ("lr", "optimizer", "weight_decay")},
     cells=cells,
 )

@@ -10,9 +10,10 @@ from dataclasses import replace
 from bench.core.spec import Cell
 from bench.suites._cpu_grid import TRANSFER
 from bench.suites._grid import GPU_DOWNSTREAM, PHOTOGRAPHIC, pixel_cells, size_cells
+from bench.suites._paper import SHOWN_FEWSHOT
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._scales import grids
-from bench.suites.suite import Suite, SuiteOptions, merge
+from bench.suites.suite import Suite, SuiteOptions, merge, trained_once
 
 CPU_SIZES = (100, 300, 1_000, 3_000, None)
 
@@ -23,7 +24,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     for grid, asked in grids(options):
         grid = replace(grid, sizes=CPU_SIZES) if options.scale == "cpu" else grid
         made += [*size_cells(grid, asked, untrained=True), *pixel_cells(grid, asked)]
-    return merge(made)
+    return trained_once(made) if options.scale == "paper" else merge(made)
 
 
 SUITE = Suite(
@@ -32,7 +33,7 @@ SUITE = Suite(
     figures=("data-size",),
     questions=OF_FAMILIES,
     title="images-for-a-target",
-    headline=("upstream", "fashion-mnist", *PHOTOGRAPHIC),
+    headline=("upstream", "fashion-mnist", *PHOTOGRAPHIC, SHOWN_FEWSHOT),
     far=("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain"),
     downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},
     cells=cells,

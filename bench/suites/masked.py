@@ -5,7 +5,10 @@ same images with their labels; from scratch, with all compute spent on the downs
 and by fine-tuning, on few labelled images per class and on many. The upstream set is also a downstream one: there,
 pre-training with labels has seen the answers.
 
-The images are grey: what is predicted is one of 8 mean intensities (3 bits), not one of 512 colours.
+The images are grey: what is predicted is one of 8 mean intensities (3 bits), not one of 512 colours. At scale `paper`
+it is all three targets of appendix B.1.2, of RGB images: ViT-B/16 on JFT-300M for 100,000 and for a million steps, the
+first also on ImageNet; beside the same network with the labels of JFT-300M, and with those of ImageNet alone, which is
+what the paper calls training from scratch. All are fine-tuned on ImageNet.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
+from bench.suites import _paper
 from bench.suites._recipes import recipe_for
 from bench.suites.suite import Suite, SuiteOptions, pick, task
 
@@ -74,6 +78,8 @@ SCALES = {
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Models × three ways × seeds. The untrained network stands for training from scratch: its tasks do that."""
+    if options.scale == "paper":
+        return _of_paper(options)
     scale = pick("grid", options.scale, SCALES)
     more = scale.images // scale.batch
     made = []
@@ -94,6 +100,47 @@ def cells(options: SuiteOptions) -> list[Cell]:
     return made
 
 
+PAPER_STEPS = (100_000, 1_000_000)  # after the first, returns diminish (appendix B.1.2)
+TARGETS = ("", ":masked_target=small", ":masked_target=pixels")  # the mean colour comes first
+
+
+def _of_paper(options: SuiteOptions) -> list[Cell]:
+    """Models × seeds: masked pre-training by each target, and with labels on two sets."""
+    upstream, scratch = (options.data or ("jft-300m",))[0], "imagenet"
+    made = []
+    for seed in range(options.seeds or 1):
+        for model in options.models or ("ViT-B/16",):
+            tasks = (*_paper.tuned(model, (scratch,)), *_paper.probed())
+            usual = Cell(
+                model=model, data=upstream, image_size=224, channels=3, seed=seed, tasks=tasks, axes=("masked",)
+            )
+            images = tuple(steps * _paper.BATCH for steps in PAPER_STEPS)
+            predicting = [(f"{model}{MASKED}{target}", upstream, images) for target in TARGETS]
+            predicting += [(f"{model}{MASKED}", scratch, images[:1])] if upstream != scratch else []
+            made += [
+                _without_labels(replace(usual, model=name, data=data, horizons=seen)) for name, data, seen in predicting
+            ]
+            with_labels = replace(usual, horizons=(_paper.images_seen(upstream, options),))
+            alone = replace(usual, data=scratch, horizons=(_paper.images_seen(scratch, options),))
+            made += [_paper.as_published(with_labels), _paper.as_published(replace(alone, axes=("masked", "scratch")))]
+    return list(dict.fromkeys(made))
+
+
+def _without_labels(cell: Cell) -> Cell:
+    """The cell as appendix B.1.2 trains it: base rate 2e-4, 10,000 steps of warm-up, cosine; as on JFT-300M else."""
+    trained = _paper.as_published(cell, like="jft-300m")
+    recipe = replace(
+        trained.recipe,
+        lr=2e-4,
+        warmup_images=_paper.WARMUP_STEPS * _paper.BATCH,
+        cooldown_shape="cosine",
+        loss="softmax",
+        head_bias="zero",
+        clip=0.0,
+    )
+    return replace(trained, recipe=recipe)
+
+
 def _tasks(scale: MaskedScale, steps: int) -> tuple[TaskSpec, ...]:
     """The probe on every downstream set; fine-tuning on few images and on many of the first."""
     tuning = {"steps": steps, "batch": scale.batch, **scale.tuning}
@@ -107,7 +154,7 @@ SUITE = Suite(
     question="is masked patch prediction better than training from scratch at equal compute, and how far from labels?",
     figures=("masked",),
     questions=("as-published",),
-    headline=("finetune@10shot:mnist", "finetune:mnist"),
+    headline=("finetune@10shot:mnist", "finetune:mnist", *_paper.average_5()[:1]),
     downstream=DOWNSTREAM,
     cells=cells,
 )

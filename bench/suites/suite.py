@@ -123,6 +123,23 @@ def merge(cells: Iterable[Cell]) -> list[Cell]:
     return list(merged.values())
 
 
+def trained_once(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells with every training once: those that differ in nothing but budgets, tasks and axes become one, which
+    has all of these. Training is what costs, and none of the three changes it."""
+    once: dict[Cell, Cell] = {}
+    for cell in cells:
+        training = replace(cell, horizons=(0,), tasks=())
+        other = once.setdefault(training, cell)
+        if other is not cell:
+            once[training] = replace(
+                other,
+                horizons=tuple(sorted({*other.horizons, *cell.horizons})),
+                tasks=tuple(dict.fromkeys(other.tasks + cell.tasks)),
+                axes=tuple(dict.fromkeys(other.axes + cell.axes)),
+            )
+    return list(once.values())
+
+
 def shortest_budget(cells: Iterable[Cell]) -> int:
     """Images of the shortest budget that is trained; 0 where nothing is."""
     return min((h for cell in cells if cell.job == "train" for h in cell.horizons if h), default=0)

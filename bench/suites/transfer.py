@@ -8,6 +8,7 @@ as many pixels (`photo-tiles:56px`): enlarging images of 28 px, as the paper doe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,8 @@ from bench.core.spec import Cell, TaskSpec
 from bench.data.load import side_of
 from bench.suites._gpu_grid import gpu_size
 from bench.suites._grid import GPU_DOWNSTREAM, here
-from bench.suites._paper import CROP
-from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small, stored_at
+from bench.suites._paper import average_5, tuned, tuned_larger
+from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, paper_bit, pretrained_cells, small
 from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
 
@@ -26,13 +27,19 @@ HIGHER = ("photo-tiles:56px", "pets", "flowers102")  # also fine-tuned at a high
 # From a small step to one at which training diverges. Of three rates from 0.05 to 0.45 most choices were an end.
 SWEEP = (0.015, 0.05, 0.15, 0.45, 1.35)
 
-PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2 and 5
+IN_TABLE_2 = {("jft-300m", "ViT-H/14"), ("jft-300m", "ViT-L/16"), ("imagenet-21k", "ViT-L/16")}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Models × upstream sets × seeds, judged on every downstream set that is here."""
     study = pick("study", options.scale, {"cpu": _cpu, "gpu": _gpu, "paper": _paper})
-    return pretrained_cells(study(options), options)
+    made = pretrained_cells(study(options), options)
+    if options.scale != "paper":
+        return made
+    return [
+        replace(cell, tasks=(*cell.tasks, tuned_larger(cell.model))) if (cell.data, cell.model) in IN_TABLE_2 else cell
+        for cell in made
+    ]
 
 
 def _cpu(options: SuiteOptions) -> PretrainingStudy:
@@ -68,16 +75,10 @@ def _gpu(options: SuiteOptions) -> PretrainingStudy:
 
 
 def _paper(options: SuiteOptions) -> PretrainingStudy:
-    """Table 4's settings by themselves, 384 px, three repeats; ImageNet also at 512 px with averaged weights."""
-
-    def tasks(model: str) -> tuple[TaskSpec, ...]:
-        tuned = [task("finetune", name, image_size=fitting(model, 384), **augmented) for name in stored]
-        large = {"image_size": fitting(model, 512), "average": 0.9999}
-        return (*tuned, task("finetune", "imagenet:512px", **augmented, **large))
-
-    augmented = {"flip": True, "crop": CROP, "repeats": 3}
-    stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
-    return PretrainingStudy(upstream=paper(), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
+    """Table 5's networks, and the ends of BiT's band in Figure 3, fine-tuned by Table 4 at 384 px, three times."""
+    own = (replace(upstream, of=lambda family: family != "ResNet") for upstream in paper())
+    upstream = (*own, *paper_bit("R50x1", "R152x4"))
+    return PretrainingStudy(upstream=upstream, tasks=tuned, seeds=1, image_size=224, channels=3, untrained=False)
 
 
 def _tasks(
@@ -104,7 +105,7 @@ SUITE = Suite(
     question="how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?",
     figures=("pretraining-data",),  # one budget per model: nothing to draw against compute
     questions=OF_FAMILIES,
-    headline=tuple(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM))),
+    headline=(*(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM))), *average_5()),
     downstream=DOWNSTREAM,
     cells=cells,
 )

@@ -39,6 +39,7 @@ def evaluate(
     *,
     data: str,
     image_size: int | None = None,
+    nominal_size: int | None = None,
     steps: int | None = None,
     batch: int | None = None,
     rates: Sequence[float] | None = None,
@@ -57,6 +58,8 @@ def evaluate(
 
     Args:
         image_size: pixels per side; None for the model's own.
+        nominal_size: that the score is named after, where a model's patches do not divide it and its own size is the
+            nearest that they do: 378 px of ViT-H/14 belong beside 384 px of the others.
         steps, batch, rates, held_out: None for Table 4's, by number of training images; see `make_tuning`.
         repeats: fits with the chosen rate, each with its own order of the images: the draws of the scores.
         train_limit, test_limit: nested, class-balanced parts of the two splits; None takes all.
@@ -95,7 +98,8 @@ def evaluate(
         flip=flip,
         crop=crop,
     )
-    task = "finetune" if image_size is None else f"finetune@{image_size}px"
+    named_size = nominal_size or image_size
+    task = "finetune" if named_size is None else f"finetune@{named_size}px"
     task += "" if shots is None else f"@{shots}shot"
     return score_tuned(context, train, test, settings, task=task, data=data, draws=range(repeats))
 

@@ -33,6 +33,11 @@ class HorizonReached:
     loss: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckDue:
+    """The model is to be checked for early stopping. Whoever reads its accuracy tells `Trainer.best`."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointSaved:
     """A checkpoint is on the disk.
@@ -44,4 +49,4 @@ class CheckpointSaved:
     work: int
 
 
-Event = Stepped | Advanced | HorizonReached | CheckpointSaved
+Event = Stepped | Advanced | HorizonReached | CheckDue | CheckpointSaved

@@ -24,6 +24,7 @@ from bench.core.spec import Recipe
 from bench.cost.trace import label
 from bench.train import modes, precision
 from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
+from vit.masked import Regression
 
 if TYPE_CHECKING:
     from bench.train.compiled import Compiled
@@ -270,6 +271,17 @@ class TooLarge(torch.OutOfMemoryError):
     """Not even one image at a time fits."""
 
 
+def own_loss(output: tuple[Tensor, ...], loss_of: Loss) -> Tensor:
+    """The loss by the targets that a self-supervised network brings.
+
+    Raises:
+        UserError: as `own_targets`.
+    """
+    if isinstance(output, Regression):
+        return F.mse_loss(output.predicted.float(), output.wanted)
+    return loss_of(*own_targets(output))
+
+
 def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     """Logits and the targets that a self-supervised network brings.
 
@@ -311,7 +323,7 @@ def forward_and_backward(
             working.refresh()
         with label("forward"), run_as.attention(len(labels_b)):
             output = working(x_bCHW)
-            loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
+            loss = own_loss(output, loss_of) if isinstance(output, tuple) else loss_of(output, labels_b)
         with label("backward"):
             loss = loss * weight
             loss.backward()

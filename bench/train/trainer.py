@@ -27,7 +27,8 @@ from bench.store.checkpoints import Checkpoint
 from bench.store.records import build
 from bench.train import schedule
 from bench.train.batches import Batches
-from bench.train.events import CheckpointSaved, Event, HorizonReached, Stepped
+from bench.train.early_stopping import ACCURACY, PREFIX, Best
+from bench.train.events import CheckDue, CheckpointSaved, Event, HorizonReached, Stepped
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Ema, Step, kept, set_aside
@@ -230,6 +231,7 @@ class Trainer:
         self.warmup = schedule.warmup_steps(recipe)
         self.total_work = sum(s.end - s.start for s in self.segments)
         self.ema = Ema(model, recipe.average)
+        self.best = Best(model, recipe.stopping_checks) if recipe.stopping_checks else None
         self.train_step: Step | None = None
         if self.segments:
             self.train_step = Step(model=model, recipe=recipe, device=device, ranks=ranks, average=self.ema)
@@ -254,7 +256,8 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer.{key}.{name}"] = value
-        return tensors | {f"average.{name}": value for name, value in self.ema.mean.items()}
+        tensors |= {f"average.{name}": value for name, value in self.ema.mean.items()}
+        return tensors | (self.best.state() if self.best else {})
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
         """Put `state()` back, exactly."""
@@ -276,6 +279,10 @@ class Trainer:
                 self.optimizer.state[parameter][key] = kept(value, held, parameter)
         mean = {k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")}
         self.ema.restore({name: self.ranks.shard(value, like=parameters[name]) for name, value in mean.items()})
+        if self.best is not None:
+            kept_best = {k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)}
+            shards = {name: self.ranks.shard(value, like=own[name]) for name, value in kept_best.items()}
+            self.best.restore(shards, tensors.get(ACCURACY))
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue; nothing without a place for it."""
@@ -384,13 +391,26 @@ class Trainer:
         if self._pending is not None:
             yield from self._save()
 
+    def judged_weights(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which the model has the weights by which it is judged: averaged, the best, or its own."""
+        return self.ema.applied() if self.best is None else self.best.applied()
+
+    @contextlib.contextmanager
+    def checking(self) -> Iterator[None]:
+        """A check for early stopping, of the weights as they are; its time counts as evaluation."""
+        started = running()
+        with label("evaluate"):
+            yield
+        self.model.train()
+        self.progress.spend("evaluate", running() - started)
+
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """The model has its averaged weights in this context. The time counts as evaluation; a task that takes long
-        looks for signals too, and what it raises then leaves a checkpoint."""
+        """The model has the weights by which it is judged in this context. The time counts as evaluation; a task that
+        takes long looks for signals too, and what it raises then leaves a checkpoint."""
         started = running()
         try:
-            with label("evaluate"), self.ema.applied():
+            with label("evaluate"), self.judged_weights():
                 yield
         except Interrupted:
             self.save()
@@ -428,6 +448,8 @@ class Trainer:
             if self.optimizer is not None:
                 self.optimizer.state.clear()
             self.ema.restore({})
+            if self.best is not None:
+                self.best.forget()
         if segment.is_branch and p.segment + 1 < len(self.segments) and self.recipe.schedule == "branch":
             self.trunk = {k: set_aside(v) for k, v in self.state().items()}
         p.step = segment.start
@@ -459,6 +481,10 @@ class Trainer:
             if look:
                 self._count_time()  # before anything is raised: what diverged took time too
                 self._check_loss(segment)
+            if self.best is not None and self.best.due(p.step, end=self._end()):
+                self._count_time()
+                yield CheckDue()
+                self._mark = running()
             due = running() - self._last_save > self.save_interval
             if self._pending is not None:  # saved as soon as it is there, and nothing before
                 due = self._pending.done()
@@ -472,6 +498,10 @@ class Trainer:
                     kept = "saved" if self.saving else "stopped, with nothing saved,"
                     raise Interrupted(f"{kept} at step {p.work} of {self.total_work}")
                 self._mark = running()
+
+    def _end(self) -> int:
+        """The last step of the horizon in hand."""
+        return next(segment.end for segment in self.segments[self.progress.segment :] if segment.is_branch)
 
     def _count_time(self) -> None:
         """Add the time since the last call to that of training, after synchronising the device."""

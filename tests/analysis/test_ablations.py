@@ -97,6 +97,28 @@ def test_every_statement_is_contradicted_where_the_opposite_holds() -> None:
             assert "one rate" in ablations.QUESTION.reasons[ablations.ONE_RATE](finding)
 
 
+def test_the_paper_s_own_variants_are_judged_too() -> None:
+    """Names leave out what is a row's own there: class token, learned positions; shapes are of another network."""
+
+    def accuracy(cell) -> float:
+        low = 0.1 * ("position=none" in cell.model) + 0.1 * (cell.recipe.optimizer == "sgd")
+        high = 0.1 * any(sign in cell.model for sign in ("depth=64", "ViT-L-8/16", "AxialViT-B/16"))
+        return USUAL + high - low - 0.2 * ("pooling=mean" in cell.model and cell.recipe.lr > 5e-4)
+
+    cells = suite.cells(SuiteOptions(scale="paper", seeds=2))
+    evidence = read(records(accuracy, [replace(cell, horizons=cell.horizons[:1]) for cell in cells]))
+    findings = judged(evidence)
+    masked_ones = {Statement.MASKED_OVER_SCRATCH, Statement.LABELS_OVER_MASKED}
+    assert {statement for statement, _ in findings} == set(Statement) - masked_ones
+    for (statement, _), finding in findings.items():
+        alike = statement in ablations.EQUAL
+        assert finding.estimate == pytest.approx(0.0, abs=1e-9) if alike else finding.verdict == Verdict.YES, statement
+    (adam,) = [f for (statement, measure), f in findings.items() if statement == Statement.ADAM_HELPS][:1]
+    assert len(adam.evidence) == 2, "two ResNets"
+    for figure in (ablation_position, ablation_pooling, ablation_shape, ablation_variants):
+        assert len(figure.draw(evidence).data)
+
+
 def test_where_nothing_was_varied_nothing_is_stated() -> None:
     assert not list(ablations.statements(read(World().records()[:4])))
 
@@ -120,6 +142,21 @@ def test_masked_against_scratch_and_labels() -> None:
     for (statement, _), finding in findings.items():
         assert finding.estimate == pytest.approx(0.2 if statement == Statement.MASKED_OVER_SCRATCH else 0.1)
     assert len(masked.draw(evidence).data)
+
+
+def test_masked_at_the_paper_s_scale_is_the_first_target_against_labels_of_two_sets() -> None:
+    cells = masked_suite.cells(SuiteOptions(scale="paper", seeds=2))
+    level = {"jft-300m": 0.8, "imagenet": 0.5}
+
+    def accuracy(cell) -> float:
+        if "head=masked" not in cell.model:
+            return level[cell.data]
+        return 0.7 if "masked_target" not in cell.model and cell.data == "jft-300m" else 0.1
+
+    evidence = read(records(accuracy, [replace(cell, horizons=cell.horizons[-1:]) for cell in cells]))
+    for (statement, _), finding in judged(evidence).items():
+        assert finding.estimate == pytest.approx(0.2 if statement == Statement.MASKED_OVER_SCRATCH else 0.1)
+    assert masked.TRAINED in masked.draw(evidence).caption
 
 
 def test_pretraining_and_scratch_take_equal_compute() -> None:

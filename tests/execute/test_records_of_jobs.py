@@ -12,10 +12,12 @@ from bench.core import registry
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import timing
+from bench.execute.jobs import train
 from bench.execute.worker import Worker, WorkerOptions
 from bench.report import build as report
 from bench.store.study import Study
 from tests.conftest import PROJECT
+from tests.train.driving import job_context
 from tools.race import contenders
 from tools.race import job as race
 
@@ -189,3 +191,19 @@ def test_a_report_can_be_made_of_it(made) -> None:
     assert record.environment.cpu in text and "float32" in text
     analysed = evidence.build(study_data.load(study.path))
     assert len(analysed.horizons) == len(record.horizons)
+
+
+def test_early_stopping_records_the_accuracy_of_the_best_check(tmp_path, monkeypatch) -> None:
+    checks: list[float] = []
+    read = train.TrainJob.upstream_accuracy
+
+    def noted(job: train.TrainJob) -> float:
+        checks.append(read(job))
+        return checks[-1]
+
+    monkeypatch.setattr(train.TrainJob, "upstream_accuracy", noted)
+    recipe = Recipe(batch=16, lr=3e-2, warmup_images=32, schedule="separate", stopping_checks=4)
+    cell = Cell(model="ViT-pico/14", data="digits", horizons=(320,), recipe=recipe)
+    (horizon,) = train.JOB.run(cell, job_context(tmp_path)).horizons
+    (upstream,) = horizon.scores
+    assert len(checks) == 4 and upstream.value == pytest.approx(max(checks))

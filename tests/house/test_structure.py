@@ -298,7 +298,8 @@ from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
 from bench.suites.suite import load
 for name in registry.names("suite"):
-    for cell in expand(load(name), StudyOptions.of(dict(scale="cpu")), DataSizes()).cells:
+    scale = "paper" if name == "whole-paper" else "cpu"
+    for cell in expand(load(name), StudyOptions.of(dict(scale=scale)), DataSizes(published=scale == "paper")).cells:
         directory_name(cell)
 assert "torch" not in sys.modules
 """

@@ -184,7 +184,7 @@ def plan(monkeypatch, **options):
         return Calibration(rates={rate_key(cell, sizes[cell.data].classes): RATES for cell in cells})
 
     monkeypatch.setattr(estimate, "calibrate", calibrated)
-    asked = {"suite": "scaling", "scale": "paper", "models": ("ViT-S/16",), "data": ("imagenet",), **options}
+    asked = {"suite": "data", "scale": "paper", "models": ("ViT-S/16",), "data": ("imagenet",), **options}
     return make_plan(replace(StudyOptions.of(), **asked), to_run=False)
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import statistics
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -20,10 +21,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from baselines.published import model_name, number, table
+from bench.analysis import evidence as evidence_module
 from bench.analysis import published
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.published import VTAB
 from bench.analysis.question import load
+from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.formatting import short_count
 from bench.core.record import Horizon, LearningCurve, Record, Score
@@ -586,6 +589,46 @@ def test_published_points_are_hollow_and_have_no_record(paper: dict[str, Drawing
     scatter = [c for axes in paper["compute"].figure.axes for c in axes.collections if c.get_offsets().size > 2]
     faces = [face for c in scatter if hasattr(c, "get_sizes") for face in c.get_facecolor()]
     assert faces and all((face == 1).all() or face[3] == 0 for face in faces)
+
+
+def at_the_paper_s_scale(records: Sequence[Record], suite: str) -> Evidence:
+    """Evidence of a study whose scores are called as those of scale `paper` are, with what the paper printed."""
+    names = {"cifar-10": "cifar10", "cifar-100": "cifar100", "flowers": "flowers102:384px", "pets": "pets:384px"}
+    names |= {"imagenet": "imagenet:384px", "imagenet-real": "imagenet:384px-real"}
+
+    def called(record: Record) -> Record:
+        return map_scores(
+            dataclasses.replace(record, suite=suite),
+            lambda _, score: dataclasses.replace(score, task="finetune@384px", data=names[score.data]),
+        )
+
+    made = Records(suite=suite, records=tuple(map(called, records)))
+    headline = registry.load("suite", suite).headline
+    return evidence_module.build(made, headline=headline, data_kinds={})
+
+
+@pytest.mark.parametrize(
+    "suite, figure, records", [("scaling", compute, published.table6), ("transfer", pretraining_data, published.table5)]
+)
+def test_a_study_at_the_paper_s_scale_lies_on_the_paper_s_own_numbers(suite, figure, records) -> None:
+    """Figures 5 and 3: a panel for the average of five sets and one for each, every measured point on a hollow one."""
+    study_there = at_the_paper_s_scale(records(), suite)
+    beside = registry.load("quoted source", "paper").beside(study_there)
+    data = figure.draw(dataclasses.replace(study_there, reference=beside)).data
+    assert {HEADLINE, "finetune@384px:imagenet:384px", "finetune@384px:flowers102:384px"} <= set(data["measure"])
+    x = "compute_EFLOPs" if figure is compute else "place"
+    for _, panel in data.groupby("measure"):
+        kinds = {
+            kind: set(zip(part[x], part["accuracy"].round(9), strict=True)) for kind, part in panel.groupby("kind")
+        }
+        assert kinds["trained"] == kinds["published"]
+
+
+def test_a_probe_is_not_laid_beside_fine_tuning() -> None:
+    beside = dataclasses.replace(study(sizes=(30_000,), seeds=(0,)), reference=published.figures()["compute"])
+    assert _panels.counterpart(beside, "imagenet:224px") is None
+    assert _panels.counterpart(beside, "finetune@384px:imagenet:384px") == "finetune:imagenet"
+    assert _panels.counterpart(beside, "finetune@384px:imagenet:384px-real") == "finetune:imagenet-real"
 
 
 def test_published_points_lie_under_the_measured_ones() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bench.core.record import Horizon
 from bench.execute.jobs.job import JobContext
 from bench.store.study import CellDirectory
-from bench.train.events import HorizonReached, Stepped
+from bench.train.events import CheckDue, HorizonReached, Stepped
 from bench.train.trainer import Trainer
 
 
@@ -28,17 +28,21 @@ class Tight(nn.Module):
 
 
 class Driven(Trainer):
-    """A trainer that drives itself: `evaluate(horizon, loss)` makes the rows, `on_step(loss)` follows each step."""
+    """A trainer that drives itself: `evaluate(horizon, loss)` makes the rows, `on_step(loss)` follows each step,
+    `check()` says how accurate the weights are."""
 
-    def __init__(self, *, evaluate=None, on_step=lambda _: None, **arguments) -> None:
+    def __init__(self, *, evaluate=None, check=lambda: 0.0, on_step=lambda _: None, **arguments) -> None:
         super().__init__(**arguments)
-        self.evaluate, self.on_step = evaluate, on_step
+        self.evaluate, self.check, self.on_step = evaluate, check, on_step
 
     def drive(self) -> list[Horizon]:
         for event in self.run():
             match event:
                 case Stepped():
                     self.on_step(event.loss)
+                case CheckDue() if self.best is not None:
+                    with self.checking():
+                        self.best.offer(self.check())
                 case HorizonReached() if self.evaluate is not None:
                     with self.evaluating():
                         row = self.evaluate(event.images_seen, event.loss)

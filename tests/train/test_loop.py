@@ -1,5 +1,7 @@
 """The loop: stopping anywhere and continuing changes nothing; a branch is what training to that budget alone gives."""
 
+import itertools
+import math
 import random
 import shutil
 import sys
@@ -111,6 +113,7 @@ def trainer(
         device="cpu",
         initialise=initialise,
         evaluate=evaluate,
+        check=lambda: math.sin(1e3 * sum(p.detach().double().sum().item() for p in model.parameters())),
         on_step=on_step,
         should_stop=stop,
         saving=Checkpoints(folder=folder, content=content),
@@ -145,6 +148,7 @@ AVERAGED = {"average": 0.9}
             for kind in ("branch", "separate")
             for change in (AVERAGED, {"optimizer": "sgd", "loss": "sigmoid", "decay": "rsqrt"})
         ),
+        *(("separate", seed, None, {"stopping_checks": 6}) for seed in range(2)),
     ],
 )
 def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks, change):
@@ -163,6 +167,34 @@ def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks, chan
     assert part.ema.mean.keys() == whole.ema.mean.keys() and bool(part.ema.mean) == (change == AVERAGED)
     assert all(torch.equal(part.ema.mean[name], mean) for name, mean in whole.ema.mean.items())
     assert part.curve.points() == whole.curve.points()
+
+
+def test_early_stopping_evaluates_the_best_weights_and_goes_on_with_the_last(tmp_path):
+    """Of four checks of each budget the second is the best; the weights that it saw are those that are evaluated."""
+    horizons, accuracies, seen = (320, 640), itertools.cycle((0.3, 0.8, 0.5, 0.8)), list[torch.Tensor]()
+    recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule="separate", stopping_checks=4)
+    snapshots: dict[int, torch.Tensor] = {}
+    made = trainer(tmp_path, recipe=recipe, horizons=horizons, snapshots=snapshots)
+    steps = list[int]()
+
+    def check() -> float:
+        steps.append(made.progress.step)
+        seen.append(weights_of(made).clone())
+        return next(accuracies)
+
+    made.check = check
+    made.drive()
+    assert steps == [5, 10, 15, 20, 10, 20, 30, 40]
+    assert torch.equal(snapshots[320], seen[1]) and torch.equal(snapshots[640], seen[5])
+    assert torch.equal(weights_of(made), seen[-1])
+    with made.judged_weights():
+        assert torch.equal(weights_of(made), seen[5])
+
+
+@pytest.mark.parametrize("change", [{"average": 0.9}, {"schedule": "branch"}])
+def test_early_stopping_is_of_one_training_s_own_weights(change):
+    with pytest.raises(UserError, match="Early stopping"):
+        Recipe(**{"stopping_checks": 4, "schedule": "separate"} | change)
 
 
 class Killed(Exception):

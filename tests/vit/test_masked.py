@@ -8,7 +8,7 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.cost.flops import count_forward
 from bench.tasks._finetuner import transferred_model
-from bench.train.step import own_targets
+from bench.train.step import own_loss, own_targets
 from vit import masked
 
 NAME = "ViT-pico/7:head=masked"
@@ -40,9 +40,40 @@ def test_half_of_the_patches_are_corrupted_as_published() -> None:
 def test_colours_are_three_bits_per_channel() -> None:
     level = torch.tensor([0.0, 3.0, 7.0])  # of red, green, blue
     image_1CHW = ((level + 0.5) / 4 - 1)[None, :, None, None].expand(1, 3, 14, 14)
-    assert masked.colours(image_1CHW, (2, 2)).tolist() == [[0 * 64 + 3 * 8 + 7] * 4]
+    assert masked.colours(image_1CHW, (2, 2)).tolist() == [[[0 * 64 + 3 * 8 + 7]] * 4]
     assert masked.num_colours(3) == 512 and masked.num_colours(1) == 8
-    assert masked.colours(torch.tensor([-1.0, 1.0]).reshape(1, 1, 1, 2), (1, 2)).tolist() == [[0, 7]]
+    assert masked.colours(torch.tensor([-1.0, 1.0]).reshape(1, 1, 1, 2), (1, 2)).tolist() == [[[0], [7]]]
+
+
+def test_a_patch_in_small_is_four_by_four_colours_row_by_row() -> None:
+    levels_RS = torch.arange(64).reshape(8, 8) % 8  # of 2 x 2 patches of 4 x 4 pixels
+    image_11HW = ((levels_RS + 0.5) / 4 - 1)[None, None]
+    got_NQ = masked.colours(image_11HW, (2, 2), parts=4)[0]
+    assert torch.equal(got_NQ, torch.stack([levels_RS[r : r + 4, s : s + 4].flatten() for r in (0, 4) for s in (0, 4)]))
+    assert masked.outputs("small", channels=3, patch=(16, 16)) == 16 * 512
+    assert masked.outputs("pixels", channels=3, patch=(16, 16)) == 256 * 3
+
+
+def test_pixels_are_those_of_the_picked_patches() -> None:
+    """Unfold, of torch, cuts the same patches."""
+    x_BCHW = torch.rand(2, 3, 12, 8)
+    picked = masked.pick(2, (3, 2), device=torch.device("cpu"))
+    output_MK = torch.zeros(6, 48)
+    wanted_BMP = torch.nn.functional.unfold(x_BCHW, 4, stride=4).mT.gather(
+        1, picked.index_BM[..., None].expand(-1, -1, 48)
+    )
+    got = masked.judged(output_MK, x_BCHW, target="pixels", grid=(3, 2), picked=picked)
+    assert isinstance(got, masked.Regression) and torch.equal(got.wanted, wanted_BMP.flatten(0, 1))
+
+
+@pytest.mark.parametrize("target", ["small", "pixels"])
+def test_every_target_is_learned_from(target: str) -> None:
+    net, x_BCHW = model(masked_target=target), torch.rand(8, 3, 28, 28) * 2 - 1
+    output = net(x_BCHW)
+    assert len(output[0]) == len(output[1])
+    loss = own_loss(output, torch.nn.functional.cross_entropy)
+    loss.backward()
+    assert loss.ndim == 0 and all(p.grad is not None for name, p in net.named_parameters())
 
 
 def test_outputs_of_an_auxiliary_head_are_never_taken_for_targets() -> None:

@@ -34,7 +34,7 @@ from bench.tasks._features import Kept, extractor, frozen, top1, top1_and_loss
 from bench.tasks.task import Task, TaskContext, Unsuited, judged
 from bench.train import inference, precision
 from bench.train.batches import Batches
-from bench.train.events import HorizonReached, Stepped
+from bench.train.events import CheckDue, HorizonReached, Stepped
 from bench.train.step import set_head_bias
 from bench.train.trainer import Checkpoints, Diverged, Evaluated, Trainer
 
@@ -106,11 +106,14 @@ def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
                     job.trace_step(trace)
                 case Advanced():
                     job.context.progress(event)
+                case CheckDue() if trainer.best is not None:
+                    with trainer.checking():
+                        trainer.best.offer(job.upstream_accuracy())
                 case HorizonReached():
                     with trainer.evaluating():
                         row = job.evaluate_horizon(event, trainer)
                     trainer.keep(row)
-        with trainer.ema.applied():
+        with trainer.judged_weights():
             job.keep_weights()
     except Diverged as error:
         status, reason = "diverged", str(error)
@@ -335,6 +338,19 @@ class TrainJob:
             batches=self.batches,
             dtype=cell.recipe.evaluation_dtype,
         )
+
+    def upstream_accuracy(self) -> float:
+        """Accuracy on the test images of the upstream set, the same number for every rank."""
+        self._gather_weights()
+
+        def read() -> float:
+            self.model.eval()
+            dtype, device = self.evaluation_dtype, self.context.device
+            network = inference.in_precision(self.model, dtype=dtype, device=device, batches=self.batches)
+            right_M, _ = top1_and_loss(network, self.val, device=device, batches=self.batches, fit=self.fit)
+            return float(right_M.mean())
+
+        return self.ranks.run_on_rank0(read)
 
     def _upstream_score(self, network: nn.Module) -> Score:
         right_M, loss = top1_and_loss(network, self.val, device=self.context.device, batches=self.batches, fit=self.fit)

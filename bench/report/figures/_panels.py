@@ -4,6 +4,7 @@ baselines, published points, caption."""
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SHORTER = {"flowers102": "flowers"}  # names of data sets that the paper's tables shorten
 TITLE_WIDTH = 34  # characters that fit above a panel
 COLUMNS = 3  # panels beside each other
 LETTERS_BELOW = 44  # that fit below a panel of three in a row
@@ -202,7 +204,7 @@ def counterpart(evidence: Evidence, measure: str) -> str | None:
         return None
     if measure in (HEADLINE, UPSTREAM) and published.controlled:
         return HEADLINE if measure == HEADLINE else None
-    return next((m for m in published.measures if _set(m) == _set(measure)), None)
+    return next((m for m in published.measures if _set(m) == _set(measure) and _tuned(m) <= _tuned(measure)), None)
 
 
 # -- pictures --------------------------------------------------------------------------------------------------------
@@ -537,7 +539,14 @@ def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence
 
 
 def _set(measure: str) -> str:
-    return measure.rpartition(":")[2]
+    """The data set of a measure, whatever size its images are stored at, as the paper's tables call it."""
+    name = re.sub(r":\d+px", "", measure).rpartition(":")[2].replace("-", "")
+    return SHORTER.get(name, name)
+
+
+def _tuned(measure: str) -> bool:
+    """Whether a network was fine-tuned for it: such a published accuracy does not belong beside that of a probe."""
+    return measure.startswith("finetune")
 
 
 def _span(values: Sequence[int], noun: str) -> str:

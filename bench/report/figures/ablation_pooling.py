@@ -17,7 +17,7 @@ def draw(evidence: Evidence) -> Drawing:
     curves = []
     for setting, sweep in ablations.sweeps(POOLING):
         known = [(t.rate, p) for t in sweep.tried if (p := ablations.at_rate(sweep, t.rate))]
-        label = LABELS[str(setting.options.get("pooling", "mean"))]
+        label = LABELS[setting.config.pooling]
         curves.append(_variants.Curve(label=label, points=tuple(known)))
     if not curves:
         raise NothingToDraw("pooling was not compared")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.core.formatting import significant
-from bench.questions.as_published import OPTIMIZER, STEM, Ablations, optimizer_of
+from bench.questions.as_published import OPTIMIZER, STEM, Ablations
 from bench.report.figures import _variants
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
@@ -17,9 +17,9 @@ def draw(evidence: Evidence) -> Drawing:
     ablations = Ablations(evidence)
     stems = sorted((s.point for s in ablations.on(STEM)), key=lambda p: (p.family, p.model.partition(":")[0], p.model))
     made = {f"{p.model.replace(':', ' ')}\n{significant(p.forward_macs / 1e6)} MMACs": p for p in stems}
-    for setting, sweep in ablations.sweeps(OPTIMIZER):
-        name = OPTIMIZERS[optimizer_of(ablations, setting.point)]
-        made[f"{setting.base}\n{name}, {sweep.chosen.rate:g}"] = setting.point
+    for setting in [s for s, _ in ablations.sweeps(OPTIMIZER)] or ablations.on(OPTIMIZER):
+        recipe = ablations.recipe(setting.point)
+        made[f"{setting.base}\n{OPTIMIZERS[recipe.optimizer]}, {recipe.lr:g}"] = setting.point
     if not made:
         raise NothingToDraw("no stems and optimizers were compared")
     curve = _variants.Curve(label="", points=tuple((float(x), p) for x, p in enumerate(made.values())))
@@ -33,7 +33,7 @@ def draw(evidence: Evidence) -> Drawing:
         alt=f"{TITLE}: accuracy of each variant.",
         caption="Patches against a convolutional stem (with one layer fewer too, for equal compute), the axial ViT "
         "(the paper's appendix D.6), and a ResNet trained with Adam and with SGD (Table 7), each at the rate chosen by "
-        "upstream accuracy.",
+        "upstream accuracy, where there were several.",
     )
 
 

@@ -10,6 +10,7 @@ from bench.report.figures import _panels
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Performance versus pre-training compute"
+ONE_UNIT = 1e6  # largest over smallest compute, up to which one unit suits a study and what is quoted beside it
 LEAST_SPAN = 4.0  # largest over smallest compute, below which there is nothing to see along the axis
 
 
@@ -22,7 +23,9 @@ def draw(evidence: Evidence) -> Drawing:
     if max(measured) < LEAST_SPAN * min(measured) and not evidence.reference:
         raise NothingToDraw(f"the largest compute is less than {LEAST_SPAN:g} times the smallest")
     quoted = _with_compute(evidence.reference) if evidence.reference else []
-    scale, unit = common_flop_unit(measured) if not quoted else (1.0, "FLOP")  # ticks say k…E
+    theirs = [p.train_flops for s in quoted for p in s.points if p.train_flops > 0]
+    one_unit = max([*measured, *theirs]) < ONE_UNIT * min([*measured, *theirs])
+    scale, unit = common_flop_unit(measured) if one_unit or not quoted else (1.0, "FLOP")  # ticks say k…E
     lines = _lines(series, scale)
     return _panels.draw(
         evidence,

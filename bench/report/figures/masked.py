@@ -10,6 +10,11 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
 MAX_PANELS = 6
+UNTRAINED = (
+    "Fine-tuned at equal compute: without pre-training, fine-tuning takes longer by as many images. The few-shot probe "
+    "trains no network: there “None” is the untrained one."
+)
+TRAINED = "“None” is trained on the labels of the target set alone, and then fine-tuned on it like the others."
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -28,8 +33,7 @@ def draw(evidence: Evidence) -> Drawing:
         ticks=tuple(WAYS.values()),
         alt=f"{TITLE}: accuracy by way to pre-train.",
         caption=f"{by['masked'].model.partition(':')[0]}, pre-trained on {by['masked'].data} by predicting masked "
-        "patches, with its labels, or not at all. Fine-tuned at equal compute: without pre-training, fine-tuning "
-        "takes longer by as many images. The few-shot probe trains no network: there “None” is the untrained one.",
+        "patches, with its labels, or not at all. " + (TRAINED if by["scratch"].trained else UNTRAINED),
     )
 
 

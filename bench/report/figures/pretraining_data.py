@@ -36,6 +36,7 @@ def draw(evidence: Evidence) -> Drawing:
     if not measures:
         raise NothingToDraw("no downstream score of the models that were pre-trained on several data sets")
     lines = _lines(points, sets)
+    quoted = _longest(evidence.reference) if evidence.reference else {}
     resnets = [line for line in lines if kind_of(line.family) == RESNET]
     drawing = _panels.draw(
         evidence,
@@ -44,6 +45,7 @@ def draw(evidence: Evidence) -> Drawing:
             label="", column="place", ticks=tuple(f"{s}\n{_style.tick_text(images[s])} images" for s in sets)
         ),
         measures=measures,
+        reference=_lines({key: point for key, point in quoted.items() if key[1] in sets}, sets),
         caption=(
             "Each point is a model's longest run on that set.",
             "Shaded: from the worst to the best ResNet." if len(resnets) > 1 else "",

@@ -11,4 +11,9 @@ def read() -> tuple[Evidence, dict[str, Evidence]]:
     return figures["compute"], {"frontier": figures["compute"], **figures}
 
 
-QUOTED = QuotedSource(read=read, beside=lambda study: published.evidence())
+def beside(study: Evidence) -> Evidence:
+    """Table 5 beside networks that were trained on several sets, else Table 6."""
+    return published.figures()["pretraining-data"] if study.suite == "transfer" else published.evidence()
+
+
+QUOTED = QuotedSource(read=read, beside=beside)

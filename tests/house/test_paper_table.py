@@ -1,0 +1,154 @@
+"""Every figure and table of the paper: its command plans, its cells are judged by what it shows, the page says so."""
+
+from dataclasses import replace
+
+import pytest
+
+from baselines import published
+from bench.core import registry
+from bench.core.spec import Cell
+from bench.plan import preflight
+from bench.plan.sizes import DataSizes, evaluation_images
+from bench.tasks import finetune
+from bench.tasks.vtab import BATCH, RATES, STEPS
+from bench.train import schedule
+from tools import paper_table
+from tools.paper_table import PAGE, ROWS, WHOLE, Row
+
+PLANNED = [row for row in (*ROWS, WHOLE) if row.suite]
+NAMED = pytest.mark.parametrize("row", PLANNED, ids=lambda row: row.name)
+SIZES = DataSizes(published=True)
+
+
+@NAMED
+def test_each_command_plans_and_its_cells_are_judged_by_what_the_figure_shows(row: Row) -> None:
+    cells = row.cells()
+    preflight.check_warmup(cells)
+    preflight.check_data([cell for cell in cells if cell.job == "train"], SIZES)
+    shown = [cell for cell in cells if not row.axis or row.axis in cell.axes]
+    assert shown
+    for cell in shown:
+        assert not {data for one in row.shown for data in one.missing(cell)}, cell.readable_name
+    for cell in cells:
+        assert not cell.tasks or evaluation_images(cell, SIZES) > 0
+
+
+def test_a_missing_evaluation_is_found() -> None:
+    cell = next(row for row in ROWS if row.name.startswith("Figure 5")).cells()[0]
+    assert paper_table.TUNED.missing(replace(cell, tasks=cell.tasks[1:])) == {"imagenet"}
+    assert paper_table.LARGER.missing(cell) == {"imagenet"}
+
+
+def test_every_figure_and_table_of_the_paper_is_a_row() -> None:
+    """Tables 1 to 9 (3 and 4 are settings), Figures 2 to 14, the sections of appendix D, and sections 4.6 and B.1.2."""
+    text = " ".join(row.name for row in ROWS).replace("Figures 6, 14", "Figure 6 Figure 14")
+    text = text.replace("Figures 7, 11", "Figure 7 Figure 11")
+    for number in {*range(1, 10)} - {3, 4}:
+        assert f"Table {number}" in text
+    for number in range(2, 15):
+        assert f"Figure {number}" in text
+    for section in range(1, 11):
+        assert f"D.{section}" in text
+    assert all(row.suite or row.more or row.deviates.startswith("No command") for row in ROWS)
+
+
+def test_the_page_is_what_the_rows_say() -> None:
+    """Costs are kept: `python -m tools.paper_table` plans them anew."""
+    text = PAGE.read_text()
+    costs = paper_table.stated(text)
+    assert paper_table.page(costs) == text, "run python -m tools.paper_table --words-only"
+    cells = {row.name: len(row.cells()) for row in PLANNED}
+    assert {name: one.cells for name, one in costs.items()} == cells | {paper_table.MORE: cells[WHOLE.name]}
+
+
+def test_the_whole_is_each_training_once_with_every_evaluation() -> None:
+    def training(cell: Cell) -> Cell:
+        return replace(cell, horizons=(0,), tasks=())
+
+    whole = {training(cell): cell for cell in WHOLE.cells()}
+    assert len(whole) == len(WHOLE.cells())
+    for row in PLANNED:
+        for cell in row.cells() if row.suite != "speed" else ():
+            same = whole[training(cell)]
+            assert set(cell.tasks) <= set(same.tasks) and set(cell.horizons) - {0} <= set(same.horizons)
+
+
+# -- Table 4, section 4.1 and appendix B.1: what each cell is fine-tuned with ------------------------------------------
+
+SPLITS = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000, "pets": 3_680, "flowers102": 2_040}
+HELD_OUT = {"imagenet": 0.01, "cifar10": 0.02, "cifar100": 0.02, "pets": 0.1, "flowers102": 0.1}
+PRINTED = {"ImageNet": "imagenet", "CIFAR-100": "cifar100", "CIFAR-10": "cifar10"} | {
+    "Oxford-IIIT-Pets": "pets",
+    "Oxford-Flowers-102": "flowers102",
+}
+
+
+def test_fine_tuning_is_table_4_s() -> None:
+    by_set = {PRINTED.get(line["dataset"], line["dataset"]): line for line in published.table("table4")}
+    for cell in WHOLE.cells():
+        for task in cell.tasks:
+            name, options = task.data.partition(":")[0], task.kwargs
+            if task.task == "vtab":
+                printed = by_set["VTAB-19"]
+                assert (STEPS, [*RATES], BATCH) == (int(printed["steps"]), [float(printed["base_lrs"])], 512)
+            if task.task != "finetune":
+                continue
+            size = options.pop("image_size")
+            nominal = options.pop("nominal_size", size)
+            assert (nominal, size) in {(384, 384), (512, 512)} | (
+                {(384, 378), (512, 518)} if "H/14" in cell.model else set()
+            )
+            assert (options.pop("flip"), options.pop("crop"), options.pop("repeats")) == (True, 0.05, 3)
+            assert options.pop("average", 0.0) == (0.9999 if nominal == 512 else 0.0)
+            assert not options, "everything else follows from the number of images"
+            settings = finetune.make_tuning(SPLITS[name], image_size=size)
+            printed = by_set[name]
+            assert settings.steps == int(printed["steps"])
+            assert list(settings.rates) == [float(rate) for rate in printed["base_lrs"].split(",")]
+            assert settings.num_held_out == round(HELD_OUT[name] * SPLITS[name])
+            recipe = settings.recipe(settings.rates[0])
+            assert (recipe.batch, recipe.optimizer, recipe.momentum, recipe.clip) == (512, "sgd", 0.9, 1.0)
+            assert (recipe.cooldown, recipe.cooldown_shape, recipe.weight_decay) == (1.0, "cosine", 0.0)
+            assert schedule.warmup_steps(recipe) == (100 if settings.steps == 500 else 500)
+
+
+def test_transformers_have_the_paper_s_head_in_pre_training() -> None:
+    """Section 3.1: a hidden layer in pre-training; ResNets have none, and masked prediction has a head of its own."""
+    for cell in WHOLE.cells():
+        hidden = dict(cell.model_options).get("head") == "mlp"
+        assert hidden == ("ViT" in cell.model and "head=masked" not in cell.model), cell.model
+
+
+def test_bit_is_trained_as_bit_was() -> None:
+    """arXiv 1912.11370, section 3.1: SGD, 0.03 for 256 images, decay 1e-4, 5,000 steps of warm-up, 90 and 40 epochs."""
+    cells = [cell for cell in WHOLE.cells() if "bit" in cell.axes]
+    epochs = {"imagenet": 90, "imagenet-21k": 90, "jft-300m": 40}
+    assert {(cell.model, cell.data) for cell in cells} == {(m, d) for m in ("R50x1", "R152x4") for d in epochs}
+    for cell in cells:
+        recipe = cell.recipe
+        assert (recipe.optimizer, recipe.lr, recipe.weight_decay) == ("sgd", pytest.approx(0.03 * 16), 1e-4)
+        assert (recipe.batch, schedule.warmup_steps(recipe)) == (4096, 5_000)
+        assert cell.horizons == (epochs[cell.data] * SIZES[cell.data].train,)
+        assert registry.family_of(cell.model).label == "ResNet"
+
+
+def test_masked_prediction_is_appendix_b_1_2_s() -> None:
+    cells = [cell for cell in WHOLE.cells() if "head=masked" in cell.model]
+    assert {cell.horizons for cell in cells if cell.data == "jft-300m"} == {(100_000 * 4096, 1_000_000 * 4096)}
+    assert len(cells) == 4
+    for cell in cells:
+        recipe = cell.recipe
+        assert (recipe.lr, recipe.cooldown, recipe.cooldown_shape) == (2e-4, 1.0, "cosine")
+        assert (recipe.batch, schedule.warmup_steps(recipe), recipe.optimizer) == (4096, 10_000, "adamw")
+
+
+def test_figure_9_s_three_curves_and_figure_10_s_three_panels_are_there() -> None:
+    recipes = {
+        (cell.model, cell.recipe.lr, cell.recipe.weight_decay, seen // 303_000_000)
+        for cell in WHOLE.cells()
+        for seen in cell.horizons
+        if cell.data == "jft-300m"
+    }
+    assert {("ViT-B/16", 8e-4, 0.1, 7), ("ViT-B/16:pooling=mean", 8e-4, 0.1, 7)} <= recipes
+    assert ("ViT-B/16:pooling=mean", 3e-4, 0.1, 7) in recipes
+    assert {("ViT-L/16", 2e-4, 0.01, 7), ("ViT-L/16", 4e-4, 0.1, 7), ("ViT-L/16", 4e-4, 0.1, 14)} <= recipes
