@@ -196,7 +196,10 @@ def test_a_family_below_raw_pixels_is_named_and_leads_no_sentence() -> None:
     assert {name for p in finding.trend for name in p.below} == {"ResNet"} and 0 < len(below) < len(finding.trend)
     first = next(p for p in finding.trend if not p.below)
     said = sentence(finding)
-    assert "ResNet is below the pixel baseline" in said and f"{100 * abs(finding.trend[0].estimate):.1f} points" not in said
+    assert (
+        "ResNet is below the pixel baseline" in said
+        and f"{100 * abs(finding.trend[0].estimate):.1f} points" not in said
+    )
     assert f"{100 * abs(first.estimate):.1f} points" in said
     (check,) = [c for c in below_raw_pixels(weak) if c.names == ("ViT", "ResNet", "compute")]
     assert (check.count, check.low, check.high) == (len(below), below[0], below[-1])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from baselines import _basic_resnet, _resnet, bit, cct, hybrid, resnet
+from baselines import _basic_resnet, _resnet, basic_hybrid, bit, cct, hybrid, resnet
 from bench.core import registry
 from bench.cost import flops
 from vit import family as vit_family
@@ -321,3 +321,47 @@ def test_at_width_one_and_above_nothing_has_changed(name: str) -> None:
         while module.num_channels % groups:
             groups -= 1
         assert module.num_groups == groups
+
+
+# -- a small ResNet before a ViT ---------------------------------------------------------------------------------------
+
+
+def test_a_hybrids_stem_is_the_resnet_on_the_padded_image() -> None:
+    """With the ResNet's weights, the tokens are a linear map of its last feature map, 4 x 4 of 28 px made 32."""
+    model, plain = build("ResNet-8-s2+ViT-pico/8").eval(), build("ResNet-8-s2").eval()
+    weights = {name: value for name, value in plain.state_dict().items() if not name.startswith("head.")}
+    model.embed.backbone.load_state_dict(weights)
+    seen = {}
+    model.embed.register_forward_hook(lambda module, given, made: seen.update(tokens=made))
+    with torch.no_grad():
+        model(images())
+        map_BCHW = plain.forward_features(nn.functional.pad(images(), (2, 2, 2, 2), mode="replicate"))
+        wanted = map_BCHW.flatten(2).transpose(1, 2) @ model.embed.proj.weight[..., 0, 0].T + model.embed.proj.bias
+    assert wanted.shape[1] == 16 and torch.allclose(seen["tokens"], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, blocks, tokens",
+    [
+        ("ResNet-8-s4+ViT-pico/8", (1, 2), 16),
+        ("ResNet-20-s2+ViT-nano/8", (3, 3, 3), 16),
+        ("ResNet-8+ViT-pico/2", (1, 2), 196),
+    ],
+)
+def test_stages_beyond_the_down_sampling_go_to_the_one_before(name: str, blocks: tuple[int, ...], tokens: int) -> None:
+    model = build(name)
+    assert tuple(len(stage) for stage in model.embed.backbone.stages) == blocks
+    assert math.prod(model.config.grid) == tokens
+    assert model(images()).shape == (2, 7)
+
+
+@pytest.mark.parametrize(
+    "name", ["ResNet-8-s4+ViT-pico/7", "ResNet-9+ViT-pico/8", "ResNet-8+ViT-none/8", "ResNet-8+ViT-pico/0"]
+)
+def test_what_is_no_hybrid_of_a_small_resnet(name: str) -> None:
+    assert not basic_hybrid.accepts(name)
+
+
+def test_an_image_of_another_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="20, 20"):
+        build("ResNet-8-s2+ViT-pico/8")(images(20))
