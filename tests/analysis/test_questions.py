@@ -111,7 +111,7 @@ def test_everything_is_json_with_each_number_once(findings: Findings) -> None:
     assert findings.claims and all(findings.findings[number].question for number in numbers)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_effect_is_not_claimed() -> None:
     """Flat in compute and data, equal families: over thirty studies, hardly any false claim. Where fitted laws cross is
     asked of a few (they take most of the time; test_coverage asks it of many)."""
