@@ -216,6 +216,41 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path)
     assert [path.name for path in (store / remote.RUNS_FOLDER).iterdir()] == ["earlier"]
 
 
+@pytest.mark.parametrize("during", ["submit", "ended"])
+def test_a_terminal_that_is_closed_while_jobs_are_submitted_or_followed_leaves_them_alone(during, tmp_path):
+    called = []
+
+    class Queue:
+        slots, queue, waits = 2, "its name", ""
+
+        def __init__(self, needs, command):
+            self.alive = set()
+
+        def reach(self, what):
+            called.append(what)
+            if what == during and called.count(what) == 1:
+                os.kill(os.getpid(), signal.SIGHUP)
+
+        def submit(self, number):
+            self.reach("submit")
+            self.alive = set(range(number))
+
+        def ended(self):
+            self.reach("ended")
+            return []
+
+        def __getattr__(self, name):
+            return lambda *_, **__: self.reach(name)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
+    try:
+        with pytest.raises(Interrupted, match="jobs go on"):
+            naps.run(naps.naps(1), tmp_path / "test", executor="slurm", run_cells=remote.runs_on(Queue))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert during in called and not {"stop", "close", "call_off"} & set(called)
+
+
 def test_the_folder_of_another_run_may_go_while_its_jobs_are_asked_for(tmp_path):
     """A run that has ended tidies up; an answer of the cluster takes seconds."""
 
@@ -622,6 +657,11 @@ def test_why_jobs_stay_pending_is_said_once(slurm_cluster, tmp_path, monkeypatch
     assert sum("JobHeldUser" in notice for notice in notices) == 1, notices
 
 
+def heed_terminals() -> None:
+    """In a driver that is begun: below nohup it would ignore a closed terminal, as it should."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def follows(driver: int) -> bool:
     """Whether it handles the signal of a closed terminal, as it does while it follows its jobs."""
     words = Path(f"/proc/{driver}/status").read_text().split()
@@ -637,8 +677,9 @@ def test_jobs_outlive_their_driver_and_are_followed_by_the_next(slurm_cluster, t
     command = [sys.executable, "-m", "tests.execute.naps", str(store), "--executor", "slurm", "--cells", "2"]
     assert subprocess.run([*command, "--detach"], cwd=PROJECT).returncode == EXIT_OK
     for how in (signal.SIGHUP, signal.SIGKILL):
-        driver = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
-        until(lambda driver=driver: len(leases(store)) == 2 and follows(driver.pid))
+        driver = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True, preexec_fn=heed_terminals)
+        until(lambda driver=driver: driver.poll() is not None or (len(leases(store)) == 2 and follows(driver.pid)))
+        assert driver.poll() is None, driver.communicate()
         driver.send_signal(how)
         assert driver.wait(timeout=600) != EXIT_OK
     jobs = jobs_of(store)
