@@ -8,8 +8,8 @@ opposite) or a raise (left out). It is killed where a test fails, and survives w
 notices a survivor: a test is missing, or the change makes no difference, which a person must judge.
 
 The tests of bench/ROOM are those in `tests/ROOM` that are in no other lane; files that name the module come first,
-because the first failure ends a mutant. The module is changed in memory, in a fork of one process that has loaded the libraries: no file
-of the checkout is touched, and processes that a test starts run the module as it is.
+because the first failure ends a mutant. The module is changed in memory, in a fork of one process that has loaded the
+libraries: no file of the checkout is touched, and processes that a test starts run the module as it is.
 """
 
 from __future__ import annotations
