@@ -19,7 +19,7 @@ from vit import layers
 pytest.importorskip("triton")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["ViT-Ti/16"])
 def test_a_step_is_lowered_and_assembled_and_moves_no_more_than_it_did(name):
     batch, image_size = codegen.MODELS[name]
@@ -97,7 +97,7 @@ def test_between_pixels_and_the_first_product_lies_that_kernel_alone():
     assert outside[0] == "aten::addmm"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sums_are_found_by_the_kernels_that_make_what_is_summed(monkeypatch):
     """The bias gradients of a block's wide products and both normalisations have no pass of their own."""
     with torch.device("meta"):

@@ -23,7 +23,7 @@ def test_committed_macs_are_counted_again():
 PARTS = 8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_committed_macs_are_counted_again(part):
     """At sizes of their own too: those that a row of results or a stage of training needs. All parts with a timm that

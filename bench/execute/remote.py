@@ -99,16 +99,17 @@ def run(
         if earlier:
             queued = f"{plural(earlier, 'job')} of an earlier run still queued or running: not submitted again."
             on_event(-1, Notice(message=queued))
-        if early or received:  # while the library was loaded, or asked
-            followed.pop_all()
-            raise Interrupted("nothing was submitted")
         fleet = Fleet(
             kinds,
             Watched(study, [planned.cell for planned in plan.todo]),
             workers=options.workers or (plan.workers if plan.hardware else None),
         )
-        fleet.submit(fleet.names)
+        # From here on a closed terminal leaves the jobs alone, also while they are submitted.
         closed = opened.enter_context(local.signals((signal.SIGHUP,) if kinds[0].executor.queue else ()))
+        if early or received:  # while the library was loaded, or asked
+            followed.pop_all()
+            raise Interrupted("nothing was submitted")
+        fleet.submit(fleet.names)
         if options.detach:
             submitted = fleet.running - earlier
             followed.pop_all()

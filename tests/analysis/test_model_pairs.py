@@ -202,7 +202,7 @@ class Bending(World):
         return float(np.clip(top - 0.5 * (flops / cost) ** -rate, 0.02, 0.99))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed_sd", [0.0, 0.006])
 def test_intervals_hold_the_truth_between_horizons(seed_sd):
     """Nominal 95 %; a binomial test at 0.1 % decides. Without the error of interpolation they held it in 43 % of the

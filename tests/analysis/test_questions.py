@@ -111,7 +111,7 @@ def test_everything_is_json_with_each_number_once(findings: Findings) -> None:
     assert findings.claims and all(findings.findings[number].question for number in numbers)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_effect_is_not_claimed() -> None:
     """Flat in compute and data, equal families: over thirty studies, hardly any false claim. Where fitted laws cross is
     asked of a few (they take most of the time; test_coverage asks it of many)."""
@@ -163,6 +163,27 @@ def test_the_best_of_many_is_not_flattered(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(frontiers, "frontier_bias", lambda errors, noise, members, draws: np.zeros(len(members)))
     flattered = np.mean([lead(seed) for seed in range(30)])
     assert flattered > 0.01 and abs(corrected) < 0.6 * flattered
+
+
+@pytest.mark.parametrize("ratio", [1.3, 1.9, 2.6])
+def test_between_two_budgets_a_score_is_interpolated_over_log_compute(ratio: float) -> None:
+    """Accuracies are lines over log compute here, so that interpolation is exact wherever the budgets of two families
+    lie to each other: at every place they differ by what their lines do."""
+    world = study(
+        models={"ViT-a": ("ViT", 1e5, 3e6), "ResNet-a": ("ResNet", 1e5, 3e6 * ratio)},
+        level={"ViT": 0.60, "ResNet": 0.66},
+        slope={"ViT": 0.09, "ResNet": 0.09},
+        seed_sd=0.0,
+        draw_sd=0.0,
+        noise_sd=0.0,
+        middle=(),
+    )
+    gaps = frontiers.at_compute(world, world.on_axis("compute"), "ViT", "ResNet", "headline")
+    assert isinstance(gaps, frontiers.Gaps) and len(gaps.gaps) == frontiers.BUDGETS
+    assert [gap.estimate.value for gap in gaps.gaps] == pytest.approx([-0.06] * frontiers.BUDGETS, abs=1e-9)
+    assert gaps.mean.value == pytest.approx(-0.06, abs=1e-9)
+    trained = {point.train_flops for series in world.on_axis("compute") for point in series.points}
+    assert sum(gap.x not in trained for gap in gaps.gaps) >= 3
 
 
 def test_the_family_ahead_is_named_with_its_interval(findings: Findings) -> None:

@@ -180,7 +180,7 @@ def test_points_that_the_average_leaves_out_are_told(tmp_path):
     assert made.found.partly == 1 and "Not in the average, for want of a task on a side: 1 point." in str(made)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "seeds, sd", [((0,), 0.04), ((0, 1), 0.15), ((0, 1, 2), 0.15), ((0, 1, 2, 3, 4), 0.15), ((0, 1, 2), 0.0)]
 )
@@ -193,7 +193,7 @@ def test_false_alarms_come_at_most_at_the_nominal_rate(seeds, sd):
     print(seeds, sd, {word: verdicts.count(word) / len(verdicts) for word in set(verdicts)})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_smallest_detectable_difference_is_detected():
     """A difference as large as stated is found in most studies; in somewhat fewer than `POWER`, since the statement is
     itself an estimate from few runs."""

@@ -63,9 +63,9 @@ def against_timm(name: str, peer_name: str, image_size: int, **options: Any) -> 
         ("R50+ViT-B/32", "vit_large_r50_s32_224", 64, {"embed_dim": 768, "depth": 12, "num_heads": 12}),
         ("R50x1", "resnetv2_50x1_bit", 64, {}),
         ("R101x1", "resnetv2_101x1_bit", 48, {}),
-        pytest.param("R50+ViT-L/32", "vit_large_r50_s32_224", 64, {}, marks=pytest.mark.slow),
-        pytest.param("R50x3", "resnetv2_50x3_bit", 32, {}, marks=pytest.mark.slow),
-        pytest.param("R152x2", "resnetv2_152x2_bit", 32, {}, marks=pytest.mark.slow),
+        pytest.param("R50+ViT-L/32", "vit_large_r50_s32_224", 64, {}, marks=pytest.mark.nightly),
+        pytest.param("R50x3", "resnetv2_50x3_bit", 32, {}, marks=pytest.mark.nightly),
+        pytest.param("R152x2", "resnetv2_152x2_bit", 32, {}, marks=pytest.mark.nightly),
     ],
 )
 def test_logits_equal_timms(name: str, peer: str, image_size: int, options: dict) -> None:
@@ -229,7 +229,7 @@ def test_round_trip_is_bitwise(tmp_path: Path, name: str, layout: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(source.parameters(), target.parameters(), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "peer_name"),
     [
@@ -382,7 +382,7 @@ def test_parameter_counts(name: str) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == COUNTS[name]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", [bit, hybrid])
 def test_every_registered_model_keeps_the_contract(family) -> None:
     for name in family.FAMILY.names:

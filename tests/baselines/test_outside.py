@@ -119,7 +119,7 @@ def test_timms_logits_features_and_flops(name):
     agrees(name, 32)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", MANY)
 def test_timms_logits_features_and_flops_of_many_architectures(name):
     agrees(name, 64)

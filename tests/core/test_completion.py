@@ -17,6 +17,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 def test_bash_completes_verbs_options_choices_names_and_files(tmp_path, capsys: pytest.CaptureFixture) -> None:
     pytest.importorskip("shtab")

@@ -90,6 +90,7 @@ def test_a_pause_is_not():
     assert machine.clock() == pytest.approx(20.0 + POLL_SECONDS)
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 def test_a_stopped_process_is_paused():
     script = "from bench.core.clock import running\nwhile input(): print(running(), flush=True)"

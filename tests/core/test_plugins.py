@@ -104,7 +104,7 @@ def test_folders_that_are_refused(tmp_path):
         registry.names("task")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_extensions_of_an_installed_wheel(tmp_path, monkeypatch):
     """A wheel whose entry point names a package with the same folders; installed, nothing of it is named anywhere."""
     wheel, name = tmp_path / "tiny_nets-1.0-py3-none-any.whl", "tiny_nets-1.0.dist-info"

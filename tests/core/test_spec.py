@@ -183,6 +183,7 @@ def test_installed_packages_and_the_harness_do_not_count(taken):
     assert {name.partition(".")[2] for name in fingerprint_of.modules} == {"", "model", "parts", "deeper"}
 
 
+@pytest.mark.gate
 def test_every_family_has_one_that_covers_its_network_and_needs_no_torch():
     code = """
 import sys

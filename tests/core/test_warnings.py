@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import warnings
 from bench.core.errors import command
@@ -18,6 +20,7 @@ main([])
 """
 
 
+@pytest.mark.gate
 def test_a_warning_is_a_sentence_without_code():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     own, *others = done.stderr.splitlines()

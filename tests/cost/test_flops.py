@@ -205,6 +205,7 @@ def test_no_mode_of_attention_counts_otherwise(within: Any) -> None:
         assert count_forward(Attention().eval(), torch.zeros(2, 16, 32)).total("dense") == MACS
 
 
+@pytest.mark.machine
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("backend", ["FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION"])
 def test_every_cuda_backend_counts_the_same(backend: str) -> None:
@@ -699,6 +700,7 @@ def test_a_model_costs_what_it_costs_without_rules(name: str, monkeypatch: pytes
     assert costs[0] == costs[1]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", OWN)
 def test_counting_our_own_models_loads_no_other_library(name: str, project: Path) -> None:
     """Neither timm nor torchvision, which nothing of these models is made of, nor torch's compiler and SymPy: together

@@ -92,11 +92,13 @@ def in_a_fresh_process(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system resets no peaks")
 def test_the_peak_is_forgotten_between_cells():
     in_a_fresh_process(FORGETS)
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system tells no peak of one program")
 def test_the_parents_peak_is_not_the_workers():
     """getrusage(2): ru_maxrss is kept across exec."""

@@ -87,6 +87,7 @@ def test_optimizers_take_torchs_own_steps_to_the_last_bit(recipe):
         assert all(torch.equal(mine.state[a][key], other.state[b][key]) for key in mine.state[a])
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", ["ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14"])
 def test_a_worker_that_is_handed_the_costs_loads_torch_alone(name, project):
     """Not its compiler or SymPy, nor timm and torchvision, which load both: that takes as long as torch itself."""

@@ -23,7 +23,7 @@ def work(model: str, *, batch: int, side: int = 224) -> roofline.StepWork:
 
 
 QUICK = ("ViT-S/16", "ViT-Ti/4")  # to count
-ALL = pytest.mark.parametrize("models", [QUICK, pytest.param(tuple(MODELS), marks=pytest.mark.slow)])
+ALL = pytest.mark.parametrize("models", [QUICK, pytest.param(tuple(MODELS), marks=pytest.mark.nightly)])
 
 
 @ALL
@@ -66,7 +66,7 @@ EXPECTED = {  # images per second, of an independent sum over kernels and of pub
 }
 
 
-@pytest.mark.parametrize("model, batch", [pytest.param(*key, marks=pytest.mark.slow) for key in EXPECTED])
+@pytest.mark.parametrize("model, batch", [pytest.param(*key, marks=pytest.mark.nightly) for key in EXPECTED])
 def test_what_an_h100_is_expected_to_reach_is_within_what_is_said(model, batch):
     """Within two standard deviations. For ViTs the middle is below the most that is expected, which a bare roofline is
     not; the only published rate of a ResNet alone is of another card, and its error is wide instead."""

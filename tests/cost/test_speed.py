@@ -391,7 +391,7 @@ def read_back(folder: Path, *, steps: int) -> dict[str, Any]:
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_plugin_reads_it_and_finds_every_label(tmp_path: Path) -> None:
     shown = read_back(tmp_path / "trace", steps=8)
     assert shown["workers"] == ["worker0"]

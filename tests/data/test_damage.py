@@ -169,6 +169,7 @@ except UserWarning as warning:
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "kind, words, said",
     [

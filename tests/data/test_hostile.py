@@ -254,6 +254,7 @@ def parquet_of(path: Path, images: list[bytes], rows: int) -> None:
     pyarrow.parquet.write_table(table, path, compression="zstd", dictionary_pagesize_limit=1 << 30, store_schema=False)
 
 
+@pytest.mark.gate
 def test_a_dictionary_of_one_large_image_is_not_unpacked_for_every_row(tmp_path: Path) -> None:
     parquet_of(tmp_path / "mine" / "train.parquet", [bytes(4 << 20)], rows=1_024)
     assert (tmp_path / "mine" / "train.parquet").stat().st_size < 3_000

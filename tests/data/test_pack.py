@@ -209,6 +209,7 @@ sys.exit(pack.main(["folder:photos", sys.argv[2], "--data-root", ".", "--side", 
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", [(), ("--pixels",)], ids=["JPEG", "pixels"])
 def test_a_killed_packing_goes_on_to_the_same_bytes(tmp_path, files, kind):
     as_tar(tmp_path / "photos", files)

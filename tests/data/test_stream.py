@@ -173,7 +173,7 @@ def test_readers_ranks_and_restarts_do_not_change_a_batch(streamed, recipe):
             assert all(torch.equal(torch.cat(parts), one) for parts, one in zip(shares, expected[step], strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", ["tar", "parquet"])
 def test_readers_read_the_same_where_no_server_starts_them(streamed, kind, monkeypatch):
     """As on some systems, by spawning."""

@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_study_of_photos(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = [f"timm:local-dir:{folder}/net-{seed}+pretrained" for seed in (0, 1)]
     asked = ["--suite", "adapt", "--data", "folder:photos", "--data-root", str(folder), "--results", str(tmp_path)]
@@ -111,7 +111,7 @@ class Net(nn.Module):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_network_reads_no_image_twice(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second study reads none, one of a changed photo that photo alone, one of a part of them none again."""
     monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
@@ -140,7 +140,7 @@ def test_the_network_reads_no_image_twice(folder: Path, tmp_path: Path, monkeypa
     assert part == changed and max(s.detail["num_support"] for s in fourth.horizons[0].scores) == 40
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.filterwarnings("ignore:.*cannot be read")
 def test_the_walk_of_a_stranger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Twelve classes of photographs as cameras and editors leave them, one file cut short; real weights among three
@@ -175,7 +175,7 @@ def test_the_walk_of_a_stranger(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_groups_are_held_out_whole_and_the_best_model_is_used_without_the_project(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ NAMES = "ViT-nano/7", "ViT-Lite-2/7"  # at the same budgets
 X = np.geomspace(1e3, 1e6, 9)
 
 
+@pytest.mark.gate
 def test_importing_the_package_loads_nothing(project):
     code = "import bench, sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
@@ -230,6 +231,7 @@ def test_a_comparison_names_damaged_records(tmp_path, capsys):
     assert damaged["record"] == str(record) and damaged["reason"].startswith("not valid JSON")
 
 
+@pytest.mark.gate
 def test_one_script_has_every_verb(project, capsys):
     assert script.main([]) == EXIT_OK
     listed = capsys.readouterr().out

@@ -277,6 +277,7 @@ def test_what_no_training_could_cost_is_not_costed(capsys, words):
     assert capsys.readouterr().err.startswith("error: ")
 
 
+@pytest.mark.gate
 def test_a_process_ends_as_its_main_function_says(bench, tmp_path):
     refused(bench("run", "--suite", "scalling"), "Unknown suite 'scalling'")
     assert os.listdir(tmp_path) == []

@@ -53,6 +53,7 @@ def look(verb, *words, project):
     return json.loads(output), set(loaded.split())
 
 
+@pytest.mark.gate
 def test_status_reads_outcomes_without_numpy(finished, project):
     answer, loaded = look("status", "--results", str(finished.parent), "--json", project=project)
     assert {cell["state"] for cell in answer["smoke"]} == {"done"}
@@ -69,6 +70,7 @@ def test_verbs_that_look_take_a_study_file(finished, verb, tmp_path, capsys):
     assert "smoke" in capsys.readouterr().out
 
 
+@pytest.mark.gate
 def test_a_plan_of_what_is_done_needs_no_numerical_library(finished, project):
     words = ("--suite", "smoke", "--results", str(finished.parent), "--device", "cpu", "--json")
     answer, loaded = look("plan", *words, project=project)

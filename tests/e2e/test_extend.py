@@ -15,6 +15,8 @@ from bench.plan.study_cells import StudyCells
 from bench.store.records import read_record
 from tests.conftest import PROJECT, stay_on_one_core
 
+pytestmark = pytest.mark.gate
+
 EXAMPLES = re.compile(r"^## An? [a-z ]+: `(.*?)`\n(?:(?!^## ).)*?```python\n(.*?)```", re.MULTILINE | re.DOTALL)
 FOLDERS = {
     "baselines": "models",
@@ -70,7 +72,6 @@ print(json.dumps(answers))
 """
 
 
-@pytest.mark.slow
 def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp_path):
     done = bench("run", "--suite", "perceptrons", "--plugins", extended, one_core=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -131,7 +132,6 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
     assert counted[0] == 0 and json.loads(counted[1])
 
 
-@pytest.mark.slow
 def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     done = bench(
         "run",

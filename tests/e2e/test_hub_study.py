@@ -10,7 +10,7 @@ from tests.data import writers
 from tests.data.hub_server import files_in, serving
 from tests.data.test_stream import as_arrow
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.gate
 COMMIT = "3fbd1f2" + "0" * 33
 PARTS = writers.make(60, classes=4, side=16, channels=3)
 

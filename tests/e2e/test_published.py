@@ -33,6 +33,7 @@ def asked(*words: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.gate
 def test_the_cheapest_ways_come_first_with_their_source_and_without_torch():
     rows = asked("--reach", "85%", "--by", "train", "--where", "complete and not teacher")["rows"]
     costs = [row["train_exaflops"] for row in rows]
@@ -107,6 +108,7 @@ def test_a_lower_bound_is_never_best_and_is_marked(capsys):
     assert all("≥" in line and "*" not in line for line in lines)
 
 
+@pytest.mark.gate
 def test_like_shows_the_model_among_its_neighbours():
     rows, _ = published.like(TABLE, "timm:middle.x", number=3, **COST)
     assert list(rows.model) == ["small.x", "middle.y", "middle.x"]
@@ -129,6 +131,7 @@ def test_every_table_can_be_asked(table, capsys):
     assert "train_exaflops" in capsys.readouterr().out
 
 
+@pytest.mark.gate
 def test_comparisons_are_shown_and_the_uncontrolled_one_says_so(capsys):
     assert published.main(["--compare"]) == 0
     headings = [line for line in capsys.readouterr().out.splitlines() if "at equal ImageNet top-1 error" in line]

@@ -23,6 +23,8 @@ from bench.suites import suite as suites
 from bench.trackers import tracker as trackers
 from tests.conftest import PROJECT
 
+pytestmark = pytest.mark.gate
+
 # -- what README says to type works: commands run on a finished study, studies are planned, the Python lines executed --
 
 
@@ -37,7 +39,6 @@ COMMANDS = tuple(
 )
 STUDIES = ("run ", "plan ")  # planned
 REST = ("probe ", "doctor", "fit zeroshot_results.csv ")  # of a checkpoint, a table or minutes that are not here
-LONG = ("report ", "flops ")
 
 
 def block(name: str) -> str:
@@ -72,11 +73,7 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize(
     "command",
-    [
-        pytest.param(command, marks=pytest.mark.slow) if command.startswith(LONG) and "--to" not in command else command
-        for command in COMMANDS
-        if not command.startswith((*STUDIES, *REST))
-    ],
+    [command for command in COMMANDS if not command.startswith((*STUDIES, *REST))],
 )
 def test_a_command_does_what_it_says(command, home, capsys):
     verb, *words = shlex.split(command)
@@ -152,7 +149,6 @@ def test_pages_are_in_the_sites_menu_and_links_lead_somewhere():
         assert (PROJECT / target).exists(), target
 
 
-@pytest.mark.slow
 def test_the_python_lines_run(tmp_path, monkeypatch, capsys):
     """On the smallest suite: README's own study takes minutes."""
     monkeypatch.chdir(tmp_path)

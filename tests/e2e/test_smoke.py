@@ -119,7 +119,7 @@ def test_what_was_planned_is_kept_and_compared(smoke):
     assert "took" in smoke.output[smoke.output.index("100% done") :]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_kept_model_can_be_probed_from_the_shell(smoke, bench):
     """The weights that a study keeps give the score that its record states, on any number of threads."""
     (weights,) = smoke.study.glob("cells/vit-pico*1000*/weights/final.safetensors")
@@ -154,7 +154,7 @@ def test_a_record_from_a_newer_version(smoke, verb, tmp_path):
     refused(verb("report", "--suite", "smoke"), "newer version", "record.json")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_damaged_record_is_repeated_and_kept(smoke, verb, tmp_path):
     shutil.copytree(smoke.results, tmp_path / "results")
     record = next((tmp_path / "results").glob("smoke/cells/pixels*/record.json"))
@@ -184,7 +184,7 @@ def stay_on_two_cores() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_sigkill_of_the_main_command(tmp_path, smoke):
     """In the smoke suite: first of all its processes at once, then of the one that the user sees. Workers stop
     themselves after two records, and after one: some cells are left, however late a kill is."""
@@ -233,7 +233,7 @@ def strip_times(path: Path) -> str:
 # -- `--profile` on a training run leaves a trace in which every part of a step is labelled, and the report links it ---
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_training_run_can_be_profiled(verb, tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)  # other processes
     monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))

@@ -18,6 +18,8 @@ import bench
 from bench import __main__ as script
 from tests.conftest import PROJECT
 
+pytestmark = pytest.mark.gate
+
 NOTEBOOK = "bench/examples/first_study.ipynb"
 COMMANDS = (
     "run --suite smoke --models ViT-pico/14,R8x0.25-s2 --seeds 1",
@@ -103,7 +105,6 @@ def wheel(tmp_path_factory) -> Path:
     return made
 
 
-@pytest.mark.slow
 def test_the_wheel_holds_every_file_and_no_other_package(wheel):
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
@@ -113,7 +114,6 @@ def test_the_wheel_holds_every_file_and_no_other_package(wheel):
     assert {name.partition("/")[0] for name in names - tracked} == {f"{wheel.name.rsplit('-', 3)[0]}.dist-info"}
 
 
-@pytest.mark.slow
 def test_the_wheel_works_in_an_environment_of_its_own(wheel, tmp_path):
     python = installed(wheel, into=tmp_path / "env")
     verb, home = tmp_path / "env/bin/vit-bench", tmp_path / "home"
@@ -130,7 +130,6 @@ def test_the_wheel_works_in_an_environment_of_its_own(wheel, tmp_path):
     assert (home / "runs.png").exists() and [*home.glob("own/smoke/figures/*.png")]
 
 
-@pytest.mark.slow
 def test_a_checkout_that_is_installed_has_both_names(wheel, tmp_path):
     python = installed("--no-build-isolation", "-e", wheel.parent / "source", into=tmp_path / "env")
     assert Path(run(python, "-c", ALIAS, cwd=tmp_path, env=AWAY).strip()) == wheel.parent / "source/bench"

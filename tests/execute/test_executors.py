@@ -149,7 +149,7 @@ def leases(store: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_records_are_those_of_the_local_executor(executor, alone, tmp_path):
     store, open = tmp_path / "test", set[str]()
     assert naps.run(TRAININGS, store, executor=executor, tick=lambda: open.update(listening(store))) == []
@@ -157,7 +157,7 @@ def test_records_are_those_of_the_local_executor(executor, alone, tmp_path):
     assert attempts(store) == {1: len(TRAININGS)} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_cells_that_fail_are_told_of_and_logged(executor, tmp_path):
     cells = naps.naps(2)
     cells[1] = type(cells[1])(**{**vars(cells[1]), "model_options": (("fails", True),)})
@@ -167,7 +167,7 @@ def test_cells_that_fail_are_told_of_and_logged(executor, tmp_path):
     assert logs and any("it was to fail" in path.read_text() for path in logs)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_signal_saves_and_leaves_nothing_half_done(executor, tmp_path):
     store, sent = tmp_path / "test", []
 
@@ -216,6 +216,41 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path)
     assert [path.name for path in (store / remote.RUNS_FOLDER).iterdir()] == ["earlier"]
 
 
+@pytest.mark.parametrize("during", ["submit", "ended"])
+def test_a_terminal_that_is_closed_while_jobs_are_submitted_or_followed_leaves_them_alone(during, tmp_path):
+    called = []
+
+    class Queue:
+        slots, queue, waits = 2, "its name", ""
+
+        def __init__(self, needs, command):
+            self.alive = set()
+
+        def reach(self, what):
+            called.append(what)
+            if what == during and called.count(what) == 1:
+                os.kill(os.getpid(), signal.SIGHUP)
+
+        def submit(self, number):
+            self.reach("submit")
+            self.alive = set(range(number))
+
+        def ended(self):
+            self.reach("ended")
+            return []
+
+        def __getattr__(self, name):
+            return lambda *_, **__: self.reach(name)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
+    try:
+        with pytest.raises(Interrupted, match="jobs go on"):
+            naps.run(naps.naps(1), tmp_path / "test", executor="slurm", run_cells=remote.runs_on(Queue))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert during in called and not {"stop", "close", "call_off"} & set(called)
+
+
 def test_the_folder_of_another_run_may_go_while_its_jobs_are_asked_for(tmp_path):
     """A run that has ended tidies up; an answer of the cluster takes seconds."""
 
@@ -235,7 +270,7 @@ def test_the_folder_of_another_run_may_go_while_its_jobs_are_asked_for(tmp_path)
     assert remote.adopt([kind], study, tmp_path / "jobs") == (1, [tmp_path / "jobs" / "other"])
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_workers_are_a_maximum_for_cells_of_several_kinds(slurm_cluster, tmp_path, monkeypatch):
     running, kinds, submit = [], set(), remote.WorkerKind.submit
 
@@ -309,7 +344,7 @@ def test_cores_that_are_asked_for_are_those_that_workers_use(tmp_path, asked, co
     assert found == cores and words[words.index("--threads") + 1] == of_libraries == str(threads)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_any_mix_of_executors_works_on_one_folder(ray_cluster, slurm_cluster, tmp_path):
     """At once; each cell is done by one of them."""
     store = tmp_path / "test"
@@ -329,7 +364,7 @@ def test_any_mix_of_executors_works_on_one_folder(ray_cluster, slurm_cluster, tm
     assert attempts(store) == {1: 40} and not leftovers(store)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_ray_loses_drivers_workers_and_nodes_and_gains_one(ray_cluster, tmp_path, monkeypatch):
     """One after the other, while 200 cells are done; workers that come back find what is left. Whoever does a cell goes
     on with it until what has happened is noticed."""
@@ -433,7 +468,7 @@ HAPPENINGS: dict[str, tuple[Callable[[Job], Any], str, str]] = {
 of the notice. Without a notice SLURM puts the job back into the queue, and no other is submitted in its place."""
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_whatever_happens_to_jobs_is_noticed_and_every_cell_is_done(slurm_cluster, tmp_path):
     """All of it at once, and no cell is done before the others are replaced."""
     store, started, done, said, queued, looks = tmp_path / "test", [], {}, [], [], [0]
@@ -471,7 +506,7 @@ def test_whatever_happens_to_jobs_is_noticed_and_every_cell_is_done(slurm_cluste
     assert len(queued) == len(cells) + 2, queued  # for those that were killed
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_cluster_that_refuses_is_silent_or_loses_a_node_is_asked_again(slurm_cluster, tmp_path, monkeypatch):
     """One after the other, each time that a worker begins the first cell."""
     monkeypatch.setattr(slurm, "LOOK_SECONDS", 1.0)
@@ -539,7 +574,7 @@ def shorten(job: Job) -> None:
     ask("scontrol", "update", f"JobId={job.number}", f"TimeLimit={slurm.SIGNAL_SECONDS // 60}")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_preempted_jobs_and_jobs_whose_time_is_up_save_and_end_with_the_same_bits(
     slurm_cluster, alone, tmp_path, monkeypatch
 ):
@@ -582,7 +617,7 @@ def stopped_at_work(store: Path) -> int | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_many_cells_over_three_nodes_survive_their_driver_and_a_worker(slurm_cluster, tmp_path):
     """Both are killed at once; the same command finishes, and each other cell is done once."""
     store, cells = tmp_path / "test", naps.naps(50, seconds=1.0)
@@ -605,7 +640,7 @@ def test_many_cells_over_three_nodes_survive_their_driver_and_a_worker(slurm_clu
     assert attempts(store) == {1: 49, 2: 1} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_why_jobs_stay_pending_is_said_once(slurm_cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(slurm, "LOOK_SECONDS", 0.5)
     monkeypatch.setattr(slurm, "LONG_SECONDS", 1)
@@ -622,13 +657,18 @@ def test_why_jobs_stay_pending_is_said_once(slurm_cluster, tmp_path, monkeypatch
     assert sum("JobHeldUser" in notice for notice in notices) == 1, notices
 
 
+def heed_terminals() -> None:
+    """In a driver that is begun: below nohup it would ignore a closed terminal, as it should."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def follows(driver: int) -> bool:
     """Whether it handles the signal of a closed terminal, as it does while it follows its jobs."""
     words = Path(f"/proc/{driver}/status").read_text().split()
     return bool(int(words[words.index("SigCgt:") + 1], 16) & 1 << (signal.SIGHUP - 1))
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_jobs_outlive_their_driver_and_are_followed_by_the_next(slurm_cluster, tmp_path):
     """Left on purpose, by a closed terminal, and by a kill; then followed to the end, and never submitted twice."""
     store = tmp_path / "test"
@@ -637,8 +677,9 @@ def test_jobs_outlive_their_driver_and_are_followed_by_the_next(slurm_cluster, t
     command = [sys.executable, "-m", "tests.execute.naps", str(store), "--executor", "slurm", "--cells", "2"]
     assert subprocess.run([*command, "--detach"], cwd=PROJECT).returncode == EXIT_OK
     for how in (signal.SIGHUP, signal.SIGKILL):
-        driver = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
-        until(lambda driver=driver: len(leases(store)) == 2 and follows(driver.pid))
+        driver = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True, preexec_fn=heed_terminals)
+        until(lambda driver=driver: driver.poll() is not None or (len(leases(store)) == 2 and follows(driver.pid)))
+        assert driver.poll() is None, driver.communicate()
         driver.send_signal(how)
         assert driver.wait(timeout=600) != EXIT_OK
     jobs = jobs_of(store)
@@ -648,7 +689,7 @@ def test_jobs_outlive_their_driver_and_are_followed_by_the_next(slurm_cluster, t
     assert attempts(store) == {1: 2} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_cell_that_is_trained_on_two_nodes_is_as_on_one(slurm_cluster, tmp_path):
     here, there, cells = tmp_path / "here", tmp_path / "there", [replace(TRAININGS[0], horizons=(0, 160))]
     open = set[str]()
@@ -659,7 +700,7 @@ def test_a_cell_that_is_trained_on_two_nodes_is_as_on_one(slurm_cluster, tmp_pat
     assert outcome(there) == outcome(here) and len(outcome(here)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_what_a_plan_and_the_user_say_is_what_slurm_is_asked_for(slurm_cluster, tmp_path):
     plan = plan_of(naps.naps(3), tmp_path / "test", threads=2, ranks=4, accelerator="H100", seconds=4 * 3600)
     asked = {"hold": "true", "time": 90, "gres": "gpu:1", "mem": "none", "partition": "high"}
@@ -679,7 +720,7 @@ def test_what_a_plan_and_the_user_say_is_what_slurm_is_asked_for(slurm_cluster, 
         made.close()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_jobs_are_called_off_though_the_run_that_submitted_them_has_ended_and_tidied_up(slurm_cluster, tmp_path):
     """Two runs at once: the first found everything done, the second follows its jobs."""
     needs = Resources(memory=1 << 30, hours=1.0, options={"hold": "true"})

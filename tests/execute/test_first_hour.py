@@ -11,6 +11,8 @@ from bench.execute import first_hour
 from bench.train import precision, reading
 from tests.gpu.posing import MEMORY, posing
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture
 def gpu(monkeypatch):
@@ -21,7 +23,6 @@ def gpu(monkeypatch):
         yield
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("check", [first_hour.kills, first_hour.ranks])
 def test_this_machine_passes(check, monkeypatch, tmp_path):
     """Also where nobody, itself included, knows it by its name."""
@@ -42,7 +43,6 @@ def test_one_device_has_no_ranks(monkeypatch):
         assert first_hour.number_of_ranks("cuda") == ranks
 
 
-@pytest.mark.slow
 def test_less_and_less_memory(gpu, monkeypatch):
     """A step of 8 images needs 8 GB here: each share leaves room for fewer; without any nothing fits, which is said."""
     room = [8.0]

@@ -167,6 +167,7 @@ sys.exit(worker.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.gate
 def test_what_a_network_prints_hides_no_event(tmp_path):
     (tmp_path / "cells.json").write_text("[]")
     options = ["--store", str(tmp_path), "--cells", str(tmp_path / "cells.json"), "--suite", "test"]
@@ -267,6 +268,7 @@ def test_what_outlives_a_worker_keeps_no_run_waiting(tmp_path, monkeypatch):
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it was there to the end
 
 
+@pytest.mark.gate
 def test_what_a_killed_run_left_for_its_workers_goes_with_the_next(tmp_path):
     store = tmp_path / "store"
     script = (
@@ -331,6 +333,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("buffering", ["-u", "-s"])
 def test_a_verb_whose_output_is_closed_ends_quietly(buffering):
     reader, writer = os.pipe()

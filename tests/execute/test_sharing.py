@@ -35,6 +35,7 @@ def spoken(tmp_path, monkeypatch):
 START, QUIT = ("-d", ""), ("", "quit")
 
 
+@pytest.mark.gate
 def test_a_daemon_serves_one_study_and_ends_with_the_run(spoken, tmp_path):
     """With a second run of it too; and what a kill has left is ended by the next run."""
     study = tmp_path / "study"

@@ -1,37 +1,22 @@
-"""Committed studies: tables, findings and figures follow from their records; nothing impossible is plotted."""
+"""Committed studies: records verify, and what is made of them is the golden set; nothing impossible is plotted."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from bench.report import build as report
 from bench.store.records import read_record
 from tests.conftest import PROJECT
+from tools import golden
 
-# -- the committed reference studies: records verify; tables, findings and figure data follow from them ----------------
-
-
-NAMES = ("question", "subject", "measure", "verdict", "reasons", "leader", "n")
-NUMBERS = ("estimate", "low", "high", "level", "reach")
 STUDIES = sorted(path.parent for path in PROJECT.glob("results/reference/*/cells"))
-
-
-def suite_of(study: Path) -> str:
-    """results/reference/scaling-cpu -> scaling."""
-    return study.name.rpartition("-")[0]
-
-
-def numbers(finding) -> list[float]:
-    """NaN for what is missing."""
-    return [math.nan if finding[key] is None else finding[key] for key in NUMBERS]
+REFERENCE = PROJECT / "results/reference"
 
 
 def test_there_are_reference_studies():
-    assert {suite_of(study) for study in STUDIES} >= {"scaling", "rates"}
+    assert {golden.suite_of(study) for study in STUDIES} >= {"scaling", "rates"}
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
@@ -40,50 +25,87 @@ def test_every_record_verifies_and_says_where_it_came_from(study):
     assert paths
     for path in paths:
         record = read_record(path)
-        assert record.suite == suite_of(study)
+        assert record.suite == study.name.rpartition("-")[0]
         assert record.status == "complete"
         assert record.environment.commit and record.environment.dirty is False
         assert "/" not in record.environment.cpu
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_tables_findings_and_figure_data_follow_from_the_records(study, tmp_path, race):
-    """Their numbers, whatever the words: laws are fitted, so that another processor's last digits differ."""
-    copy = tmp_path / suite_of(study)
-    shutil.copytree(study / "cells", copy / "cells")
-    report.build(copy, suite=suite_of(study))
-    committed = [*study.glob("tables/*.csv"), *study.glob("figures/*.csv")]
-    assert len(committed) > 2
-    assert {p.name for p in copy.glob("figures/*.csv")} == {p.name for p in study.glob("figures/*.csv")}
-    assert {p.name for p in copy.glob("figures/*")} >= {p.name for p in study.glob("figures/*")}
-    for path in committed:
-        made = pd.read_csv(copy / path.relative_to(study))
-        pd.testing.assert_frame_equal(made, pd.read_csv(path), rtol=1e-3, atol=1e-6, obj=path.name)
-    made, kept = (json.loads((folder / "findings.json").read_text()) for folder in (copy, study))
-    assert made["checks"] == kept["checks"] and len(made["findings"]) == len(kept["findings"])
-    for ours, theirs in zip(made["findings"], kept["findings"], strict=True):
-        assert [ours[key] for key in NAMES] == [theirs[key] for key in NAMES]
-        assert numbers(ours) == pytest.approx(numbers(theirs), rel=1e-3, nan_ok=True)
+# -- the golden set: `python -m tools.golden write` freezes another on purpose -----------------------------------------
 
 
-def test_a_new_run_never_takes_the_reference_for_its_own(tmp_path, bench):
+def test_every_study_suite_and_run_is_frozen_and_nothing_else():
+    assert {path.stem for path in golden.FROZEN.glob("*.json")} == set(golden.parts())
+
+
+@pytest.mark.parametrize("part", golden.studies())
+def test_committed_studies_are_those_that_are_frozen(part):
+    assert not golden.compare(part, quick=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", golden.studies())
+def test_reports_that_are_built_now_are_those_that_are_frozen(part, tmp_path):
+    """Tables, findings, laws and data of figures, whatever the words. No figure plots what cannot be."""
+    study = golden.studies()[part]
+    made = golden.rebuild(study, tmp_path)
+    assert not golden.differences(golden.study(made), golden.read(part))
+    assert {path.name for path in made.glob("figures/*")} >= {path.name for path in study.glob("figures/*")}
+    for path in sorted(made.glob("figures/*.csv")) if part.endswith("-cpu") else ():
+        assert outside(path).empty and disordered(path).empty, path.name
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("part", golden.plans())
+def test_plans_are_those_that_are_frozen(part):
+    assert not golden.compare(part)
+
+
+@pytest.mark.gate
+def test_a_killed_and_resumed_run_is_byte_for_byte_that_which_was_not_disturbed():
+    assert not golden.compare("resumed")
+
+
+def test_what_differs_is_named(tmp_path):
+    """A changed verdict, a number beyond the last digits, a missing table, a renamed cell: each is one line."""
+    frozen = golden.read("study-scaling-cpu")
+    assert not golden.differences(frozen, frozen)
+    now = json.loads(json.dumps(frozen))
+    name, found = next((name, found) for name, found in now["findings"].items() if found["estimate"])
+    found["verdict"] = "perhaps"
+    found["estimate"] *= 1.0001  # last digits
+    found["low"] = (found["low"] or 1.0) * 1.01
+    del now["tables"]["scores.csv"]
+    now["cells"][0] = "another"
+    lines = golden.differences(now, frozen)
+    assert [line.partition(":")[0] for line in lines].count("/cells") == 2 and len(lines) == 5
+    assert "/tables/scores.csv: gone" in lines
+    assert {line.partition(":")[0] for line in lines if name in line} == {
+        f"/findings/{name}/verdict",
+        f"/findings/{name}/low",
+    }
+
+
+def test_a_frozen_table_notices_a_changed_word_and_a_changed_number():
+    text = "model,accuracy\nA,0.5\nB,0.7\n"
+    for other in ("model,accuracy\nA,0.5\nC,0.7\n", "model,accuracy\nA,0.5\nB,0.71\n", "model,accuracy\nA,0.5\nB,\n"):
+        assert golden.differences(golden.table(other), golden.table(text))
+    assert not golden.differences(golden.table("model,accuracy\nA,0.5\nB,0.70001\n"), golden.table(text))
+
+
+def test_a_new_run_never_takes_the_reference_for_its_own(tmp_path, verb):
     """A fresh clone has nothing "already done": the reference is not where any run looks."""
-    shutil.copytree(
-        PROJECT / "results/reference", tmp_path / "results/reference", ignore=shutil.ignore_patterns("figures")
-    )
+    shutil.copytree(REFERENCE, tmp_path / "results/reference", ignore=shutil.ignore_patterns("figures"))
     shutil.copy(PROJECT / "results/README.md", tmp_path / "results")
-    done = bench("status")
+    done = verb("status")
     assert done.returncode == 2 and "No study" in done.stderr
 
 
 # -- no plotted accuracy, nor an end of its interval, lies outside of 0 to 1; no difference of two outside of -1 to 1 --
 
 
-REFERENCE = PROJECT / "results/reference"
 COMMITTED = sorted(REFERENCE.glob("*-cpu/figures/*.csv"))
 ENDS = ("low", "high")
-BUILT = (("scaling", "scaling-cpu"),)
 
 
 def outside(path: Path) -> pd.DataFrame:
@@ -128,14 +150,3 @@ def test_intervals_hold_their_own_estimates(study: Path) -> None:
         estimate, low, high = (finding[key] for key in ("estimate", *ENDS))
         if estimate is not None:
             assert (low is None or low <= estimate) and (high is None or estimate <= high), finding["question"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suite, folder", BUILT)
-def test_figures_that_are_built_now_plot_nothing_impossible(suite: str, folder: str, tmp_path: Path) -> None:
-    shutil.copytree(REFERENCE / folder / "cells", tmp_path / suite / "cells")
-    report.build(tmp_path / suite, suite=suite)
-    made = sorted((tmp_path / suite / "figures").glob("*.csv"))
-    assert made
-    for path in made:
-        assert outside(path).empty and disordered(path).empty, path.name

@@ -29,7 +29,7 @@ def outcomes(path):
     return {name: {line["outcome"] for line in lines} for name, lines in sections.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_cpu_passes_what_applies_and_is_not_asked_twice(brief, tmp_path, capsys):
     path = tmp_path / "doctor.json"
     arguments = ["--quick", "--device", "cpu", "--out", str(path)]
@@ -44,7 +44,7 @@ def test_a_cpu_passes_what_applies_and_is_not_asked_twice(brief, tmp_path, capsy
     assert doctor.main(arguments) == EXIT_OK
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_every_check_of_a_gpu_runs(brief, tmp_path, capsys):
     path = tmp_path / "doctor.json"
     with posing():

@@ -32,6 +32,8 @@ from tests.gpu.posing import NAME, Apple, posing, recording
 from tests.train.driving import job_context
 from tools.race import job as peers
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture
 def gpu():
@@ -46,7 +48,6 @@ def context(folder, cell, log=lambda _: None, *, device="cuda"):
     return job_context(folder, directory=directory, attempt=directory.new_attempt(), device=device, log=log)
 
 
-@pytest.mark.slow
 def test_a_study_runs_on_both_devices(gpu, tmp_path, capsys):
     """Planned, calibrated, trained by a worker on each device, evaluated, reported."""
     arguments = [

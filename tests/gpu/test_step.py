@@ -25,6 +25,8 @@ from bench.train.step import AdamW, Ema, Step
 from bench.train.trainer import Trainer
 from tests.gpu.posing import Graph, NoReading, Short, is_new, posing
 
+pytestmark = pytest.mark.gate
+
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 RECIPE = Recipe(batch=8, lr=1e-2, warmup_images=0, dtype="bfloat16", flip=True)
 RATE = 2.0**-7  # which a float32, from which a recorded update reads it, holds as it is
@@ -149,7 +151,7 @@ def poisoning(monkeypatch):
     return made
 
 
-@pytest.mark.slow  # and below, quicker, of fine-tuning
+@pytest.mark.gate  # and below, quicker, of fine-tuning
 @pytest.mark.parametrize(
     "recipe",
     [replace(RECIPE, micro_batch=3), replace(RECIPE, dtype="float32", micro_batch=4)],
@@ -367,7 +369,7 @@ def test_nothing_outlives_its_cell(gpu):
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("sgd")])
 def test_memory_may_run_out_anywhere(optimizer, monkeypatch):
     """At any allocation of a step, its update and the evaluation after it: then all is as if the micro-batch had been
     small from the beginning. The update allocates the optimizer's state."""

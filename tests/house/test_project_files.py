@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import PROJECT
 
+pytestmark = pytest.mark.gate
+
 SCHEMA = ("check-jsonschema", "--builtin-schema")  # it carries the schemas
 CHECKS = {
     ".github/workflows/*.yml": (*SCHEMA, "vendor.github-workflows"),

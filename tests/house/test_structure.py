@@ -233,6 +233,7 @@ def helps():
     return json.loads(done.stdout)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_examples_and_needs_no_torch(verb, helps):
     end, said = helps[verb]
@@ -243,6 +244,7 @@ def test_help_has_examples_and_needs_no_torch(verb, helps):
         assert "--json" in said
 
 
+@pytest.mark.gate
 def test_reading_needs_no_torch_and_the_rest_says_so(tmp_path):
     """The commands that only read, where torch is not installed; and one that counts."""
     kept = PROJECT / "tests/records/scaling"
@@ -281,6 +283,7 @@ files.write_new(Path("new"), b"whole")
 """
 
 
+@pytest.mark.gate
 def test_importing_needs_nothing_that_windows_does_not_have(tmp_path):
     """And where files cannot be locked, they are written."""
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
@@ -289,6 +292,7 @@ def test_importing_needs_nothing_that_windows_does_not_have(tmp_path):
     assert done.returncode == 0 and (tmp_path / "new").read_bytes() == b"whole", done.stderr
 
 
+@pytest.mark.gate
 def test_listing_suites_and_their_cells_needs_no_torch():
     code = f"""{BLOCK_TORCH}
 from bench.core import registry

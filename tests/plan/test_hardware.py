@@ -153,7 +153,7 @@ def test_ranks_gain_less_than_their_number_and_nothing_without_cores():
 # -- whole plans -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_papers_grid_has_the_flops_of_table_6():
     """The compute axis at 7 and 14 epochs: the sum of the table's exaFLOPs, which are rounded to whole numbers."""
     wanted = {

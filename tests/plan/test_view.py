@@ -239,7 +239,7 @@ def test_one_bad_model_never_ends_a_study_of_others(plan, tmp_path):
     assert local.run(done_already, on_event=lambda *_: None, tick=lambda: None) == []
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_where_no_model_can_be_trained_nothing_is_planned(plan):
     done = plan("bad.py:net")
     assert done.returncode == 2 and "bad.py:net" in done.stderr and "784" in done.stderr

@@ -23,7 +23,7 @@ from tests.reliability._attempt import attempt
 from tests.reliability.storms import free_ports, trained_steps, until, worker_options
 from tests.reliability.test_kill import CELL as ALONE
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.gate
 CELL = replace(ALONE, horizons=(0, 640, 2560))
 LONG = replace(ALONE, horizons=(0, 640_000))
 LAUNCHER = "bench.execute.torchrun"

@@ -97,7 +97,7 @@ OF_A_STUDY = ("plan.json", "planned.json", "store.json", "built.json", "study.to
 OF_A_STUDY += ("report.html", "tables", "tables/scores.csv", "figures", "inside", ".jobs", ".compiled")
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("disguise", DISGUISES)
 @pytest.mark.parametrize("name", (*OF_A_CELL, *OF_A_STUDY))
 def test_no_file_of_a_study_is_more_than_a_file(name, disguise, study, outside, tmp_path, monkeypatch, capsys):
@@ -128,7 +128,7 @@ def test_results_themselves_may_lie_behind_a_link(study, tmp_path):
     assert report.build(tmp_path / "linked" / "smoke", suite="smoke").html.is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
 def test_a_fault_at_any_file_of_a_report_is_one_sentence_and_the_next_report_is_whole(
     code, study, tmp_path, monkeypatch, capsys
@@ -234,7 +234,7 @@ def test_a_giant_lease_is_somebody_elses_and_its_first_bytes_are_read(tmp_path, 
     assert lease.holder(tmp_path / "lease.json") is not None
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_modules_in_the_working_directory_are_not_imported(tmp_path):
     """Calibration, workers and readers of data start in it."""
     hostile = tmp_path / "here"

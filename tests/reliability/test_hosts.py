@@ -25,6 +25,8 @@ from tests.execute.naps import held, known, naps
 from tests.plan.making import calibrated, plan_of
 from tests.reliability.storms import outcome, stopped, until, worker_options
 
+pytestmark = pytest.mark.gate
+
 ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 QUICK = (  # as a worker, but a host counts as dead after seconds
     "import sys; from bench.store import lease; lease.EXPIRES_AFTER, lease.HEARTBEAT = 4.0, 0.2\n"
@@ -78,7 +80,6 @@ def naps_known(monkeypatch):
         yield
 
 
-@pytest.mark.slow
 @needs_namespaces
 def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path, naps_known):
     store = tmp_path / "test"
@@ -140,7 +141,6 @@ def network():
             subprocess.run(["ip", "netns", "delete", name])
 
 
-@pytest.mark.slow
 def test_ranks_on_two_hosts_train_a_cell_as_ranks_of_one_do(network, tmp_path):
     store = tmp_path / "test"
     shared = ("--nodes", "2", "--first", network[0][1], "--job", "1000_1", *worker_options(store, [TRAINED]))

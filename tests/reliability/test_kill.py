@@ -24,6 +24,8 @@ from tests.data.test_stream import as_tar
 from tests.reliability._attempt import attempt, begin, ended
 from tests.reliability.storms import leftovers, outcome, stopped, trained_steps, until
 
+pytestmark = pytest.mark.gate
+
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
 CELL = Cell(
     model="ViT-pico/14",
@@ -50,7 +52,7 @@ def uninterrupted(tmp_path_factory):
     return outcome(store)
 
 
-@pytest.mark.parametrize("point", ["training-step:37", pytest.param("after-evaluation:3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("point", ["training-step:37", pytest.param("after-evaluation:3")])
 def test_sigkill_between_checkpoints(tmp_path, uninterrupted, point):
     """Every other named point: tests/reliability/test_many_kills.py."""
     store = tmp_path / "test"
@@ -60,7 +62,6 @@ def test_sigkill_between_checkpoints(tmp_path, uninterrupted, point):
     assert leftovers(store) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("end", ["training-step:3", "after-evaluation:1", "the first goes on"])
 def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninterrupted, end):
     """As when its lease expires on another machine. The other is killed there, or still at it and ends it."""
@@ -81,7 +82,6 @@ def test_a_paused_worker_goes_on_after_another_has_done_a_part(tmp_path, uninter
     assert outcome(store) == uninterrupted and leftovers(store) == []
 
 
-@pytest.mark.slow
 def test_a_copy_that_was_made_while_it_ran_is_as_good_as_the_original(tmp_path, uninterrupted):
     store, copy = tmp_path / "test", tmp_path / "copied" / "test"
     first = paused(store, CELL, "training-step:25")
@@ -120,7 +120,6 @@ class Net(nn.Module):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["1", "30", "evaluation", "features"])
 def test_a_network_that_raises_fails_its_cell_in_a_sentence_and_spares_the_others(tmp_path, where, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -153,7 +152,6 @@ def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, nu
     assert [a.outcome for a in read_record(Study(store).cell(CELL).record).attempts] == ["interrupted", "complete"]
 
 
-@pytest.mark.slow
 def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path):
     """As a cluster sends it before a job's time is up."""
     command = [

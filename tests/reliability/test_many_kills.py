@@ -33,7 +33,7 @@ KILLS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_thirty_kills_at_every_named_point_change_nothing(tmp_path):
     assert len(KILLS) >= 30 and {kill.partition(":")[0] for kill in KILLS} == set(faults.POINTS)
     whole, killed = tmp_path / "whole" / "study", tmp_path / "killed" / "study"

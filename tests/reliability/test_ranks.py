@@ -24,6 +24,8 @@ from tests.conftest import PROJECT
 from tests.plan.making import calibrated, plan_of
 from tests.reliability.storms import stopped, worker_options
 
+pytestmark = pytest.mark.gate
+
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 16_000), seed=1, recipe=RECIPE)
 
@@ -69,7 +71,6 @@ def half_written(store: Path) -> list[Path]:
     return [*store.rglob("*.tmp"), *store.rglob("record*.json")]
 
 
-@pytest.mark.slow
 def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tmp_path, monkeypatch):
     store = tmp_path / "test"
     directory = Study(store).cell(CELL)
@@ -101,7 +102,6 @@ def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tm
     assert len(list(store.rglob("record.json"))) == 1 and not list(store.rglob("*.tmp"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["replicate", "fsdp"])
 def test_a_rank_that_runs_out_of_memory_ends_all_and_the_micro_batch_that_it_names_fits(tmp_path, sharding):
     """The other is waiting in the middle of a pass."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import PROJECT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def storm(name, *options):

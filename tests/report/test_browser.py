@@ -10,9 +10,10 @@ from tests.analysis._records import World, write
 from tests.reliability.storms import until
 from tests.report._browser import CHROMIUM, Browser, browser
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser"
-)
+pytestmark = [
+    pytest.mark.gate,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser"),
+]
 PHONE, DESKTOP = (390, 844), (1280, 1000)
 PLACE = """(async () => {
   const shown = svg => getComputedStyle(svg).display !== "none";

@@ -41,6 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results / "published"
 
 
+@pytest.mark.gate
 def test_the_report_has_page_tables_figures_and_findings(folder: Path) -> None:
     figures = [name for name in registry.names("figure") if name.startswith("published")]
     assert len(figures) == 6
@@ -51,6 +52,7 @@ def test_the_report_has_page_tables_figures_and_findings(folder: Path) -> None:
     assert "](published.html)" in (folder / "report.md").read_text()
 
 
+@pytest.mark.gate
 def test_the_committed_report_says_the_same(folder: Path) -> None:
     built, kept = (json.loads((place / "findings.json").read_text()) for place in (folder, COMMITTED))
     assert built == kept
@@ -59,6 +61,7 @@ def test_the_committed_report_says_the_same(folder: Path) -> None:
     assert (folder / "published.html").exists() and (COMMITTED / "published.html").exists()
 
 
+@pytest.mark.gate
 def test_tables_hold_every_column(folder: Path) -> None:
     whole = api.published()
     read = pd.read_csv(folder / "tables" / "checkpoints.csv", keep_default_na=False)
@@ -66,6 +69,7 @@ def test_tables_hold_every_column(folder: Path) -> None:
     assert list(read["source"]) == list(whole["source"])
 
 
+@pytest.mark.gate
 def test_nothing_unknown_is_printed(folder: Path) -> None:
     """Of sets whose classes the tables do not say, and of networks whose device is not known."""
     for page in (folder / "report.md", folder / "report.html"):
@@ -154,6 +158,7 @@ def test_lower_bounds_and_teachers_are_hollow_and_on_no_frontier() -> None:
 # -- the page to sort and filter ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not opened in a browser")
 def test_the_page_sorts_and_filters(folder: Path) -> None:
     table = explore.table()

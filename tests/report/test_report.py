@@ -151,6 +151,7 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
     assert set((folder / "tables").iterdir()) == {*paths.tables, kept[1]} and all(path.exists() for path in kept)
 
 
+@pytest.mark.gate
 def test_byte_identical_without_torch(built: Path, project: Path, tmp_path: Path) -> None:
     """Another process, another folder, no torch and no timm: the same bytes."""
     shutil.copytree(built / "synthetic" / "cells", tmp_path / "results" / "synthetic" / "cells")

@@ -19,14 +19,14 @@ def plausible(share: float, *, studies: int, low: float = 0.85, high: float = 0.
     return stats.binom.cdf(held, studies, low) > 5e-4 and stats.binom.sf(held - 1, studies, high) > 5e-4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name, family", [("power", (3, 3, 2)), ("power-floor", (4, 4, 3)), ("m3", (4, 4, 3))])
 def test_intervals_hold_the_truth_as_often_as_stated(name: str, family: tuple[int, int, int]) -> None:
     shares = coverage.covered(name, family, studies=STUDIES, draws=120)
     assert all(plausible(share, studies=STUDIES) for share in shares.values()), shares
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_crossings_interval_holds_it_and_equal_families_cannot_be_told() -> None:
     told, held = coverage.crossings((3, 3, 2), studies=30)
     assert told >= 0.9 and plausible(held, studies=round(30 * told))

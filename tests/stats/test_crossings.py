@@ -238,7 +238,7 @@ def test_the_exponent_of_best_sizes_is_held_though_its_noise_is_assumed(noise: f
     assert plausible(held / STUDIES, studies=STUDIES, high=1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_hold_the_truth_as_often_as_stated_whether_the_form_is_known_or_not() -> None:
     held: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for seed in range(PAIRS):

@@ -272,7 +272,7 @@ def test_the_law_that_is_named_first_predicts_and_is_inverted(runs: str, capsys)
         assert back["x"] == pytest.approx(2e13, rel=0.02) and back["low"] < 2e13 < (back["high"] or np.inf)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_simulated_coverage_beyond_the_data() -> None:
     """Where the truth is one of the forms: the total interval two and three times beyond the largest budget."""
     shares = coverage.beyond((2.0, 3.0), studies=3)

@@ -344,7 +344,7 @@ def plausible(share: float, error: float, *, low: float = 0.93, high: float = 0.
     return low - 3.3 * error <= share <= high + 3.3 * error
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("level", [measure.MIDDLE, measure.CEILING], ids=["middle", "ceiling"])
 @pytest.mark.parametrize("name", list(measure.SPREADS))
 def test_95_percent_intervals_hold_93_to_97_percent(name: str, level: tuple[float, float]) -> None:
@@ -361,7 +361,7 @@ MISSED_GOALS = {"variance grows a hundredfold": 0.87}
 """Where the goal of 93 % is missed: such growth is four standard deviations from what trends are expected to be."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("level", [measure.MIDDLE, measure.CEILING], ids=["middle", "ceiling"])
 @pytest.mark.parametrize("name", list(measure.SPREADS))
 def test_95_percent_intervals_of_differences_hold_93_to_97_percent(name: str, level: tuple[float, float]) -> None:
@@ -373,7 +373,7 @@ def test_95_percent_intervals_of_differences_hold_93_to_97_percent(name: str, le
         assert plausible(held.mean_share, held.mean_error, low=low), (design, held)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_noisy_model_is_held_more_often_than_by_one_variance_for_all() -> None:
     (spread,) = measure.ROGUE.values()
     for design in measure.DESIGNS:

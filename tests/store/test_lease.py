@@ -37,6 +37,7 @@ def test_two_claimants_one_wins(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.gate
 def test_many_claimants_at_once_one_wins(tmp_path):
     script = (
         "import sys; from pathlib import Path; from bench.store.lease import claim\n"
@@ -51,6 +52,7 @@ def test_many_claimants_at_once_one_wins(tmp_path):
     assert [claimant.returncode for claimant in claimants] == [0] * 6
 
 
+@pytest.mark.gate
 def test_a_killed_runner_loses_its_lease(tmp_path):
     path = tmp_path / "lease.json"
     script = "import sys; from pathlib import Path; from bench.store import lease\nlease._acquire(Path(sys.argv[1]))"
@@ -61,6 +63,7 @@ def test_a_killed_runner_loses_its_lease(tmp_path):
         assert mine
 
 
+@pytest.mark.gate
 @needs_proc
 def test_a_killed_runner_that_its_parent_has_not_asked_after_holds_nothing(tmp_path):
     """A run asks after its workers when all have ended: until then, one that was killed is still listed."""
@@ -84,6 +87,7 @@ def test_a_reused_process_number_is_not_the_holder(tmp_path):
         assert lease.holder(path) is None and lease._is_dead(path, lease._look(path))
 
 
+@pytest.mark.gate
 @needs_proc
 def test_a_stopped_holder_keeps_its_lease_and_is_shown_as_stopped(tmp_path):
     path = tmp_path / "lease.json"

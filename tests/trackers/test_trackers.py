@@ -24,7 +24,7 @@ from tests.reliability._attempt import SUITE, attempt
 from tests.reliability.test_kill import CELL
 from tests.trackers import readers
 
-NAMES = ("tensorboard", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mlflow", "trackio", "wandb")))
+NAMES = ("tensorboard", *(pytest.param(name, marks=pytest.mark.gate) for name in ("mlflow", "trackio", "wandb")))
 KILLS = ("checkpoint-after-rename:2", "training-step:1", "checkpoint-after-rename:2", "record-before-replace")
 
 
@@ -63,7 +63,7 @@ def snapshots(tmp_path_factory):
     return [*copies, store]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("name", NAMES)
 def test_after_kills_a_tracker_has_the_series_of_the_record_once(name, snapshots, tmp_path):
     if not trackers.installed(name):
@@ -84,7 +84,7 @@ def test_after_kills_a_tracker_has_the_series_of_the_record_once(name, snapshots
     assert_same(series[record.cell_id], record)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_what_is_read_early_begins_what_is_read_later(snapshots):
     series = [next((run.rows for run in trackers.runs_of(study)), ()) for study in snapshots]
     for early, late in itertools.pairwise(series):

@@ -242,6 +242,7 @@ sys.exit(sys.argv[2] or 0)
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("error", ["", "no more"])
 def test_a_process_ends_while_its_readers_wait(mapped, error):
     """Python waits for child processes when it ends, and so would this test; pipes end when the last reader has."""

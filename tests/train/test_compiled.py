@@ -92,7 +92,7 @@ def test_kernels_that_refuse_a_shape_are_passed_over():
     assert torch.equal(torch.get_rng_state(), stream)  # dropout draws from it next
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_choice_of_attention_kernels_outlives_no_process_in_a_cache(tmp_path, monkeypatch):
     """The second time another kernel is chosen, as by a second process: torch's cache, whose key leaves the choice out,
     must not bring back the first, which may have been found to be wrong. `dynamo.reset` is a new process."""

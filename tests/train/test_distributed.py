@@ -26,6 +26,8 @@ from tests.conftest import PROJECT
 from tests.reliability.storms import free_ports
 from tests.train._two_ranks import CASES, CONTINUED, SAVED, SHORT, STEPS, job, losses, trainer
 
+pytestmark = pytest.mark.gate
+
 EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
 
 
@@ -194,7 +196,6 @@ def test_what_waiting_for_an_exchange_raises_is_a_broken_connection(monkeypatch)
     assert "ended without a report" in str(rank_0_of_2().failure(caught.value))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "killed-fsdp"])
 def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path, how):
     known = {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}

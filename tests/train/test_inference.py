@@ -125,7 +125,7 @@ def job(cell: Cell, folder: Path, log: Callable[[str], None] = lambda _: None) -
     return train.run(cell, job_context(folder, log=log))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["ViT-pico/7", "ViT-pico/7:pooling=cls", "R8x0.125-s2", "R5+ViT-pico/14"])
 def test_scores_of_trained_models_are_those_of_float32(name):
     """Own head on 9,000 images that were not trained on; few-shot probes on these and on others."""

@@ -17,6 +17,8 @@ from tests.data import photographs
 from tests.data.test_stream import as_arrow, as_folder, as_parquet, as_tar, encoded
 from tests.train._streamed_ranks import KEPT, STEPS, images, of_all, train, trainer, without_crops
 
+pytestmark = pytest.mark.gate
+
 NUMBER = 72
 
 
@@ -126,7 +128,6 @@ def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None 
     return of_all([json.loads((folder / f"{name}-rank{number}.json").read_text()) for number in range(size)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("size", "workers"), [(1, 1), (2, 2), (4, 1)])
 def test_ranks_give_the_same_batches_and_losses(folder, alone, size, workers):
     """Processes of torchrun. Gradients add up in another order: that is all that differs in a loss."""
@@ -135,7 +136,6 @@ def test_ranks_give_the_same_batches_and_losses(folder, alone, size, workers):
     assert outcome["losses"] == (alone["losses"] if size == 1 else pytest.approx(alone["losses"], rel=1e-5, abs=0))
 
 
-@pytest.mark.slow
 def test_killed_ranks_are_followed_by_others(folder, alone):
     """Two ranks are killed, then four, then one ends it: no batch differs, and no loss by more than its rounding."""
     ranks(folder, "killed", size=2, workers=1, kill=4)

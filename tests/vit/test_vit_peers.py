@@ -138,7 +138,7 @@ def test_presets_have_torchvisions_weights_by_name_and_shape(preset: str) -> Non
     adopt(peer, ours, "torchvision")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("preset", TORCHVISIONS)
 def test_logits_equal_torchvisions(preset: str) -> None:
     ours, peer = with_torchvisions(preset, image_size=48)

@@ -151,7 +151,7 @@ def _dots(axes):
     return [line for line in axes.get_lines() if line.get_marker() == "o"]
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_race_of_real_processes_does_the_same_work_in_each(race, tmp_path, monkeypatch):
     entrants = (
         Competitor(name=contenders.OWN, package=None, tuned=True),

@@ -13,6 +13,8 @@ from tests.train.driving import job_context
 from tools.race import contenders, job
 from tools.race.contenders import Competitor
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture
 def gpu():
@@ -40,7 +42,6 @@ CELL = Cell(
 )
 
 
-@pytest.mark.slow
 def test_peers_one_at_a_time(gpu, race, tmp_path, monkeypatch):
     """Their processes are never there together, each start begins them anew, and what runs out of memory later than in
     its first steps is left out and not an error."""
