@@ -64,12 +64,19 @@ def parts(network: nn.Module) -> list[nn.Module]:
 
 
 def options(mode: str) -> dict[str, Any]:
-    """Inductor's for a mode."""
-    from torch._inductor import list_mode_options
+    """Inductor's for a mode.
+
+    Torch 2.10 to 2.13 fuse sums over rows with sums over columns into kernels whose gradients were wrong without a word
+    (pytorch#190796, #193061), from sizes on that small networks do not reach; so there it must not.
+    """
+    from torch._inductor import config, list_mode_options
 
     from bench.train.keep_sums import KEEP_SUMS
 
-    return list_mode_options(KERNELS[mode]) | {"joint_custom_post_pass": KEEP_SUMS}
+    chosen = list_mode_options(KERNELS[mode]) | {"joint_custom_post_pass": KEEP_SUMS}
+    if torch.__version__ < "2.14" and hasattr(config.triton, "mix_order_reduction"):
+        chosen["triton.mix_order_reduction"] = False
+    return chosen
 
 
 def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any:
@@ -235,6 +242,11 @@ def ranked_kernels(
     """Kernels by the time of forward and backward, on tensors that lie in memory as `vit.layers`'s do; then
     SDPBackend.MATH, which takes everything. Those that refuse the shape, or whose results are not MATH's, are left out.
     """
+    with torch.inference_mode(False), torch.enable_grad():  # evaluation asks too
+        return _ranked_kernels(shape, dtype=dtype, device=device, kernels=kernels, calls=calls)
+
+
+def _ranked_kernels(shape: Shape, *, dtype: torch.dtype, device: str, kernels: Sequence[Any], calls: int) -> list[Any]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     B, H, N, E = shape

@@ -404,7 +404,7 @@ class Step:
             # but a parameter may have been left with half of its state
             if not has_state:
                 self.optimizer.state.clear()
-            self._go_on_with(images // 2)
+            self.go_on_with(images // 2)
 
     def _lacks_memory(self, error: Exception, images: int) -> bool:
         """Whether memory ran out, with so many images at a time.
@@ -433,14 +433,14 @@ class Step:
             # outside the handler the traceback, which holds the activations, is gone
             if images == 1:
                 raise TooLarge(reason)
-            self._go_on_with(images // 2)
+            self.go_on_with(images // 2)
 
     def clear(self) -> None:
         """Forget all gradients."""
         for weight in self.weights:
             weight.grad = None
 
-    def _go_on_with(self, micro_batch: int) -> None:
+    def go_on_with(self, micro_batch: int) -> None:
         """After memory ran out: give back what can be, and take fewer images at a time."""
         self.clear()
         self.micro_batch = micro_batch

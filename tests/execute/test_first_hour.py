@@ -77,6 +77,8 @@ def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
     with monkeypatch.context() as with_nvjpeg:
         with_nvjpeg.setattr(torchvision.io, "decode_jpeg", lambda files, *, mode, device: decode(files, mode=mode))
         lines += first_hour.feed("cuda")
+        (same,) = first_hour.decoding("cuda")
+        assert same.outcome == "pass" and same.value == "0"
     assert {line.outcome for line in lines if "apart" in line.check} == {"pass"}
     fed = [line.check.partition(":")[0] for line in lines if "batches alone" in line.check]
     assert fed == ["resident", "mapped", "JPEG", "JPEG by nvJPEG"]

@@ -275,6 +275,7 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "max_memory_allocated", lambda *_: 1 << 30),
     (torch.cuda, "reset_peak_memory_stats", lambda *_: None),
     (torch.cuda, "memory_reserved", lambda *_: 0),
+    (torch.cuda, "set_per_process_memory_fraction", lambda *_: None),
     (torch.cuda, "set_sync_debug_mode", set_sync_debug_mode),
     (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
     (torch.cuda, "mem_get_info", lambda *_: (MEMORY, MEMORY)),

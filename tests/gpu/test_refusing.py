@@ -16,6 +16,7 @@ from torch.torch_version import TorchVersion
 from torch.utils.data import DataLoader, Dataset
 
 from bench.core import device, registry
+from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.core.subprocesses import child_environment, free_memory_of
 from bench.cost import energy, peaks
@@ -25,7 +26,7 @@ from bench.execute import worker
 from bench.execute.jobs import train
 from bench.plan.resources import Needs, beside_gpu
 from bench.tasks import _features
-from bench.train import batches, compiled, precision, reading, recorded
+from bench.train import batches, compiled, modes, precision, reading, recorded
 from bench.train.ranks import ONE_RANK
 from bench.train.recorded import Recorded
 from bench.train.step import Step, make_loss
@@ -176,19 +177,39 @@ def test_a_recording_in_the_middle_of_training_changes_nothing_but_gradients(gpu
 
 
 def test_a_recording_that_failed_leaves_a_device_that_is_given_up(gpu, monkeypatch):
-    """Where torch cannot end it cleanly."""
+    """Where torch cannot end it cleanly, at once: what the process gives back would never be free again."""
 
     def refused(graph, **_):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(torch.cuda, "graph", refused)
-    for version, damaged in (("2.12.0", set()), ("2.11.0", {"cuda"})):
-        monkeypatch.setattr(recorded, "DAMAGED", device.DAMAGED)
-        monkeypatch.setattr(torch, "__version__", TorchVersion(version))
-        run = Recorded(nn.ReLU(), device="cuda")
-        assert run(torch.ones(1)) == 1 and "not permitted" in run.obstacle
-        assert damaged == device.DAMAGED and device.is_lost("cuda") == bool(damaged)
+    monkeypatch.setattr(recorded, "DAMAGED", device.DAMAGED)
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.12.0"))
+    run = Recorded(nn.ReLU(), device="cuda")
+    assert run(torch.ones(1)) == 1 and "not permitted" in run.obstacle and not device.is_lost("cuda")
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.11.0"))
+    with pytest.raises(UserError, match="not permitted") as raised:
+        Recorded(nn.ReLU(), device="cuda")(torch.ones(1))
+    assert f"{modes.VARIABLE}=default" in str(raised.value)
+    assert device.is_lost("cuda")
     device.DAMAGED.clear()
+
+
+def test_all_warm_ups_share_a_stream(gpu, monkeypatch):
+    """cuBLAS keeps a workspace for each that it has seen."""
+    made, stream = [], posing_module.Stream
+    recorded._aside.cache_clear()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: (made.append(1), stream())[1])
+    for _ in range(3):
+        Recorded(nn.ReLU(), device="cuda")(torch.ones(1))
+    recorded._aside.cache_clear()
+    assert len(made) == 1
+
+
+def test_sums_over_rows_and_columns_are_not_fused_where_torch_did_so_wrongly(monkeypatch):
+    for version, left_out in (("2.11.0", True), ("2.13.1", True), ("2.14.0", False)):
+        monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+        assert (compiled.options("default").get("triton.mix_order_reduction") is False) == left_out
 
 
 def test_more_shapes_than_torch_keeps_by_default_are_compiled():
