@@ -35,6 +35,7 @@ from bench.core.subprocesses import child_environment
 from bench.cost import memory, precomputed
 from bench.data.image_set import ImageSet
 from bench.data.load import load
+from bench.data.pack import SIDES, pack
 from bench.execute.examined import CheckResult, as_wanted, at_least, at_most
 from bench.store import faults
 from bench.store.records import read_record
@@ -380,10 +381,13 @@ def feed(device: str) -> Iterator[CheckResult]:
         )
         write_jpegs(Path(name, "made"), number=2 * BATCH)
         encoded = load(f"folder:made:{SIDE}px:stream", "train", root=Path(name))
+        pack("folder:made", Path(name, "packed"), root=Path(name), side=max(SIDE, min(SIDES)))
+        packed = load(f"folder:packed:{SIDE}px:stream", "train", root=Path(name))
         for where, images, tier, decoding in (
             ("resident", stored, "resident", "processor"),
             ("mapped", stored, "mapped", "processor"),
             ("JPEG", encoded, "streamed", "processor"),
+            ("packed JPEG", packed, "streamed", "processor"),
             ("JPEG by nvJPEG", encoded, "streamed", "device"),
         ):
             asked = replace(recipe, decoding=decoding)

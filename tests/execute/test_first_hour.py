@@ -81,7 +81,7 @@ def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
         assert same.outcome == "pass" and same.value == "0"
     assert {line.outcome for line in lines if "apart" in line.check} == {"pass"}
     fed = [line.check.partition(":")[0] for line in lines if "batches alone" in line.check]
-    assert fed == ["resident", "mapped", "JPEG", "JPEG by nvJPEG"]
+    assert fed == ["resident", "mapped", "JPEG", "packed JPEG", "JPEG by nvJPEG"]
     assert any("levels" in line.value for line in lines)
     monkeypatch.setattr(torchvision.io, "decode_jpeg", lambda *_, **__: torch.zeros(1, device="none"))
     last = list(first_hour.feed("cuda"))[-1]
