@@ -53,9 +53,19 @@ def test_what_is_measured_stands_beside_what_was_expected():
 def test_a_rehearsal_leaves_files_that_can_be_read(tmp_path):
     """Whatever it had no time for: a busy machine is no failure, but a step that ends with an error is."""
     asked = (
-        "imports;warm:ViT-Ti/16;race:ViT-Ti/16;rates:ViT-B/16;named:timm:test_vit;mixed:ViT-Ti/16;share;share:mps;same"
+        "imports;warm:ViT-Ti/16;race:ViT-Ti/16;rates:ViT-Ti/16;named:timm:test_vit;mixed:ViT-Ti/16;share;share:mps;same"
     )
-    words = ["--cpu-rehearsal", "--out", str(tmp_path / "out"), "--work", str(tmp_path / "work"), "--minutes", "10"]
+    words = [
+        "--cpu-rehearsal",
+        "--out",
+        str(tmp_path / "out"),
+        "--work",
+        str(tmp_path / "work"),
+        "--minutes",
+        "20",
+        "--patience",
+        "5",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "tools.first_contact", *words, "--only", asked],
         cwd=PROJECT,

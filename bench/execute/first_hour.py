@@ -70,6 +70,7 @@ ROUNDING = 2**-6  # relative, of losses on a GPU: bfloat16's
 SIDE, BATCH, FED = 224, 256, 20  # pixels, images of a batch, and batches, of the checks of speed
 MODEL, LARGE = "ViT-S/16", "ViT-B/16"
 MEMORY_SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # of the memory that a step needs
+QUEUED = 8192  # rows of products that keep a device busy beside decoding
 LEVELS_APART = 2.0  # of 256, on average: a device's pixels from a processor's, which lie 0.2 to 1.3 from its own such
 TARGET_GIGABYTES_PER_SECOND = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a target
 
@@ -424,7 +425,7 @@ def decoding(device: str) -> Iterator[CheckResult]:
     """Batches that the device decodes, whether or not other work is queued: the same, or the decoder writes into memory
     that is still read."""
     recipe, steps = Recipe(batch=BATCH, flip=True, crop=0.25, decoding="device"), 12
-    queued = torch.randn((8192, 8192) if device.startswith("cuda") else (64, 64), device=device)
+    queued = torch.randn((QUEUED, QUEUED), device=device)
     with tempfile.TemporaryDirectory() as name:
         write_jpegs(Path(name, "made"), number=2 * BATCH)
         encoded = load(f"folder:made:{SIDE}px:stream", "train", root=Path(name))

@@ -65,6 +65,7 @@ class LowPrecision(nn.Module):
             if not device.startswith("cuda") or not compiled.obstacle(device):
                 compiled.compiled(self.network, mode=mode)
                 self.compiles = True
+            if self.compiles and mode in modes.WITH_GRAPHS:
                 ranked = partial(compiled.attention, self.network, dtype=self.dtype, device=device)
                 self.attention = lambda batch: ranked(batch=batch)
         self.eval()

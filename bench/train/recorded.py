@@ -13,7 +13,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,9 @@ from torch import Tensor, nn
 from bench.core import device
 from bench.core.device import DAMAGED, generators, is_out_of_memory
 from bench.core.errors import UserError
+from bench.core.spec import Recipe
 from bench.train import modes
+from bench.train.update import Ema, Update
 
 T = TypeVar("T")
 
@@ -104,14 +106,24 @@ def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, 
         ) from error
 
 
-class Recordable(Protocol):
-    """An update of weights that a graph may hold: `bench.train.step.Update`."""
+def make_recordable(update: Update, *, device: str) -> None:
+    """Have an update read its rate from the device, as a float32, so that a CUDA graph can be told another one."""
+    # what torch warns of where a graph could be recorded and is not, as in every first step
+    update.optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
+    rate = torch.zeros((), device=device)
+    for group in update.optimizer.param_groups:
+        group |= {"lr": rate, "capturable": True}
 
-    weights: list[nn.Parameter]
 
-    def __call__(self) -> None: ...
-
-    def tensors(self) -> list[Tensor | None]: ...
+def small_update(recipe: Recipe, *, dtype: str, device: str) -> Update:
+    """An update of a few weights by a recipe, whose gradients are there, to be tried."""
+    weight = nn.Parameter(torch.linspace(-1.0, 1.0, 8, device=device))
+    weight.grad = torch.linspace(3.0, -1.0, 8, device=device)
+    average = Ema(nn.ParameterList([weight]), recipe.average)
+    made = Update([weight], recipe=recipe, dtype=dtype, device=device, average=average)
+    make_recordable(made, device=device)
+    made.set_rate(recipe.lr)
+    return made
 
 
 class RecordedUpdate:
@@ -129,9 +141,9 @@ class RecordedUpdate:
 
     def __init__(
         self,
-        run: Recordable,
+        run: Update,
         *,
-        like_it: Callable[[], Recordable],
+        like_it: Callable[[], Update],
         device: str,
     ) -> None:
         self.run, self.like_it, self.device = run, like_it, device
@@ -163,7 +175,7 @@ class RecordedUpdate:
         self._graph, self._held = None, []
 
 
-def _obstacle(made: Callable[[], Recordable], *, device: str) -> str | None:
+def _obstacle(made: Callable[[], Update], *, device: str) -> str | None:
     """Why an update cannot be recorded; None where a recorded one changes weights as it does when it is not.
 
     Raises:

@@ -15,7 +15,14 @@ from tests.gpu.posing import MEMORY, posing
 @pytest.fixture
 def gpu(monkeypatch):
     """Small: a network of 28 pixels, batches of 8."""
-    for name, value in (("MODEL", "ViT-pico/14"), ("LARGE", "ViT-pico/14"), ("SIDE", 28), ("BATCH", 8), ("FED", 2)):
+    for name, value in (
+        ("MODEL", "ViT-pico/14"),
+        ("LARGE", "ViT-pico/14"),
+        ("SIDE", 28),
+        ("BATCH", 8),
+        ("FED", 2),
+        ("QUEUED", 64),
+    ):
         monkeypatch.setattr(first_hour, name, value)
     with posing():
         yield

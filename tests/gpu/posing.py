@@ -31,10 +31,11 @@ PROPERTIES = types.SimpleNamespace(name=NAME, major=9, minor=0, total_memory=MEM
 
 
 def environment() -> dict[str, str]:
-    """Variables under which every Python that is started poses."""
+    """Variables under which every Python that is started poses, and records what can be, unless told otherwise."""
     here = Path(__file__).resolve().parent
     paths = (str(here / "site"), str(here.parent.parent), os.environ.get("PYTHONPATH"))
-    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    asked = os.environ.get("VIT_BENCH_COMPILE", "reduce-overhead")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "VIT_BENCH_COMPILE": asked}
 
 
 # -- devices -----------------------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ from bench.train.trainer import Trainer
 from tests.gpu import posing as posing_module
 from tests.gpu.posing import NAME, Apple, posing, recording
 from tests.train.driving import job_context
-from tools.race import job as peers
 
 
 @pytest.fixture
@@ -241,14 +240,6 @@ def test_float32_is_float32_wherever_it_is_computed(monkeypatch, tmp_path):
 
 class Enough(Exception):
     pass
-
-
-@pytest.mark.parametrize("job, least, most", [(speed, 120, 600), (peers, 600, 3000)])
-def test_a_plan_expects_minutes_of_what_takes_minutes_on_a_gpu(job, least, most):
-    """2 to 10 minutes; 10 to 50 for a race, which chooses settings and starts several times. Nothing was measured."""
-    cell = Cell(model="ViT-S/16", data="noise", image_size=224)
-    assert least <= job.expected_seconds(cell, device="cuda") <= most
-    assert job.expected_seconds(cell, device="cpu") < least
 
 
 def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):

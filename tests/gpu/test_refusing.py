@@ -30,7 +30,6 @@ from bench.train import batches, compiled, modes, precision, reading, recorded
 from bench.train.ranks import ONE_RANK
 from bench.train.recorded import Recorded
 from bench.train.step import Step, make_loss
-from tests.conftest import PROJECT
 from tests.gpu import posing as posing_module
 from tests.gpu.posing import Apple, Exclusive, Forked, Old, posing
 from tests.gpu.test_posing import context
@@ -212,19 +211,6 @@ def test_sums_over_rows_and_columns_are_not_fused_where_torch_did_so_wrongly(mon
         assert (compiled.options("default").get("triton.mix_order_reduction") is False) == left_out
 
 
-def test_more_shapes_than_torch_keeps_by_default_are_compiled():
-    """The limits go back by torch's own `patch`: they are no entries of the module that a monkeypatch could restore."""
-    from torch._dynamo.testing import CompileCounter
-
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=2):
-        network = compiled.compiled(nn.Linear(2, 2), mode="default", backend=counter)
-        for images in range(2, 7):
-            network(torch.ones(images, 2))
-    assert counter.frame_count == 5
-
-
 def test_what_torch_no_longer_compiles_is_said_in_the_record(monkeypatch):
     """Torch itself only warns, once, where a function has had more shapes than it keeps."""
     from torch._dynamo.testing import CompileCounter
@@ -237,7 +223,8 @@ def test_what_torch_no_longer_compiles_is_said_in_the_record(monkeypatch):
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setattr(compiled, "MAX_SHAPES", 2)
-    run_as = compiled.Compiled(Layer(2, 2), device="cpu", dtype=torch.float32, mode="default", ranks=1)
+    with modes.switched("default"):
+        run_as = Step(model=Layer(2, 2), recipe=Recipe(), device="cpu").run_as
     with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=256):
         network = compiled.compiled(run_as.model, mode="default", backend=(counter := CompileCounter()))
         for images in range(2, 7):
@@ -354,34 +341,6 @@ def test_mapped_images_are_hashed_once(tmp_path, monkeypatch):
     assert first[0] == a_set(pixels).content_hash and first[1] == a_set(pixels[[3, 1]]).content_hash
     np.save(tmp_path / "x.npy", 255 - pixels)
     assert hash_of() == a_set(255 - pixels).content_hash != first[0]
-
-
-# -- where NVIDIA's own is needed --------------------------------------------------------------------------------------
-
-OWN = {
-    "core/device": "CUDA_VISIBLE_DEVICES",
-    "core/environment": "NVML",
-    "cost/energy": "the same",
-    "cost/profiler": "CUPTI",
-    "train/compiled": "attention kernels, graphs, Triton",
-    "train/step": "the same, on demand",
-    "train/modes": "what is compiled unasked",
-    "train/batches": "pixels that a compiled kernel scales",
-    "train/precision": "bfloat16 unasked",
-    "train/inference": "the same",
-    "plan/calibrate": "a device that is held up while steps are launched",
-    "execute/jobs/speed": "the compiled network's speed",
-    "execute/first_hour": "checks of graphs, memory and NCCL",
-    "execute/machine_checks": "the same",
-    "probe": "torch.cuda.set_device",
-}
-
-
-def test_only_what_is_nvidias_own_asks_whether_a_device_is():
-    """All else asks torch for the functions of the device, whatever its kind."""
-    folder = PROJECT / "bench"
-    asking = [path for path in folder.glob("**/*.py") if 'startswith("cuda' in path.read_text()]
-    assert {path.relative_to(folder).with_suffix("").as_posix() for path in asking} == OWN.keys()
 
 
 @pytest.mark.parametrize("where", ["cuda", "cpu"])

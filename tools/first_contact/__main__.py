@@ -151,7 +151,9 @@ def run_all(given: argparse.Namespace) -> int:
             for step in stage:
                 if step not in begun:
                     book.add(step.name, {"what": "not begun", "value": f"{max(0, left):.0f} s left"})
-            running = [Running(s, book, given, limit=min(s.limit, left), side=len(begun)) for s in begun]
+            running = [
+                Running(s, book, given, limit=min(given.patience * s.limit, left), side=len(begun)) for s in begun
+            ]
             pending = list(running)
             while pending:
                 time.sleep(0.1)
@@ -216,6 +218,7 @@ def main(argv: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "first-contact")), help="folder of results")
     p.add_argument("--minutes", type=float, default=9.0, help="for all steps")
+    p.add_argument("--patience", type=float, default=1.0, help="times the limits of steps, for a busy processor")
     p.add_argument("--only", default="", help="these steps by name, divided by commas; or by semicolons")
     p.add_argument("--cpu-rehearsal", action="store_true", help="small sizes on a processor")
     p.add_argument("--device", default="", help="default: cuda; cpu for a rehearsal")

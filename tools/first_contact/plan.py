@@ -13,7 +13,7 @@ MODE = "reduce-overhead"  # what races: blocks compiled with all that was done f
 
 RACES = {"ViT-S/16": (224, 256), "R50x1": (224, 128), "ViT-B/16": (224, 128), "R50+ViT-B/16": (224, 64)}
 MORE_RACES = {"ViT-L/16": (224, 64), "ViT-Ti/16": (224, 512)}
-SMALL_RACES = {"ViT-Ti/16": (32, 2), "R50x1": (32, 2)}
+SMALL_RACES = {"ViT-Ti/16": (32, 2)}
 """Model -> (pixels per side, images of a batch); the last are those of a rehearsal."""
 SHARED = {"ViT-Ti/8": (64, 512), "ViT-nano/7": (28, 64)}
 SMALL_SHARED = {"ViT-pico/14": (28, 16)}
@@ -27,7 +27,7 @@ STUDY = {  # the smallest part of the main study that is one
 }
 WARMUP = {"gpu": "5120", "cpu": "128"}
 RATES = {"ViT-B/16": (224, 128), "R50x1": (224, 64)}
-SMALL_RATES = {"ViT-B/16": (32, 2)}
+SMALL_RATES = {"ViT-Ti/16": (32, 2)}
 TABLE3_STEPS = 40  # at Table 3's rate, after half as many of warm-up
 NAMED, SMALL_NAMED = {"timm:convnext_tiny": (224, 64)}, {"timm:test_vit": (160, 2)}
 """A network of timm's by its name, as a user asks for one."""
