@@ -17,6 +17,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from bench.core import environment, files
 from bench.core.cli import parser
 from bench.core.console import make_console, write
@@ -29,6 +31,7 @@ EXAMPLES = """\
 examples:
   vit-bench doctor --quick                  a few minutes
   vit-bench doctor --out doctor-h100.json   everything; the table goes to doctor-h100.md
+  vit-bench doctor --only numerics          one check
   vit-bench doctor --quick --anew           check again what was checked before
   vit-bench doctor --quick --json           print what is in the output file instead of a line per check
 """
@@ -41,11 +44,22 @@ def markdown(sections: dict[str, list[CheckResult]], facts: dict[str, Any]) -> s
     return "\n".join([f"# Checked: {where}", "", "| check | value | limit | |", "|---|---|---|---|", *rows, ""])
 
 
+def show(console: Console, line: CheckResult) -> None:
+    """A line of the table as it comes."""
+    limit = f" ({line.limit})" if line.limit else ""
+    write(
+        console,
+        f"{line.outcome:4}  {line.check}: {line.value}{limit}",
+        style="red" if line.outcome == "fail" else "",
+    )
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     p = parser("vit-bench doctor", __doc__ or "", EXAMPLES)
     p.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto")
     p.add_argument("--quick", action="store_true", help="leave out what takes long")
+    p.add_argument("--only", action="append", metavar="NAME", help="this check alone; may be given several times")
     p.add_argument("--anew", action="store_true", help="check again what the output file has")
     p.add_argument("--out", type=Path, default=Path("doctor.json"), help="JSON; a .md with the table goes beside it")
     options = p.parse_args(argv)
@@ -57,6 +71,9 @@ def main(argv: list[str] | None = None) -> int:
     from bench.execute.machine_checks import CHECKS, examine  # torch: --help does without
     from bench.train import precision
 
+    asked = options.only or [check.name for check in CHECKS if not (check.long and options.quick)]
+    if unknown := set(asked) - {check.name for check in CHECKS}:
+        raise UserError(f"No check is called {', '.join(unknown)}.", f"There are: {', '.join(c.name for c in CHECKS)}.")
     precision.set_up(threads=environment.cores())
     described = replace(environment.describe(), dirty=None)
     facts = {key: value for key, value in to_json(described).items() if not key.startswith("time")} | {"device": device}
@@ -65,24 +82,29 @@ def main(argv: list[str] | None = None) -> int:
         before = json.loads(options.out.read_text())
     kept = before.get("sections", {}) if before.get("environment") == facts else {}
     sections = {name: [CheckResult(**line) for line in lines] for name, lines in kept.items()}
-    started = time.monotonic()
+    whole = set(before.get("whole", kept)) & kept.keys()  # the last check may have been killed between two lines
+    table, started = options.out.with_suffix(".md"), time.monotonic()
+
+    def keep() -> None:
+        everything = {name: [asdict(line) for line in lines] for name, lines in sections.items()}
+        files.write_json(options.out, {"environment": facts, "sections": everything, "whole": sorted(whole)})
+        files.write_bytes(table, markdown(sections, facts).encode())
+
     with sigterm_interrupts():
-        for check in CHECKS:
-            if check.long and options.quick:
+        for check in [check for check in CHECKS if check.name in asked]:
+            if check.name in whole and all(line.outcome != "fail" for line in sections[check.name]):
+                for line in sections[check.name]:
+                    show(console, line)
                 continue
-            if check.name not in sections or any(line.outcome == "fail" for line in sections[check.name]):
-                sections[check.name] = examine(check, device)
-                everything = {name: [asdict(line) for line in lines] for name, lines in sections.items()}
-                files.write_json(options.out, {"environment": facts, "sections": everything})
-            for line in sections[check.name]:
-                limit = f" ({line.limit})" if line.limit else ""
-                write(
-                    console,
-                    f"{line.outcome:4}  {line.check}: {line.value}{limit}",
-                    style="red" if line.outcome == "fail" else "",
-                )
-    table = options.out.with_suffix(".md")
-    files.write_bytes(table, markdown(sections, facts).encode())
+            whole.discard(check.name)
+            sections[check.name] = []
+            for line in examine(check, device):
+                sections[check.name].append(line)
+                show(console, line)
+                keep()
+            whole.add(check.name)
+            keep()
+    keep()
     lines = [line for results in sections.values() for line in results]
     failed = sum(line.outcome == "fail" for line in lines)
     write(console, f"{len(lines)} checks, {failed} failed, in {time.monotonic() - started:.0f} s. Table: {table}")

@@ -95,7 +95,8 @@ def find_device(wanted: str) -> DeviceChoice:
 
 def accelerators(device: str) -> tuple[str, ...]:
     """Ids of all devices that this process may use, as CUDA_VISIBLE_DEVICES takes them: an inherited choice is kept,
-    and the parts of a divided GPU (MIG) count each. None for the CPU, and for mps, which is one."""
+    and the parts of a divided GPU (MIG) count each, beside GPUs that are whole. None for the CPU, and for mps, which is
+    one."""
     if not device.startswith("cuda"):
         return ()
     inherited = next((value for name in VISIBLE_VARIABLES if (value := os.environ.get(name))), None)
@@ -105,8 +106,10 @@ def accelerators(device: str) -> tuple[str, ...]:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
     except (OSError, subprocess.SubprocessError):
         listed = ""
-    if parts := tuple(line.split("UUID: ")[1].rstrip(") ") for line in listed.splitlines() if "UUID: MIG-" in line):
-        return parts
+    ids = [line.split("UUID: ")[1].rstrip(") ") for line in listed.splitlines() if "UUID: " in line]
+    if any(name.startswith("MIG-") for name in ids):  # the parts of a GPU are listed below it; others stay whole
+        below = [*ids[1:], ""]
+        return tuple(a for a, b in zip(ids, below, strict=True) if a.startswith("MIG-") or not b.startswith("MIG-"))
     import torch
 
     return tuple(map(str, range(torch.cuda.device_count())))
@@ -147,11 +150,25 @@ def generators(device: str) -> list[Any]:
     return own
 
 
+SHARED = 0.9  # of a GPU's memory, for what processes that share it allocate; the rest is for what CUDA keeps in each
+_limits: dict[str, int] = {}  # bytes that this process may allocate on a device that it shares
+
+
+def share_memory(device: str, processes: int) -> None:
+    """Keep this process to its part of a GPU that so many share. Else what is resident, and how a batch is divided,
+    would depend on who of them came first."""
+    if processes > 1 and device.startswith("cuda"):
+        part = SHARED / processes
+        module(device).set_per_process_memory_fraction(part)
+        _limits[device] = int(part * module(device).mem_get_info(device)[1])
+
+
 def free_memory(device: str) -> int:
-    """Bytes that are free on a device: of a CPU, in this machine's memory, as far as the system tells; so too of an
-    Apple GPU, whose memory that is."""
+    """Bytes that this process may still take on a device: of a CPU, in this machine's memory, as far as the system
+    tells; so too of an Apple GPU, whose memory that is."""
     if not device.startswith(("cpu", "mps")):
-        return module(device).mem_get_info(device)[0]  # type: ignore[no-any-return]
+        free: int = module(device).mem_get_info(device)[0]
+        return min(free, _limits[device] - module(device).memory_reserved(device)) if device in _limits else free
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])

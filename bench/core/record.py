@@ -104,7 +104,7 @@ class Horizon:
         seconds: train: of a training to this horizon alone, as `train_flops`; evaluate: its evaluation; save, wait:
             since the horizon before it was read.
         images_per_second, flops_per_second: in training, dense FLOPs.
-        utilisation: of the peak of all ranks, in [0, 1].
+        utilisation: of the peak of all ranks, by the architecture's FLOPs, in [0, 1].
         core_days: devices × days of `seconds.train`.
         final_train_loss: mean of the last steps, nats.
         smaller_batches: "evaluate", "finetune": images at a time that fitted, where memory ran out in an evaluation.
@@ -227,7 +227,7 @@ class Execution:
         evaluation_dtype: of the features and logits that were judged; None where there were none, or the record is
             older: then features were float32.
         compile_mode: of torch.compile; "off" where the network ran as it is written; None where nothing was trained.
-        attention_kernels: fused attention, the fastest first; empty where there was nothing to choose.
+        attention_kernels: fused attention, the fastest first; empty where torch chose, or there was nothing to choose.
         micro_batches: where memory ran out.
     """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ import torch.distributed as dist
 from PIL import Image
 
 from bench.core import environment, registry
-from bench.core.device import InBatches, accelerators, is_out_of_memory, release, timed
+from bench.core.device import InBatches, accelerators, is_out_of_memory, release, synchronise, timed
 from bench.core.errors import EXIT_OK, UserError
 from bench.core.formatting import compact
 from bench.core.record import Record
@@ -34,6 +35,7 @@ from bench.core.subprocesses import child_environment
 from bench.cost import memory, precomputed
 from bench.data.image_set import ImageSet
 from bench.data.load import load
+from bench.data.pack import SIDES, pack
 from bench.execute.examined import CheckResult, as_wanted, at_least, at_most
 from bench.store import faults
 from bench.store.records import read_record
@@ -68,6 +70,7 @@ ROUNDING = 2**-6  # relative, of losses on a GPU: bfloat16's
 SIDE, BATCH, FED = 224, 256, 20  # pixels, images of a batch, and batches, of the checks of speed
 MODEL, LARGE = "ViT-S/16", "ViT-B/16"
 MEMORY_SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # of the memory that a step needs
+QUEUED = 8192  # rows of products that keep a device busy beside decoding
 LEVELS_APART = 2.0  # of 256, on average: a device's pixels from a processor's, which lie 0.2 to 1.3 from its own such
 TARGET_GIGABYTES_PER_SECOND = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a target
 
@@ -148,8 +151,10 @@ def kills(device: str) -> Iterator[CheckResult]:
 
 
 def number_of_ranks(device: str) -> int:
-    """The largest power of two that the devices (of a CPU: two cores) and the batch allow."""
-    there = len(accelerators(device)) if device.startswith("cuda") else min(2, environment.cores())
+    """The largest power of two that the devices (of a CPU: two cores; of a divided GPU none) and the batch allow."""
+    ids = accelerators(device)
+    there = len(ids) if device.startswith("cuda") else min(2, environment.cores())
+    there = 1 if any(name.startswith("MIG-") for name in ids) else there
     return max(n for n in (1, 2, 4, 8, 16) if n <= max(1, there))
 
 
@@ -332,18 +337,20 @@ def scarcity(device: str) -> Iterator[CheckResult]:
 
 
 def timing(device: str) -> Iterator[CheckResult]:
-    """The rate by this machine's clock against the GPU's own events; how busy the GPU is."""
+    """The seconds of the same steps by this machine's clock and by the GPU's own events; how busy the GPU is."""
     for name, least in ((MODEL, 0.95), ("ViT-Ti/16", 0.85)):
         step, batch = _step(name, device)
         ours = _rate(step, batch, device)
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize(device)
+        started = time.perf_counter()
         first.record()
         for _ in range(FED):
             step(*batch, lr=1e-6, seed=0)
         last.record()
         torch.cuda.synchronize(device)
-        theirs = len(batch[1]) * FED / (first.elapsed_time(last) / 1e3)
-        yield at_most(f"{name}: clock and events apart", abs(ours / theirs - 1), 0.02)
+        seconds = time.perf_counter() - started
+        yield at_most(f"{name}: clock and events apart", abs(seconds / (first.elapsed_time(last) / 1e3) - 1), 0.02)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             for _ in range(FED):
                 step(*batch, lr=1e-6, seed=0)
@@ -375,10 +382,13 @@ def feed(device: str) -> Iterator[CheckResult]:
         )
         write_jpegs(Path(name, "made"), number=2 * BATCH)
         encoded = load(f"folder:made:{SIDE}px:stream", "train", root=Path(name))
+        pack("folder:made", Path(name, "packed"), root=Path(name), side=max(SIDE, min(SIDES)))
+        packed = load(f"folder:packed:{SIDE}px:stream", "train", root=Path(name))
         for where, images, tier, decoding in (
             ("resident", stored, "resident", "processor"),
             ("mapped", stored, "mapped", "processor"),
             ("JPEG", encoded, "streamed", "processor"),
+            ("packed JPEG", packed, "streamed", "processor"),
             ("JPEG by nvJPEG", encoded, "streamed", "device"),
         ):
             asked = replace(recipe, decoding=decoding)
@@ -403,10 +413,37 @@ def feed(device: str) -> Iterator[CheckResult]:
             fed = BATCH * FED / timed(next_one, device=device, calls=FED)
             timed(both, device=device, calls=3)
             together = BATCH * FED / timed(both, device=device, calls=FED)
-            yield at_least(f"{where}: batches alone, over the step's rate", fed / alone, 1.3, why="target")
-            yield at_least(f"{where}: step with its batches, over without", together / alone, 0.97, why="target")
+            yield CheckResult(check=f"{where}: batches alone", value=f"{compact(fed)} images/s")
+            # how fast images are decoded is this machine's matter; that nothing else is lost is ours
+            slower = min(alone, fed)
+            yield at_least(f"{where}: step with its batches, over the slower of both", together / slower, 0.9)
             if made.reader is not None:
                 made.reader.close()
+
+
+def decoding(device: str) -> Iterator[CheckResult]:
+    """Batches that the device decodes, whether or not other work is queued: the same, or the decoder writes into memory
+    that is still read."""
+    recipe, steps = Recipe(batch=BATCH, flip=True, crop=0.25, decoding="device"), 12
+    queued = torch.randn((QUEUED, QUEUED), device=device)
+    with tempfile.TemporaryDirectory() as name:
+        write_jpegs(Path(name, "made"), number=2 * BATCH)
+        encoded = load(f"folder:made:{SIDE}px:stream", "train", root=Path(name))
+        drawn: list[torch.Tensor] = []
+        for busy in (False, True):
+            made = Batches(encoded, recipe=recipe, seed=0, device=device, tier="streamed")
+            sums = []
+            for step in range(steps):
+                if not busy:
+                    synchronise(device)
+                for _ in range(10 * busy):
+                    torch.mm(queued, queued)
+                sums.append(made(step)[0].double().flatten(1).sum(1))
+            drawn.append(torch.cat(sums).cpu())
+            if made.reader is not None:
+                made.reader.close()
+        wrong = int((drawn[0] != drawn[1]).sum())
+        yield at_most(f"images of {len(drawn[0])} that differ beside other work", wrong, 0)
 
 
 def write_jpegs(folder: Path, *, number: int) -> None:
@@ -471,8 +508,9 @@ def study(device: str) -> Iterator[CheckResult]:
 def workers(device: str) -> Iterator[CheckResult]:
     """A worker on each GPU: processes by GPU, while the smallest suite runs."""
     count = len(accelerators(device))
-    if count == 1:
-        yield CheckResult(check="GPUs with a worker", value="one device", outcome="n/a")
+    if count == 1 or shutil.which("nvidia-smi") is None:
+        why = "one device" if count == 1 else "only nvidia-smi tells"
+        yield CheckResult(check="GPUs with a worker", value=why, outcome="n/a")
         return
     seen: set[str] = set()
     over = threading.Event()
@@ -497,7 +535,8 @@ def suites(device: str) -> Iterator[CheckResult]:
         scale = ["--scale", "gpu", "--device", device]
         done, seconds = _run(folder, "--suite", "scaling", "--only", "vit-ti*", "--plan", *scale)
         yield at_most("scaling: plan", seconds if done.returncode == 0 else float("inf"), 60.0, "s")
-        done, seconds = _run(folder, "--suite", "speed", "--models", LARGE, *scale)
+        one = ["--image-size", str(SIDE), "--seeds", "1"]  # a cell takes minutes
+        done, seconds = _run(folder, "--suite", "speed", "--models", LARGE, *one, *scale)
         value = f"{seconds:.0f} s" if done.returncode == 0 else _said(done)
         yield as_wanted("speed: run", value, "exit code 0", good=done.returncode == 0)
         for path in sorted(Path(folder, "speed").glob("cells/*/record.json")):

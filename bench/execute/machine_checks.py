@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import shutil
 import subprocess
 import tempfile
@@ -31,6 +32,10 @@ from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 from bench.train.trainer import Checkpoints, Trainer
 
+LARGE_GRADIENTS = {"ViT-S/16": (224, 64), "R50x1": (224, 64)}
+TENSORS_APART = (
+    0.15  # relative, of a tensor's gradients in bfloat16 from others in bfloat16: rounding adds up over rows
+)
 STEPS = 50  # of a training that is compared with another
 FAMILIES = ("ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14")
 SIZES: dict[str, Any] = {"image_size": 28, "channels": 1, "num_classes": 10}
@@ -153,6 +158,33 @@ def numerics(device: str) -> Iterator[CheckResult]:
         yield at_most(f"{name}: four parts for one", float((parts - single).norm() / single.norm()), 1e-5)
 
 
+def gradients(device: str, *, sizes: dict[str, tuple[int, int]] | None = None) -> Iterator[CheckResult]:
+    """Compiled gradients against those that are written, tensor by tensor, at a size that is trained: compilers choose
+    other kernels for small ones, and one tensor that is wrong would not show in the norm of all.
+
+    Args:
+        sizes: pixels and images of a batch, by model.
+    """
+    for name, (side, images) in (LARGE_GRADIENTS if sizes is None else sizes).items():
+        generator = torch.Generator().manual_seed(1)
+        x_BCHW = (torch.rand((images, 3, side, side), generator=generator) * 2 - 1).to(device)
+        labels_B = (torch.arange(images) % 10).to(device)
+        model, found = _model(name, image_size=side, channels=3).to(device), []
+        recipe = Recipe(batch=images, lr=0.0, clip=0.0, dtype="bfloat16")
+        for mode in (modes.mode_for(device), "off"):
+            with modes.switched(mode):
+                step = Step(model=model, recipe=recipe, device=device)
+            step.gradients_that_fit(x_BCHW, labels_B, seed=0)
+            found.append({n: p.grad.float().clone() for n, p in model.named_parameters() if p.grad is not None})
+            step.clear()
+            del step
+            release(device)
+        given, wanted = found
+        apart = {n: float((given[n] - right).norm() / right.norm().clamp(min=1e-12)) for n, right in wanted.items()}
+        worst = max(apart, key=lambda n: (math.isnan(apart[n]), apart[n]))
+        yield at_most(f"{name} at {side} px: worst gradient of {len(apart)}, {worst}", apart[worst], TENSORS_APART)
+
+
 def _losses(device: str, steps: int, *, mode: str = "off") -> tuple[list[float], Any]:
     with modes.switched(mode):
         step = Step(model=_model(FAMILIES[0]).to(device), recipe=Recipe(batch=32, dtype="bfloat16"), device=device)
@@ -264,6 +296,7 @@ CHECKS = (
     MachineCheck(name="machine", run=machine),
     MachineCheck(name="ceilings", run=ceilings),
     MachineCheck(name="numerics", run=numerics),
+    MachineCheck(name="large gradients", run=gradients, gpu=True),
     MachineCheck(name="recorded steps", run=recorded, gpu=True),
     MachineCheck(name="memory", run=memory, gpu=True),
     MachineCheck(name="too little memory", run=first_hour.scarcity, gpu=True, long=True),
@@ -275,20 +308,20 @@ CHECKS = (
     MachineCheck(name="timing", run=first_hour.timing, gpu=True, long=True),
     MachineCheck(name="throughput", run=throughput, gpu=True, long=True),
     MachineCheck(name="feed", run=first_hour.feed, gpu=True, long=True),
+    MachineCheck(name="decoding", run=first_hour.decoding, gpu=True, long=True),
     MachineCheck(name="evaluation", run=first_hour.evaluation, gpu=True, long=True),
     MachineCheck(name="suites", run=first_hour.suites, gpu=True, long=True),
 )
 
 
-def examine(check: MachineCheck, device: str) -> list[CheckResult]:
-    """Its lines; what it raises is one that fails."""
+def examine(check: MachineCheck, device: str) -> Iterator[CheckResult]:
+    """Its lines, each as soon as it is known; what it raises is one that fails."""
     if check.gpu and not device.startswith("cuda"):
-        return [CheckResult(check=check.name, value="needs a GPU", outcome="n/a")]
-    results: list[CheckResult] = []
+        yield CheckResult(check=check.name, value="needs a GPU", outcome="n/a")
+        return
     try:
-        results.extend(check.run(device))
-    except Exception as error:
+        yield from check.run(device)
+        synchronise(device)
+    except Exception as error:  # after one that loses the device, those that start processes of their own still work
         reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        results.append(CheckResult(check=check.name, value=reason, outcome="fail"))
-    synchronise(device)
-    return results
+        yield CheckResult(check=check.name, value=reason, outcome="fail")

@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 from bench.core import environment, files, fingerprint, registry
 from bench.core.clock import running
-from bench.core.device import find_device, is_lost
+from bench.core.device import DAMAGED, find_device, is_lost, share_memory
 from bench.core.environment import now
 from bench.core.errors import (
     EXIT_FAILED,
@@ -285,6 +285,8 @@ class Worker:
                 raise DeviceLost from error
         finally:
             meter.close()
+        if self.options.device in DAMAGED and not self.stop():  # by a recording whose failure the cell has survived
+            raise DeviceLost
         return True
 
     def _meter(self, attempt: Path) -> contextlib.ExitStack:
@@ -513,6 +515,7 @@ def main(argv: list[str] | None = None) -> int:
     study.create()
     if options.device != "cpu" and files.has_locks(kernels := cache.kernels()):  # torch locks what it keeps
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # the next process finds the same
+    share_memory(options.device, options.share)
     ranks = join(options.device, cells)
     with answers_only() as channel:
         _channels.append(channel)

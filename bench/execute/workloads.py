@@ -27,6 +27,7 @@ from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 
 CLASSES = 1000
+DRAWN = 64  # made-up images that differ
 MAX_MEMORY_BYTES = 16 * 2**30
 BUDGET_NAME = "16 GiB, the memory of one TPUv3 core"
 REFERENCE: dict[str, Any] = {"model": "ViT-nano/7", "image_size": 28, "channels": 1, "num_classes": 10}
@@ -54,10 +55,12 @@ class Subject:
         return registry.build_model(self.model, **sizes, **dict(self.options)).to(self.device).eval()
 
     def images(self, batch: int) -> torch.Tensor:
-        """Made-up images in [-1, 1], x_BCHW."""
+        """Made-up images in [-1, 1], x_BCHW. They repeat after DRAWN, on the device: to draw them all would take the
+        processor a minute, and 20 GB, where the largest batch is searched for."""
         generator = torch.Generator().manual_seed(0)
-        shape = (batch, self.channels, self.image_size, self.image_size)
-        return torch.rand(shape, generator=generator).mul_(2).sub_(1).to(self.device)
+        shape = (min(batch, DRAWN), self.channels, self.image_size, self.image_size)
+        drawn = torch.rand(shape, generator=generator).mul_(2).sub_(1).to(self.device)
+        return drawn if batch <= DRAWN else drawn[torch.arange(batch, device=self.device) % DRAWN]
 
     def inference(self, model: Callable[..., Any], batch: int, *, kept: list[torch.Tensor] | None = None) -> Workload:
         """A forward pass. Its images are made before the first call (never inside a window): they may find no room.
@@ -86,7 +89,7 @@ class Subject:
                 if not kept:
                     kept.extend((self.images(batch), torch.arange(batch, device=self.device) % CLASSES))
                     if step.compiles:
-                        rehearse(step, *kept)
+                        rehearse(step, *kept, whole=True)
                 images, labels = kept
             step(images, labels, lr=recipe.lr, seed=0)
             if step.micro_batch < batch:  # the step went on in parts: another workload

@@ -32,7 +32,8 @@ MEASURED_SECONDS = 0.35  # of training steps per model, after warming up
 MAX_MEASURING_SECONDS = 3.0  # after which a model is not tried again
 MAX_STEP_SECONDS = 2.0  # a step that is expected to take longer is derived instead of measured
 ASSUMED_UTILISATION = 0.3  # where nothing is measured
-ASSUMED_COMPILED_GAIN = 2.0  # a guess, measured nowhere; to compile could take longer than the cells
+COMPILED_COMPUTING, COMPILED_LAUNCHING = 0.65, 0.5  # of an eager step's seconds; guesses, measured nowhere
+RECORDED_LAUNCHING = 1e-3  # seconds in which a recorded step is launched; a guess, too
 HELD_CYCLES, HELD_STEPS = 200_000_000, 3  # a tenth of a second of a GPU; steps that are launched while it is held
 EVALUATED_IMAGES = 256
 TRAINING_IMAGES = 512  # of the made-up training set
@@ -83,9 +84,11 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     if measure:
         train, evaluate, share, parts = _measured(cell, sizes, device=device, trains=cost.params > 0)
         basis = f"measured over {MEASURED_SECONDS:g} s, with {share:.0%} of a processor"
-        if modes.mode_for(device) != "off":
-            train, measure = ASSUMED_COMPILED_GAIN * train, False
-            basis += f"; training is guessed to be {ASSUMED_COMPILED_GAIN:g} times as fast as that, compiled"
+        if (mode := modes.mode_for(device)) != "off" and parts[1]:  # to compile could take longer than the cells
+            seconds, measure = compiled_seconds(*parts, recorded=mode in modes.WITH_GRAPHS), False
+            gain = max(1.0, cell.recipe.batch / seconds / train)
+            train *= gain
+            basis += f"; training is guessed to be {gain:.1f} times as fast as that, compiled"
     else:
         train, evaluate, share, parts = assumed, 3 * assumed, 1.0, (0.0, 0.0)
         basis = f"not measured: {ASSUMED_UTILISATION:.0%} of {peak.source} assumed"
@@ -101,14 +104,19 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
         activation_bytes=cost.activation_bytes or 0,
         features=cost.num_features,
         slowness=_slowness(tuple(task.task for task in cell.tasks)) if measure else 1.0,
-        launching=parts[0],
-        computing=parts[1],
     )
     image = {name: sizes[name] for name in ("image_size", "channels")}
     sight = receptive_field.of_model(cell.model, **image, model_options=cell.model_options)
     rates = replace(rates, sees=sight.pixels, group=sight.group)
     for_workers = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": for_workers}
+
+
+def compiled_seconds(launching: float, computing: float, *, recorded: bool) -> float:
+    """A guess at the seconds of a step once it is compiled, from those in which it is launched and computed as it is
+    written. Small networks gain most: they wait for being launched."""
+    launched = RECORDED_LAUNCHING if recorded else COMPILED_LAUNCHING * launching
+    return max(COMPILED_COMPUTING * computing, launched)
 
 
 @functools.cache

@@ -71,8 +71,6 @@ class Rates:
         error: of the logarithm of the rate, one standard deviation, where it was not measured here.
         slowness: how many times as long as tasks say they work on features here.
         sees, group: what stands between the model and an image, as `bench.cost.sight.Sight` has it.
-        launching, computing: seconds in which a processor launches a step that is not compiled, and in which a GPU
-            computes it; 0: not known.
     """
 
     model: str
@@ -89,8 +87,6 @@ class Rates:
     slowness: float = 1.0
     sees: int | None = None
     group: int | None = None
-    launching: float = 0.0
-    computing: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,6 +172,11 @@ def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
     from bench.train.ranks import check_cells
 
     check_cells(cells, ranks=ranks)
+    if any(name.startswith("MIG-") for name in accelerators(device)):  # NCCL: "Duplicate GPU detected"
+        raise UserError(
+            f"--ranks {ranks}, but the parts of a divided GPU (MIG) cannot exchange gradients.",
+            "Leave --ranks out: each part then trains cells of its own.",
+        )
     if device != "cpu" and ranks > (count := len(accelerators(device)) or 1):  # an Apple GPU has no number
         raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
 

@@ -1,9 +1,12 @@
-"""Compiles the training network with torch.compile: on a GPU always, on a CPU only on request.
+"""Compiles the training network with torch.compile: on a GPU unless asked not to, on a CPU only on request.
 
 Block by block: blocks of the same shape share one compilation, whatever the depth, the head and the cell, in this
 process and, through torch's cache on disk, in the next. Operations on both sides of a block's boundary are not fused: 1
-to 6 % more bytes a step (tools/h100.csv beside h100_whole.csv; `python -m tools.codegen --whole`). Forward and backward
-are then recorded as one CUDA graph (bench/train/recorded.py). "max-autotune" also times kernels for matrix products,
+to 6 % more bytes a step (tools/h100.csv beside h100_whole.csv; `python -m tools.codegen --whole`). That is "default".
+
+"reduce-overhead" is what was made for speed and measured nowhere yet: sums that blocks keep (bench/train/keep_sums.py),
+the fastest kernels of attention, and forward and backward recorded as one CUDA graph (bench/train/recorded.py).
+"max-autotune" also times kernels for matrix products,
 which takes minutes per shape. Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves
 that out.
 """
@@ -21,9 +24,10 @@ from torch import Tensor, nn
 
 from bench.core.device import OutOfMemory, is_out_of_memory, timed
 from bench.core.formatting import plural
-from bench.train import recorded
+from bench.train import precision, recorded
 from bench.train.modes import WITH_GRAPHS, mode_for
-from bench.train.recorded import Recordable, Recorded, RecordedUpdate
+from bench.train.recorded import Recorded, RecordedUpdate, make_recordable, small_update
+from bench.train.step_parts import Wrapped
 
 KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
@@ -64,12 +68,21 @@ def parts(network: nn.Module) -> list[nn.Module]:
 
 
 def options(mode: str) -> dict[str, Any]:
-    """Inductor's for a mode."""
-    from torch._inductor import list_mode_options
+    """Inductor's for a mode.
 
-    from bench.train.keep_sums import KEEP_SUMS
+    Torch 2.10 to 2.13 fuse sums over rows with sums over columns into kernels whose gradients were wrong without a word
+    (pytorch#190796, #193061), from sizes on that small networks do not reach; so there it must not.
+    """
+    from torch._inductor import config, list_mode_options
 
-    return list_mode_options(KERNELS[mode]) | {"joint_custom_post_pass": KEEP_SUMS}
+    chosen = list_mode_options(KERNELS[mode])
+    if mode in WITH_GRAPHS:
+        from bench.train.keep_sums import KEEP_SUMS
+
+        chosen |= {"joint_custom_post_pass": KEEP_SUMS}
+    if torch.__version__ < "2.14" and hasattr(config.triton, "mix_order_reduction"):
+        chosen["triton.mix_order_reduction"] = False
+    return chosen
 
 
 def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any:
@@ -106,29 +119,47 @@ def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tens
 
 
 class Compiled:
-    """As `bench.train.step.AsWritten`, of a network that is compiled where that can be done, with the fastest kernels
-    of attention; on a GPU recorded as CUDA graphs, but for several ranks, whose exchange cannot be recorded.
+    """As `bench.train.acceleration.AsWritten`, of a network that is compiled where that can be done. On a GPU,
+    modes that record take the fastest kernels of attention too; but not for several ranks, whose exchange cannot be
+    recorded.
 
     Attributes:
         obstacle: why nothing was compiled; None where it was. Graphs need no compiler, and are recorded all the same.
     """
 
-    def __init__(self, model: nn.Module, *, device: str, dtype: torch.dtype, mode: str, ranks: int) -> None:
-        self.model, self.device, self.dtype = model, device, dtype
-        self.obstacle = obstacle(device) if mode != "off" and device.startswith("cuda") else None
+    def __init__(self, step: Wrapped, *, mode: str, ranks: int) -> None:
+        self.model, self.device = step.model, step.device
+        self.dtype = precision.DTYPES[step.dtype]
+        self.obstacle = obstacle(self.device) if self.device.startswith("cuda") else None
         mode = "default" if ranks > 1 and mode in WITH_GRAPHS else mode
         self.mode = "off" if self.obstacle and mode not in WITH_GRAPHS else mode
+        working, run = step.working, step.both_ways
+        if self.compiles and not self.obstacle:
+            working.network = compiled(working.network, mode=self.mode)
+        if self.compiles:
+            working.input = fused(working.input, device=self.device)
+        working.keeps_gradients = self.mode not in WITH_GRAPHS
         # weak: what is recorded calls this object
         self._recorded: Callable[[], Recorded | None] = lambda: None
         self._update: Callable[[], RecordedUpdate | None] = lambda: None
+        if not self.records:
+            return
+        model, dtype, device = self.model, self.dtype, self.device
+
+        def with_kernels(x_bCHW: Tensor, labels_b: Tensor, **how: Any) -> Tensor:
+            with attention(model, batch=len(labels_b), dtype=dtype, device=device):
+                return run(x_bCHW, labels_b, **how)
+
+        passes = Recorded(with_kernels, leaves=working.leaves, buffers=self.model.buffers, device=self.device)
+        make_recordable(step.rule, device=self.device)
+        like_it = functools.partial(small_update, step.recipe, dtype=step.dtype, device=self.device)
+        update = RecordedUpdate(step.rule, like_it=like_it, device=self.device)
+        step.both_ways, step.update = passes, update
+        self._recorded, self._update = weakref.ref(passes), weakref.ref(update)
 
     @property
     def compiles(self) -> bool:
         return self.mode != "off"
-
-    @property
-    def writes_in_place(self) -> bool:
-        return self.mode in WITH_GRAPHS
 
     @property
     def records(self) -> bool:
@@ -145,37 +176,16 @@ class Compiled:
         recorded = self._recorded()
         unrecorded = recorded.obstacle if recorded else None
         if self.obstacle:
-            graphs = self.writes_in_place and unrecorded is None
+            graphs = self.mode in WITH_GRAPHS and unrecorded is None
             return f"{'graphs alone' if graphs else 'off'} ({self.obstacle})"
         if unrecorded:
             return f"default ({unrecorded})"
         return f"{self.mode} ({reason})" if self.compiles and (reason := given_up()) else self.mode
 
-    def network(self, network: nn.Module) -> Any:
-        return network if self.obstacle else compiled(network, mode=self.mode)
-
-    def function(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return fused(function, device=self.device) if self.compiles else function
-
-    def attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
-        return attention(self.model, batch=batch, dtype=self.dtype, device=self.device)
-
     def kernels(self) -> tuple[str, ...]:
+        if self.device.startswith("cuda") and not self.records:  # torch chooses
+            return ()
         return chosen_kernels(self.model, dtype=self.dtype, device=self.device)
-
-    def passes(self, both_ways: Callable[..., Tensor], *, leaves: Callable[[], list[Tensor]]) -> Callable[..., Tensor]:
-        if not self.records:
-            return both_ways
-        in_graphs = Recorded(both_ways, leaves=leaves, buffers=self.model.buffers, device=self.device)
-        self._recorded = weakref.ref(in_graphs)
-        return in_graphs
-
-    def update(self, run: Recordable, *, like_it: Callable[[], Recordable]) -> Callable[[], None]:
-        if not self.records:
-            return run
-        recorded = RecordedUpdate(run, like_it=like_it, device=self.device)
-        self._update = weakref.ref(recorded)
-        return recorded
 
     def forget(self) -> None:
         """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
@@ -235,6 +245,11 @@ def ranked_kernels(
     """Kernels by the time of forward and backward, on tensors that lie in memory as `vit.layers`'s do; then
     SDPBackend.MATH, which takes everything. Those that refuse the shape, or whose results are not MATH's, are left out.
     """
+    with torch.inference_mode(False), torch.enable_grad():  # evaluation asks too
+        return _ranked_kernels(shape, dtype=dtype, device=device, kernels=kernels, calls=calls)
+
+
+def _ranked_kernels(shape: Shape, *, dtype: torch.dtype, device: str, kernels: Sequence[Any], calls: int) -> list[Any]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     B, H, N, E = shape

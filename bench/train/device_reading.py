@@ -91,6 +91,10 @@ class DeviceReader(Reader):
         except ImportError:  # torchvision will have no decoders any more
             from torchcodec.decoders import decode_jpeg
         tensors = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in encoded]
+        if tensors and self._copies is not None:
+            # nvJPEG writes from streams of its own and waits for nobody's (pytorch/vision#9606), so what it allocates
+            # must not be memory that the parts of the batch before are still cut from
+            torch.cuda.current_stream().synchronize()
         mode = "GRAY" if self.channels == 1 else "RGB"
         return decode_jpeg(tensors, mode=mode, device=self.device) if tensors else []
 

@@ -169,7 +169,7 @@ class DistributedRanks(Ranks):
             return model
         whole, model = model, copy.deepcopy(model)
         whole.cpu()  # until it is read
-        mode = modes.mode_for(self.device, ranks=self.size)
+        mode = modes.mode_for(self.device)
         compiled.compiled(model, mode="off" if self.device == "cuda" and compiled.obstacle("cuda") else mode)
         mesh = init_device_mesh(self.device, (self.size,))
         policy = MixedPrecisionPolicy(param_dtype=precision.DTYPES[dtype], reduce_dtype=torch.float32)

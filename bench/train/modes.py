@@ -14,9 +14,8 @@ MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that record a CUDA graph
 
 
-def mode_for(device: str, *, ranks: int = 1) -> str:
-    """The value of VARIABLE; without it, the best for a device. Several ranks do without graphs: recording them beside
-    NCCL's exchanges is untried.
+def mode_for(device: str) -> str:
+    """The value of VARIABLE; without it, the safest for a device: what goes beyond compiling was measured on none.
 
     Raises:
         UserError: unknown mode.
@@ -25,9 +24,7 @@ def mode_for(device: str, *, ranks: int = 1) -> str:
     if wanted not in MODES:
         raise UserError(f"Unknown way to compile: {wanted!r}.", f"Allowed in {VARIABLE}: {', '.join(MODES)}.")
     if wanted == "auto":
-        if not device.startswith("cuda"):
-            return "off"
-        return "reduce-overhead" if ranks == 1 else "default"
+        return "default" if device.startswith("cuda") else "off"
     return wanted
 
 

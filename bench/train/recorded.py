@@ -9,16 +9,21 @@ memory runs out; then it is recorded again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from bench.core import device
 from bench.core.device import DAMAGED, generators, is_out_of_memory
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
+from bench.train import modes
+from bench.train.update import Ema, Update
 
 T = TypeVar("T")
 
@@ -67,7 +72,7 @@ class Recorded:
             try:
                 self._graphs[key] = _Graph(self, inputs, constants)
             except Exception as error:
-                if is_out_of_memory(error):
+                if isinstance(error, UserError) or is_out_of_memory(error):
                     raise
                 self.obstacle = first_line(error)
         if self.obstacle is not None:
@@ -81,25 +86,44 @@ class Recorded:
 
 
 def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, T]:
-    """The kernels that `run` would launch, as a graph, and its result, which has no values before the first replay."""
+    """The kernels that `run` would launch, as a graph, and its result, which has no values before the first replay.
+
+    Raises:
+        UserError: it failed under a torch whose allocator then takes the recording to be still going on: memory that is
+            given back is never free again, so this process must not go on.
+    """
     graph = torch.cuda.CUDAGraph()
     try:  # other threads may allocate meanwhile
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             return graph, run()
-    except Exception:
-        if torch.__version__ < "2.12":
-            DAMAGED.add(device)
-        raise
+    except Exception as error:
+        if torch.__version__ >= "2.12":
+            raise
+        DAMAGED.add(device)
+        raise UserError(
+            f"A step cannot be recorded as a CUDA graph: {first_line(error)}.",
+            f"Set {modes.VARIABLE}=default, which records nothing; torch 2.12 or newer goes on by itself.",
+        ) from error
 
 
-class Recordable(Protocol):
-    """An update of weights that a graph may hold: `bench.train.step.Update`."""
+def make_recordable(update: Update, *, device: str) -> None:
+    """Have an update read its rate from the device, as a float32, so that a CUDA graph can be told another one."""
+    # what torch warns of where a graph could be recorded and is not, as in every first step
+    update.optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
+    rate = torch.zeros((), device=device)
+    for group in update.optimizer.param_groups:
+        group |= {"lr": rate, "capturable": True}
 
-    weights: list[nn.Parameter]
 
-    def __call__(self) -> None: ...
-
-    def tensors(self) -> list[Tensor | None]: ...
+def small_update(recipe: Recipe, *, dtype: str, device: str) -> Update:
+    """An update of a few weights by a recipe, whose gradients are there, to be tried."""
+    weight = nn.Parameter(torch.linspace(-1.0, 1.0, 8, device=device))
+    weight.grad = torch.linspace(3.0, -1.0, 8, device=device)
+    average = Ema(nn.ParameterList([weight]), recipe.average)
+    made = Update([weight], recipe=recipe, dtype=dtype, device=device, average=average)
+    make_recordable(made, device=device)
+    made.set_rate(recipe.lr)
+    return made
 
 
 class RecordedUpdate:
@@ -117,9 +141,9 @@ class RecordedUpdate:
 
     def __init__(
         self,
-        run: Recordable,
+        run: Update,
         *,
-        like_it: Callable[[], Recordable],
+        like_it: Callable[[], Update],
         device: str,
     ) -> None:
         self.run, self.like_it, self.device = run, like_it, device
@@ -138,7 +162,7 @@ class RecordedUpdate:
                 try:
                     self._graph, _ = record(self.run, device=self.device)
                 except Exception as error:
-                    if is_out_of_memory(error):
+                    if isinstance(error, UserError) or is_out_of_memory(error):
                         raise
                     self.obstacle = first_line(error)
         if self._graph is not None:
@@ -151,7 +175,7 @@ class RecordedUpdate:
         self._graph, self._held = None, []
 
 
-def _obstacle(made: Callable[[], Recordable], *, device: str) -> str | None:
+def _obstacle(made: Callable[[], Update], *, device: str) -> str | None:
     """Why an update cannot be recorded; None where a recorded one changes weights as it does when it is not.
 
     Raises:
@@ -169,7 +193,7 @@ def _obstacle(made: Callable[[], Recordable], *, device: str) -> str | None:
         same = all(map(torch.equal, plain.weights, replayed.weights))
         return None if same else "a recorded one gives other weights"
     except Exception as error:
-        if is_out_of_memory(error):
+        if isinstance(error, UserError) or is_out_of_memory(error):
             raise
         return first_line(error)
 
@@ -206,6 +230,13 @@ def _unchanged(recorded: Recorded) -> Iterator[None]:
             generator.set_state(state)
 
 
+@functools.cache
+def _aside(device: str) -> torch.cuda.Stream:
+    """The stream of all warm-ups. cuBLAS keeps a workspace for each stream that it has seen, 32 MiB on an H100, to the
+    process's end: a stream for each network would keep two gigabytes in a process that fine-tunes."""
+    return torch.cuda.Stream()
+
+
 class _Graph:
     def __init__(self, recorded: Recorded, inputs: tuple[Tensor, ...], constants: dict[str, Any]) -> None:
         self.inputs = [x.clone() for x in inputs]
@@ -215,7 +246,7 @@ class _Graph:
             for leaf in leaves:
                 leaf.grad = None
 
-        aside, own = torch.cuda.Stream(), torch.cuda.current_stream()
+        aside, own = _aside(recorded.device), torch.cuda.current_stream()
         with _unchanged(recorded):
             aside.wait_stream(own)
             with torch.cuda.stream(aside):  # what runs there is not recorded: torch's notes on CUDA graphs

@@ -31,7 +31,8 @@ from bench.train.early_stopping import ACCURACY, PREFIX, Best
 from bench.train.events import CheckDue, CheckpointSaved, Event, HorizonReached, Stepped
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
-from bench.train.step import Ema, Step, kept, set_aside
+from bench.train.step import Step
+from bench.train.update import Ema, kept, set_aside
 
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
 MAX_POINTS = 200  # of a learning curve

@@ -11,7 +11,7 @@ from torch import nn
 from bench.core.spec import Recipe
 from bench.cost import flops, peaks, precomputed
 from bench.cost.peaks import PeakRate
-from bench.train.step import make_optimizer
+from bench.train.update import make_optimizer
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 MODELS = (("ViT-pico/14", ()), ("R5+ViT-pico/14", ()), ("ViT-pico/14", (("dropout", 0.1),)))
@@ -96,7 +96,7 @@ import json, sys
 import torch
 from bench.cost import flops, precomputed
 from bench.core.spec import Recipe
-from bench.train.step import make_optimizer
+from bench.train.update import make_optimizer
 NAME = sys.argv[1]
 cost = dict(model=NAME, image_size=28, channels=1, num_classes=10, params=1, params_body=1, num_features=48,
             forward_macs={"dense": 1, "paper": 1}, backward_macs={}, by_module={})

@@ -17,7 +17,14 @@ pytestmark = pytest.mark.gate
 @pytest.fixture
 def gpu(monkeypatch):
     """Small: a network of 28 pixels, batches of 8."""
-    for name, value in (("MODEL", "ViT-pico/14"), ("LARGE", "ViT-pico/14"), ("SIDE", 28), ("BATCH", 8), ("FED", 2)):
+    for name, value in (
+        ("MODEL", "ViT-pico/14"),
+        ("LARGE", "ViT-pico/14"),
+        ("SIDE", 28),
+        ("BATCH", 8),
+        ("FED", 2),
+        ("QUEUED", 64),
+    ):
         monkeypatch.setattr(first_hour, name, value)
     with posing():
         yield
@@ -77,9 +84,11 @@ def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
     with monkeypatch.context() as with_nvjpeg:
         with_nvjpeg.setattr(torchvision.io, "decode_jpeg", lambda files, *, mode, device: decode(files, mode=mode))
         lines += first_hour.feed("cuda")
+        (same,) = first_hour.decoding("cuda")
+        assert same.outcome == "pass" and same.value == "0"
     assert {line.outcome for line in lines if "apart" in line.check} == {"pass"}
     fed = [line.check.partition(":")[0] for line in lines if "batches alone" in line.check]
-    assert fed == ["resident", "mapped", "JPEG", "JPEG by nvJPEG"]
+    assert fed == ["resident", "mapped", "JPEG", "packed JPEG", "JPEG by nvJPEG"]
     assert any("levels" in line.value for line in lines)
     monkeypatch.setattr(torchvision.io, "decode_jpeg", lambda *_, **__: torch.zeros(1, device="none"))
     last = list(first_hour.feed("cuda"))[-1]

@@ -31,10 +31,11 @@ PROPERTIES = types.SimpleNamespace(name=NAME, major=9, minor=0, total_memory=MEM
 
 
 def environment() -> dict[str, str]:
-    """Variables under which every Python that is started poses."""
+    """Variables under which every Python that is started poses, and records what can be, unless told otherwise."""
     here = Path(__file__).resolve().parent
     paths = (str(here / "site"), str(here.parent.parent), os.environ.get("PYTHONPATH"))
-    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    asked = os.environ.get("VIT_BENCH_COMPILE", "reduce-overhead")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "VIT_BENCH_COMPILE": asked}
 
 
 # -- devices -----------------------------------------------------------------------------------------------------------
@@ -275,6 +276,7 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "max_memory_allocated", lambda *_: 1 << 30),
     (torch.cuda, "reset_peak_memory_stats", lambda *_: None),
     (torch.cuda, "memory_reserved", lambda *_: 0),
+    (torch.cuda, "set_per_process_memory_fraction", lambda *_: None),
     (torch.cuda, "set_sync_debug_mode", set_sync_debug_mode),
     (torch.cuda, "is_bf16_supported", lambda including_emulation=True: True),
     (torch.cuda, "mem_get_info", lambda *_: (MEMORY, MEMORY)),

@@ -10,6 +10,7 @@ from bench.cost.timing import Workload
 from bench.execute import machine_checks
 from bench.execute.examined import CheckResult, MachineCheck, at_least, at_most
 from bench.execute.workloads import Subject
+from bench.train.step import Step
 from tests.gpu.posing import posing
 
 
@@ -61,6 +62,50 @@ def test_only_a_published_rate_is_a_limit_of_throughput(monkeypatch):
         lines = {line.check: line for line in machine_checks.throughput("cuda")}
     assert lines.keys() == large
     assert {name for name, line in lines.items() if line.limit} == machine_checks.PUBLISHED.keys()
+
+
+def test_a_compiled_gradient_that_is_wrong_fails(monkeypatch):
+    """One tensor of many, whose norm is a hundredth of all."""
+    sizes = {"ViT-pico/14": (28, 8)}
+    with posing():
+        (right,) = machine_checks.gradients("cuda", sizes=sizes)
+        taken = Step.gradients_that_fit
+
+        def wrong(self, *given, **how):
+            loss = taken(self, *given, **how)
+            if self.compiles:
+                self.weights[-1].grad.mul_(1.3)
+            return loss
+
+        monkeypatch.setattr(Step, "gradients_that_fit", wrong)
+        (line,) = machine_checks.gradients("cuda", sizes=sizes)
+    assert right.outcome == "pass" and right.value == "0"
+    assert line.outcome == "fail" and "head.bias" in line.check
+
+
+def test_what_was_known_before_a_kill_is_kept_and_its_check_begun_again(brief, tmp_path, capsys):
+    begun, path = [], tmp_path / "doctor.json"
+
+    def killed(_):
+        begun.append("killed")
+        yield CheckResult(check="first", value="1")
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        yield CheckResult(check="second", value="2")
+
+    def other(_):
+        begun.append("other")
+        yield CheckResult(check="third", value="3")
+
+    brief.setattr(
+        machine_checks, "CHECKS", (MachineCheck(name="killed", run=killed), MachineCheck(name="other", run=other))
+    )
+    arguments = ["--device", "cpu", "--out", str(path)]
+    doctor.main(arguments)
+    assert outcomes(path) == {"killed": {"pass"}} and "first" in path.with_suffix(".md").read_text()
+    assert doctor.main([*arguments, "--only", "other"]) == EXIT_OK and begun == ["killed", "other"]
+    assert doctor.main(arguments) == EXIT_OK and begun == ["killed", "other", "killed"]
+    assert doctor.main([*arguments, "--only", "nothing"]) == EXIT_USAGE
 
 
 def test_what_fails_is_said_and_checked_again(brief, tmp_path, capsys):

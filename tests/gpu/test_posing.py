@@ -8,10 +8,12 @@ import io
 import os
 import signal
 import threading
+import time
 import weakref
 
 import pytest
 import torch
+import torchvision
 
 from bench import probe, run
 from bench.core import device, environment
@@ -19,18 +21,21 @@ from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory, peaks, timing
 from bench.data import cache
+from bench.data.load import load
 from bench.execute import worker
+from bench.execute.first_hour import write_jpegs
 from bench.execute.jobs import speed, train
 from bench.execute.workloads import Subject
-from bench.plan import calibrate
+from bench.plan import calibrate, preflight
 from bench.store.records import read_record
 from bench.store.study import Study
 from bench.tasks import fewshot
 from bench.train import precision
+from bench.train.batches import Batches
 from bench.train.trainer import Trainer
+from tests.gpu import posing as posing_module
 from tests.gpu.posing import NAME, Apple, posing, recording
 from tests.train.driving import job_context
-from tools.race import job as peers
 
 pytestmark = pytest.mark.gate
 
@@ -238,14 +243,6 @@ class Enough(Exception):
     pass
 
 
-@pytest.mark.parametrize("job, least, most", [(speed, 120, 600), (peers, 600, 3000)])
-def test_a_plan_expects_minutes_of_what_takes_minutes_on_a_gpu(job, least, most):
-    """2 to 10 minutes; 10 to 50 for a race, which chooses settings and starts several times. Nothing was measured."""
-    cell = Cell(model="ViT-S/16", data="noise", image_size=224)
-    assert least <= job.expected_seconds(cell, device="cuda") <= most
-    assert job.expected_seconds(cell, device="cpu") < least
-
-
 def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):
     """The largest, of which the others are a part: at 512 pixels all sizes together would be 25 GB."""
     made: list[weakref.ref] = []
@@ -310,7 +307,74 @@ PARTS = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5c89852c-d268-c3f3-1b07-005d5
 """
 
 
-def test_parts_of_a_divided_gpu_are_devices(monkeypatch):
+def test_parts_of_a_divided_gpu_are_devices_beside_whole_ones(monkeypatch):
+    """But no ranks: NCCL refuses two of one GPU."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(device.subprocess, "run", lambda *_, **__: dataclasses.make_dataclass("R", ["stdout"])(PARTS))
-    assert device.accelerators("cuda") == ("MIG-1", "MIG-2")
+    whole = "GPU {}: NVIDIA H100 80GB HBM3 (UUID: GPU-{})\n"
+    for listed, ids in (
+        (PARTS, ("MIG-1", "MIG-2")),
+        (whole.format(0, "a") + PARTS + whole.format(2, "b"), ("GPU-a", "MIG-1", "MIG-2", "GPU-b")),
+    ):
+        answer = dataclasses.make_dataclass("R", ["stdout"])(listed)
+        monkeypatch.setattr(device.subprocess, "run", lambda *_, answer=answer, **__: answer)
+        assert device.accelerators("cuda") == ids
+    cell = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=64, horizons=(64,))
+    with pytest.raises(UserError, match="divided GPU"):
+        preflight._check_ranks(2, "cuda", [cell])
+
+
+def test_who_shares_a_gpu_counts_on_its_own_part_whoever_came_first(gpu, monkeypatch):
+    fractions = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", fractions.append)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_: (79 << 30, 80 << 30))  # it is the first
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda *_: 1 << 30)
+    monkeypatch.setattr(device, "_limits", {})
+    device.share_memory("cuda", 1)
+    assert device.free_memory("cuda") == 79 << 30 and not fractions
+    device.share_memory("cuda", 4)
+    assert device.free_memory("cuda") == (18 << 30) - (1 << 30) and fractions == [0.9 / 4]
+
+
+def test_launching_is_timed_without_waiting_for_the_device(monkeypatch):
+    held: list[int] = []
+    with posing():
+        monkeypatch.setattr(torch.cuda, "_sleep", held.append)
+        launching, computing = calibrate.launched(lambda: time.sleep(0.01), device="cuda")
+    assert launching >= 0.01 and computing >= 0.01 and held == [calibrate.HELD_CYCLES] * calibrate.HELD_STEPS
+    slow = iter([0.01, 0.2] * calibrate.HELD_STEPS)  # its queue is full while it is held
+    with posing():
+        assert 0.01 <= calibrate.launched(lambda: time.sleep(next(slow)), device="cuda")[0] < 0.2
+
+
+def test_small_networks_gain_most_by_being_compiled():
+    """They wait for being launched; one that is computed for longer is as fast whether its step is recorded or not."""
+    small, large = (0.012, 0.001), (0.012, 0.060)
+    seconds = [calibrate.compiled_seconds(*parts, recorded=how) for parts in (small, large) for how in (True, False)]
+    assert seconds == [0.001, 0.006, 0.039, 0.039]
+
+
+def test_jpegs_are_decoded_into_memory_that_nobody_reads_any_more(gpu, monkeypatch, tmp_path):
+    """The decoder writes without waiting for the stream on which the batch before is cut: so the stream is drained."""
+    happened = []
+    write_jpegs(tmp_path / "made", number=8)
+    encoded = load("folder:made:32px:stream", "train", root=tmp_path)
+    decode = torchvision.io.decode_jpeg
+
+    def noted(files, *, mode, device):
+        happened.append("decode")
+        return decode(files, mode=mode)
+
+    monkeypatch.setattr(torchvision.io, "decode_jpeg", noted)
+    monkeypatch.setattr(posing_module.Stream, "synchronize", lambda _: happened.append("drained"))
+    interpolate = torch.nn.functional.interpolate
+    monkeypatch.setattr(
+        torch.nn.functional, "interpolate", lambda *x, **y: (happened.append("cut"), interpolate(*x, **y))[1]
+    )
+    made = Batches(encoded, recipe=Recipe(batch=4, decoding="device"), seed=0, device="cuda", tier="streamed")
+    happened.clear()
+    for step in range(3):
+        made(step)
+    made.reader.close()
+    decodings = [at for at, what in enumerate(happened) if what == "decode"]
+    assert len(decodings) == 4 and "cut" in happened  # the next batch is decoded meanwhile
+    assert all(happened[at - 1] == "drained" for at in decodings)

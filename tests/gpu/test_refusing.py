@@ -16,6 +16,7 @@ from torch.torch_version import TorchVersion
 from torch.utils.data import DataLoader, Dataset
 
 from bench.core import device, registry
+from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.core.subprocesses import child_environment, free_memory_of
 from bench.cost import energy, peaks
@@ -25,11 +26,10 @@ from bench.execute import worker
 from bench.execute.jobs import train
 from bench.plan.resources import Needs, beside_gpu
 from bench.tasks import _features
-from bench.train import batches, compiled, precision, reading, recorded
+from bench.train import batches, compiled, modes, precision, reading, recorded
 from bench.train.ranks import ONE_RANK
 from bench.train.recorded import Recorded
 from bench.train.step import Step, make_loss
-from tests.conftest import PROJECT
 from tests.gpu import posing as posing_module
 from tests.gpu.posing import Apple, Exclusive, Forked, Old, posing
 from tests.gpu.test_posing import context
@@ -176,32 +176,39 @@ def test_a_recording_in_the_middle_of_training_changes_nothing_but_gradients(gpu
 
 
 def test_a_recording_that_failed_leaves_a_device_that_is_given_up(gpu, monkeypatch):
-    """Where torch cannot end it cleanly."""
+    """Where torch cannot end it cleanly, at once: what the process gives back would never be free again."""
 
     def refused(graph, **_):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(torch.cuda, "graph", refused)
-    for version, damaged in (("2.12.0", set()), ("2.11.0", {"cuda"})):
-        monkeypatch.setattr(recorded, "DAMAGED", device.DAMAGED)
-        monkeypatch.setattr(torch, "__version__", TorchVersion(version))
-        run = Recorded(nn.ReLU(), device="cuda")
-        assert run(torch.ones(1)) == 1 and "not permitted" in run.obstacle
-        assert damaged == device.DAMAGED and device.is_lost("cuda") == bool(damaged)
+    monkeypatch.setattr(recorded, "DAMAGED", device.DAMAGED)
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.12.0"))
+    run = Recorded(nn.ReLU(), device="cuda")
+    assert run(torch.ones(1)) == 1 and "not permitted" in run.obstacle and not device.is_lost("cuda")
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.11.0"))
+    with pytest.raises(UserError, match="not permitted") as raised:
+        Recorded(nn.ReLU(), device="cuda")(torch.ones(1))
+    assert f"{modes.VARIABLE}=default" in str(raised.value)
+    assert device.is_lost("cuda")
     device.DAMAGED.clear()
 
 
-def test_more_shapes_than_torch_keeps_by_default_are_compiled():
-    """The limits go back by torch's own `patch`: they are no entries of the module that a monkeypatch could restore."""
-    from torch._dynamo.testing import CompileCounter
+def test_all_warm_ups_share_a_stream(gpu, monkeypatch):
+    """cuBLAS keeps a workspace for each that it has seen."""
+    made, stream = [], posing_module.Stream
+    recorded._aside.cache_clear()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: (made.append(1), stream())[1])
+    for _ in range(3):
+        Recorded(nn.ReLU(), device="cuda")(torch.ones(1))
+    recorded._aside.cache_clear()
+    assert len(made) == 1
 
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=2):
-        network = compiled.compiled(nn.Linear(2, 2), mode="default", backend=counter)
-        for images in range(2, 7):
-            network(torch.ones(images, 2))
-    assert counter.frame_count == 5
+
+def test_sums_over_rows_and_columns_are_not_fused_where_torch_did_so_wrongly(monkeypatch):
+    for version, left_out in (("2.11.0", True), ("2.13.1", True), ("2.14.0", False)):
+        monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+        assert (compiled.options("default").get("triton.mix_order_reduction") is False) == left_out
 
 
 def test_what_torch_no_longer_compiles_is_said_in_the_record(monkeypatch):
@@ -216,7 +223,8 @@ def test_what_torch_no_longer_compiles_is_said_in_the_record(monkeypatch):
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setattr(compiled, "MAX_SHAPES", 2)
-    run_as = compiled.Compiled(Layer(2, 2), device="cpu", dtype=torch.float32, mode="default", ranks=1)
+    with modes.switched("default"):
+        run_as = Step(model=Layer(2, 2), recipe=Recipe(), device="cpu").run_as
     with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=256):
         network = compiled.compiled(run_as.model, mode="default", backend=(counter := CompileCounter()))
         for images in range(2, 7):
@@ -333,34 +341,6 @@ def test_mapped_images_are_hashed_once(tmp_path, monkeypatch):
     assert first[0] == a_set(pixels).content_hash and first[1] == a_set(pixels[[3, 1]]).content_hash
     np.save(tmp_path / "x.npy", 255 - pixels)
     assert hash_of() == a_set(255 - pixels).content_hash != first[0]
-
-
-# -- where NVIDIA's own is needed --------------------------------------------------------------------------------------
-
-OWN = {
-    "core/device": "CUDA_VISIBLE_DEVICES",
-    "core/environment": "NVML",
-    "cost/energy": "the same",
-    "cost/profiler": "CUPTI",
-    "train/compiled": "attention kernels, graphs, Triton",
-    "train/step": "the same, on demand",
-    "train/modes": "what is compiled unasked",
-    "train/batches": "pixels that a compiled kernel scales",
-    "train/precision": "bfloat16 unasked",
-    "train/inference": "the same",
-    "plan/calibrate": "a device that is held up while steps are launched",
-    "execute/jobs/speed": "the compiled network's speed",
-    "execute/first_hour": "checks of graphs, memory and NCCL",
-    "execute/machine_checks": "the same",
-    "probe": "torch.cuda.set_device",
-}
-
-
-def test_only_what_is_nvidias_own_asks_whether_a_device_is():
-    """All else asks torch for the functions of the device, whatever its kind."""
-    folder = PROJECT / "bench"
-    asking = [path for path in folder.glob("**/*.py") if 'startswith("cuda' in path.read_text()]
-    assert {path.relative_to(folder).with_suffix("").as_posix() for path in asking} == OWN.keys()
 
 
 @pytest.mark.parametrize("where", ["cuda", "cpu"])

@@ -21,8 +21,9 @@ from bench.tasks._finetuner import FineTuner
 from bench.train import compiled, modes, recorded, schedule
 from bench.train.batches import Batches
 from bench.train.rehearsal import rehearse
-from bench.train.step import AdamW, Ema, Step
+from bench.train.step import Step
 from bench.train.trainer import Trainer
+from bench.train.update import AdamW, Ema
 from tests.gpu.posing import Graph, NoReading, Short, is_new, posing
 
 pytestmark = pytest.mark.gate
@@ -77,15 +78,14 @@ def same(given, wanted):
 # -- graphs ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(
-    "recipe",
+    "name, recipe",
     [
-        replace(RECIPE, micro_batch=3),
-        replace(RECIPE, dtype="float32"),
-        replace(RECIPE, micro_batch=3, dtype="float32"),
+        *((name, replace(RECIPE, micro_batch=3)) for name in FAMILIES),
+        (FAMILIES[0], replace(RECIPE, dtype="float32")),
+        (FAMILIES[0], replace(RECIPE, micro_batch=3, dtype="float32")),
     ],
-    ids=["bf16 parts", "fp32", "fp32 parts"],
+    ids=[*FAMILIES, "fp32", "fp32 parts"],
 )
 def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
     """Also where everything that a graph has written is lost before its next replay, and the parts are unequal."""
@@ -151,33 +151,9 @@ def poisoning(monkeypatch):
     return made
 
 
-@pytest.mark.gate  # and below, quicker, of fine-tuning
-@pytest.mark.parametrize(
-    "recipe",
-    [replace(RECIPE, micro_batch=3), replace(RECIPE, dtype="float32", micro_batch=4)],
-    ids=["low-parts", "parts"],
-)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recipe, poisoning):
-    """Two cells, one after another: losses, weights and moments of steps whose compiled results are gone when the next
-    micro-batch begins are those of steps that are not compiled, to the bit."""
-    tensors_of = {}
-    for mode in ("off", "reduce-overhead"):
-        with modes.switched(mode):
-            steps = [Step(model=made(name, seed), recipe=recipe, device="cpu") for seed in range(2)]
-        for step in steps:
-            if mode != "off":
-                whole = step.both_ways
-                step.both_ways = lambda *x, whole=whole, **y: (poisoning.poison(), whole(*x, **y))[1]
-        losses, weights = zip(*(trained(step) for step in steps), strict=True)
-        poisoning.poison()
-        moments = [value for step in steps for state in step.optimizer.state.values() for value in state.values()]
-        tensors_of[mode] = [*losses, *(value for each in weights for value in each.values()), *moments]
-        assert bool(poisoning.poisoned) == (mode != "off")
-    assert all(torch.equal(a, b) for a, b in zip(*tensors_of.values(), strict=True))
-
-
-def test_fine_tuning_keeps_nothing_of_the_next_call_either(poisoning, monkeypatch):
+def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(poisoning, monkeypatch):
+    """Fine-tuning whose compiled results are gone when the next step begins has the losses and logits of one that is
+    not compiled, to the bit."""
     entry, outcomes = Step.__call__, []
 
     def poisoned(self, *given, **more):
@@ -224,8 +200,10 @@ def training(device="cuda", recipe=RECIPE, horizons=(800,), **options):
     )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("optimizer, average, clip", [("adamw", 0.9, 0.05), ("sgd", 0.9, 1.0), ("adamw", 0.0, 0.0)])
+@pytest.mark.parametrize(
+    "optimizer, average, clip, dtype",
+    [("adamw", 0.9, 0.05, "bfloat16"), ("sgd", 0.9, 1.0, "bfloat16"), ("adamw", 0.0, 0.0, "float32")],
+)
 def test_recorded_updates_are_the_updates(optimizer, average, clip, dtype, monkeypatch):
     """Weights, moments and averages, through branches and back to the trunk, at rates that change; also where all that
     graphs have written is lost before their next replay. Nothing is recorded again where a branch ends."""
@@ -245,40 +223,6 @@ def test_recorded_updates_are_the_updates(optimizer, average, clip, dtype, monke
     state = wanted.state()
     assert state.keys() == given.state().keys() and any(name.startswith("average") for name in state) == bool(average)
     assert all(torch.equal(value, state[name]) for name, value in given.state().items())
-
-
-def test_what_a_step_launches_does_not_grow_with_the_network(gpu):
-    """Beside two graphs: the pixels' and labels' way into the first, and a copy of its loss."""
-    launched = []
-    for depth in (1, 4):
-        trainer = steady(training(depth=depth, recipe=replace(RECIPE, average=0.9, flip=False, shift=0)))
-        x_BCHW, labels_B = trainer.batches(0)
-        with Counted() as counted:
-            trainer.train_step(x_BCHW, labels_B, lr=RATE, seed=0)
-            trainer.train_step(x_BCHW, labels_B, lr=RATE / 2, seed=1)
-        launched.append(counted.names)
-    rate, views, each = ["fill_"] * 2, ["split"] * 4, ["copy_", "copy_", "clone"]
-    assert [sorted(names) for names in launched] == [sorted(rate + views + 2 * each)] * 2
-
-
-class Counted(NoReading):
-    """Notes the operators that are launched outside graphs."""
-
-    def __init__(self):
-        super().__init__()
-        self.names: list[str] = []
-
-    def __enter__(self):
-        self.replay, Graph.replay = Graph.replay, lambda graph: None
-        return super().__enter__()
-
-    def __exit__(self, *error):
-        Graph.replay = self.replay
-        return super().__exit__(*error)
-
-    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
-        self.names.append(function._schema.name.partition("::")[2])
-        return super().__torch_dispatch__(function, kinds, args, kwargs)
 
 
 def test_an_update_that_cannot_be_recorded_is_done_as_it_is_written(gpu, monkeypatch):
@@ -425,7 +369,7 @@ def test_fine_tuned_copies_leave_no_graphs(gpu):
 
 
 def test_what_fits_is_found_before_anything_is_compiled(gpu, monkeypatch):
-    """Each halving would compile anew."""
+    """Each halving would compile anew; only the whole batch is tried compiled too, which keeps less."""
     calls: list[tuple[int, bool]] = []
 
     class Tight(nn.Linear):
@@ -439,7 +383,24 @@ def test_what_fits_is_found_before_anything_is_compiled(gpu, monkeypatch):
     step = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
     rehearse(step, *batch())
     assert step.micro_batch == 2
-    assert [size for size, may_compile in calls if may_compile and size > 2] == []
+    assert [size for size, may_compile in calls if may_compile and size > 2] == [8]
+
+
+def test_a_batch_that_fits_once_it_is_compiled_is_not_divided(gpu, monkeypatch):
+    class Tight(nn.Linear):
+        def forward(self, x):
+            if len(x) > 2 and torch.compiler.get_stance() == "force_eager":
+                raise torch.OutOfMemoryError("no room")
+            return super().forward(x.flatten(1))
+
+    monkeypatch.setattr(torch.compiler, "get_stance", lambda: torch._dynamo.eval_frame._stance.stance, raising=False)
+    step = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
+    rehearse(step, *batch())
+    assert step.micro_batch == 8
+    never = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
+    monkeypatch.setattr(torch.compiler, "get_stance", lambda: "force_eager")
+    with pytest.raises(device.OutOfMemory):  # where a part is of no use
+        rehearse(never, *batch(), whole=True)
 
 
 def test_a_device_that_no_longer_answers_is_lost_and_a_full_one_is_not(gpu, monkeypatch):

@@ -69,8 +69,7 @@ def test_without_a_compiler_a_step_is_recorded_as_it_is_written_and_says_why(mon
 def test_auto_compiles_on_a_gpu_only_and_a_variable_overrides_it(monkeypatch):
     monkeypatch.delenv(modes.VARIABLE, raising=False)
     assert modes.mode_for("cpu") == "off"
-    assert modes.mode_for("cuda") in modes.WITH_GRAPHS
-    assert modes.mode_for("cuda", ranks=2) not in modes.WITH_GRAPHS
+    assert modes.mode_for("cuda") == "default"
     monkeypatch.setenv(modes.VARIABLE, "off")
     assert modes.mode_for("cuda") == "off"
     monkeypatch.setenv(modes.VARIABLE, "fast")
@@ -78,6 +77,20 @@ def test_auto_compiles_on_a_gpu_only_and_a_variable_overrides_it(monkeypatch):
         modes.mode_for("cuda")
     model = made()
     assert compiled.compiled(model, mode="off") is model
+
+
+def test_unless_asked_a_step_on_a_gpu_has_torchs_compiler_and_nothing_else(monkeypatch):
+    """No graph, no kernel of attention, no pass of ours."""
+    monkeypatch.setenv(modes.VARIABLE, "auto")
+    monkeypatch.setattr(compiled, "ranked_kernels", lambda *_, **__: pytest.fail("ranked"))
+    monkeypatch.setattr(recorded, "record", lambda *_, **__: pytest.fail("recorded"))
+    monkeypatch.setattr(compiled, "obstacle", lambda _: None)
+    with posing():
+        step = Step(model=made(), recipe=Recipe(batch=4, dtype="bfloat16"), device="cuda")
+        assert step.run_as.how == "default" and step.update is step.rule and step.run_as.kernels() == ()
+        step(torch.rand(4, 1, 28, 28), torch.arange(4), lr=1e-3, seed=0)
+    for mode in modes.MODES[2:]:
+        assert ("joint_custom_post_pass" in compiled.options(mode)) == (mode in modes.WITH_GRAPHS)
 
 
 def test_kernels_that_refuse_a_shape_are_passed_over():

@@ -13,7 +13,8 @@ from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.train import precision
 from bench.train.precision import Working
-from bench.train.step import Step, make_optimizer
+from bench.train.step import Step
+from bench.train.update import make_optimizer
 
 CASES = {
     "ViT-nano/7": {},

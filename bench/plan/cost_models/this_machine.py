@@ -78,24 +78,7 @@ class ThisMachine:
             cells=cells,
             calibration=calibration,
             elsewhere=_on_an_accelerator(left, cells, calibration),
-            proposal=self._proposal(left, cells, calibration),
         )
-
-    def _proposal(self, left: RemainingWork, cells: dict[Cell, RemainingCost], calibration: Calibration) -> str:
-        """How many cells to put on each GPU, where nobody has said."""
-        options = left.options
-        if self.device != "cuda" or options.share != "none" or options.workers or options.ranks > 1:
-            return ""
-        if left.exclusive or options.executor != "local":
-            return ""
-        from bench.plan import sharing as sharing_of
-
-        loads = [
-            sharing_of.Load(seconds=cost.seconds, rates=rates, needs=cost.needs)
-            for cell, rates in estimate.rated(left.training, calibration, left.sizes)
-            if (cost := cells[cell]).seconds and cost.needs is not None
-        ]
-        return sharing_of.proposal(loads, device=self.device, memory=free_memory_of(self.device)) if loads else ""
 
     def _needs(self, left: RemainingWork, calibration: Calibration, *, workers: int) -> dict[Cell, Needs]:
         """Bytes of every cell whose rates are known."""
