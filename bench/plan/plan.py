@@ -14,6 +14,7 @@ from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
 from bench.data.readable import allow_unreadable
+from bench.data.rehearsed import rehearsing
 from bench.plan import cost_model, notes, preflight, repeats, resources
 from bench.plan.changed import Change, changes, error_for
 from bench.plan.cost_model import (
@@ -243,13 +244,18 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
     """
+    with rehearsing(options.rehearse):
+        return _make_plan(options, to_run=to_run, report=report, as_new=as_new)
+
+
+def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new: bool) -> Plan:
     preflight.check_options(options, to_run=to_run)
     _set_for_this_process(options)
     suite = suites.load(options.suite)
     options, grouped = name_groups(options)
     options, model = cost_model.choose(options, to_run=to_run)
     preflight.check_price(options, priced=model.hardware is not None or to_run)
-    sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
+    sizes = DataSizes(root=options.data_root, published=options.scale == "paper" or options.rehearse)
     study = expand(suite, options, sizes, device_name=options.accelerator or _device_name(model), notes=grouped)
     preflight.check_warmup(study.chosen)
     preflight.check_places(options, write=to_run)
@@ -293,7 +299,7 @@ def _states(
         UserError: a store from a newer version; a run that would reuse results of changed code, or images, without a
             word.
     """
-    study = Study(options.results / options.suite)
+    study = Study(options.store)
     study.check()
     if as_new:
         return {cell: State(CellState.MISSING, 0.0, None) for cell in cells}, ()
@@ -314,7 +320,7 @@ def _states(
 
 def _check_training(left: RemainingWork) -> None:
     """Raises: UserError, where data are missing or too small, or do not fit."""
-    if not left.training:
+    if not left.training or left.options.rehearse:
         return
     left.report.message("Checking the data …")
     if left.to_run:
@@ -356,7 +362,7 @@ def _assembled(
         suite=suite.name,
         question=suite.question,
         scale=options.scale,
-        store=options.results / options.suite,
+        store=options.store,
         cells=cells,
         device=model.device,
         workers=cost.workers,

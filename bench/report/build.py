@@ -180,7 +180,7 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
     from bench.analysis import lr_sweep, study_data
 
     design = _design(suite)
-    records = study_data.load(directory, suite=suite)
+    records = study_data.load(directory, suite=suite, rehearsals=True)
     evidence = lr_sweep.of_chosen(
         records,
         headline=design.headline if design else (),

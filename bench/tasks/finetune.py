@@ -131,6 +131,32 @@ def forward_images(
     return tuning_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
 
 
+REHEARSED_STEPS, REHEARSED_BATCH = 5, 8
+
+
+def rehearsed(
+    *,
+    num_train: int,
+    num_classes: int,
+    steps: int | None = None,
+    batch: int | None = None,
+    rates: Sequence[float] | None = None,
+    held_out: float | int | None = None,
+    train_limit: int | None = None,
+    shots: int | None = None,
+    **_: object,
+) -> dict[str, Any]:
+    """A few steps of a few images; rates and the part held out are those of the whole set."""
+    number = min(num_train, (shots * num_classes if shots else train_limit) or num_train)
+    whole = make_tuning(number, steps=steps, batch=batch, rates=rates, held_out=held_out)
+    return {
+        "steps": min(whole.steps, REHEARSED_STEPS),
+        "batch": min(whole.batch, REHEARSED_BATCH),
+        "rates": whole.rates,
+        "held_out": whole.num_held_out / number,
+    }
+
+
 # -- the protocol, which VTAB follows too ------------------------------------------------------------------------------
 
 
@@ -430,4 +456,5 @@ TASK = Task(
     evaluate=evaluate,
     revision=3,  # 2: every class holds out its share; 3: groups and copies are never divided
     forward_images=forward_images,
+    rehearsed=rehearsed,
 )

@@ -1,0 +1,32 @@
+"""A rehearsal costs seconds a cell: measuring what it will take would take as long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.plan import preflight
+from bench.plan.cost_model import RemainingWork, StudyCost
+from bench.plan.options import StudyOptions
+
+
+def of(options: StudyOptions, *, device: str, reason: str) -> Unmeasured:
+    """The cost model of a rehearsal."""
+    return Unmeasured(device=device, reason=reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmeasured:
+    """See `bench.plan.cost_model.CostModel`."""
+
+    device: str
+    reason: str
+    hardware: None = None
+
+    def cost(self, left: RemainingWork) -> StudyCost:
+        """How the cells are spread over this machine, and nothing of what they cost."""
+        exclusive = left.exclusive and left.options.workers is None
+        workers, threads = preflight.processes(left.options, left.cells, device=self.device, exclusive=exclusive)
+        return StudyCost(workers=workers, threads=threads, ranks=left.options.ranks)
+
+
+COST_MODEL = of
