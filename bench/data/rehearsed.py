@@ -30,7 +30,7 @@ from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 
 TRAIN = 1_024  # images: VTAB takes 1,000, and 25-shot probes of ten classes 250
-TEST = 96
+TEST = 40
 CLASSES = 10
 SIDE = 32  # pixels, of a generated image
 NOISE = 40.0  # standard deviation, of 255 grey levels: classes overlap

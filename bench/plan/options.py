@@ -388,7 +388,7 @@ class StudyOptions:
     @property
     def store(self) -> Path:
         """The study's folder. A rehearsal has one of its own, so that its numbers never lie beside others."""
-        return self.results / (f"rehearsal-{self.suite}-{self.scale}" if self.rehearse else self.suite)
+        return self.results / folder_name(self.suite, self.scale, rehearse=self.rehearse)
 
     def to_toml(self) -> str:
         """A study file that asks for the same, wherever it is read, but for how it is run and where results go."""
@@ -436,6 +436,11 @@ def _folder_set(name: str, root: Path | None) -> tuple[Path, str]:
             f"{path} is not in {root}, where the other sets are.", "All folders of a study are in one: --data-root."
         )
     return place.parent, f"folder:{place.name}{colon}{option}{at}{number}"
+
+
+def folder_name(suite: str, scale: str, *, rehearse: bool) -> str:
+    """The name of a study's folder."""
+    return f"rehearsal-{suite}-{scale}" if rehearse else suite
 
 
 def _absolute(value: Any) -> Any:
@@ -516,7 +521,10 @@ def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
         UserError: see `read_study`.
     """
     said = read_study(arguments.study)
-    return arguments.suite or said.get("suite"), arguments.results or said.get("results") or Path("results")
+    suite = said.get("suite")
+    if suite and said.get("rehearse"):
+        suite = folder_name(suite, said.get("scale", "auto"), rehearse=True)
+    return arguments.suite or suite, arguments.results or said.get("results") or Path("results")
 
 
 def listing() -> str:

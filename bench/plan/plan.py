@@ -141,6 +141,11 @@ class Plan:
         ]
 
     @property
+    def rehearsal(self) -> bool:
+        """Whether its cells are cut, and nothing of their cost is known."""
+        return any(cell.cell.rehearsal for cell in self.cells)
+
+    @property
     def on_gpu(self) -> bool:
         """Whether workers are meant for an accelerator, here or elsewhere."""
         return self.device == "cuda" or self.accelerator is not None

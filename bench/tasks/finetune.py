@@ -131,7 +131,8 @@ def forward_images(
     return tuning_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
 
 
-REHEARSED_STEPS, REHEARSED_BATCH = 5, 8
+REHEARSED_STEPS, REHEARSED_BATCH = 5, 4
+REHEARSED_IMAGES, REHEARSED_HELD_OUT = 128, 16
 
 
 def rehearsed(
@@ -146,14 +147,16 @@ def rehearsed(
     shots: int | None = None,
     **_: object,
 ) -> dict[str, Any]:
-    """A few steps of a few images; rates and the part held out are those of the whole set."""
+    """A few steps of a few images, at the rates of the whole set."""
     number = min(num_train, (shots * num_classes if shots else train_limit) or num_train)
     whole = make_tuning(number, steps=steps, batch=batch, rates=rates, held_out=held_out)
+    few = min(number, REHEARSED_IMAGES)
     return {
         "steps": min(whole.steps, REHEARSED_STEPS),
         "batch": min(whole.batch, REHEARSED_BATCH),
         "rates": whole.rates,
-        "held_out": whole.num_held_out / number,
+        "held_out": min(whole.num_held_out, REHEARSED_HELD_OUT, max(1, few // 4)),
+        "train_limit": few,
     }
 
 

@@ -123,6 +123,11 @@ class Task:
     slowness: Callable[[Callable[[Callable[[], object]], float]], float] | None = None
 
 
+def few_images(**_: object) -> dict[str, int]:
+    """The `rehearsed` of a task that takes a `train_limit`."""
+    return {"train_limit": 100}
+
+
 def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:
     """The nested, class-balanced part of `limit` images; all of them where there are no more, or limit is None.
 

@@ -142,21 +142,33 @@ class RenderedFigure:
         return pictures | {folder / f"{self.name}.{kind}": data for kind, data in more.items() if data}
 
 
-def draw(name: str, figure: Figure, evidence: Evidence, style: Style) -> tuple[RenderedFigure, ...]:
-    """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone."""
+def draw(
+    name: str, figure: Figure, evidence: Evidence, style: Style, *, mark: str = ""
+) -> tuple[RenderedFigure, ...]:
+    """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone.
+
+    Args:
+        mark: before its title, and across the picture.
+    """
     from bench.report.figures import _style
 
     with _style.drawn_as(style):
-        made = render(name, figure.title, figure.draw(evidence))
+        made = render(name, figure.title, figure.draw(evidence), mark=mark)
     if style is not PAGE:
         return made
-    stacked = draw(name, figure, evidence, PHONE)
+    stacked = draw(name, figure, evidence, PHONE, mark=mark)
     return tuple(replace(wide, stacked=one) for wide, one in zip(made, stacked, strict=True))
 
 
-def render(name: str, title: str, drawing: Drawing) -> tuple[RenderedFigure, ...]:
+def render(name: str, title: str, drawing: Drawing, *, mark: str = "") -> tuple[RenderedFigure, ...]:
     """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one."""
     csv = drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g")
+    title = f"{mark} {title}".strip()
+    if mark:
+        from bench.report.figures import _style
+
+        for picture in filter(None, (drawing.figure, drawing.by_task)):
+            _style.mark(picture, mark)
     saved = [_render(name, title, drawing.figure, drawing, csv)]
     if drawing.by_task is not None:
         saved.append(_render(f"{name}-by-task", f"{title}, by task", drawing.by_task, drawing, ""))
