@@ -4,7 +4,7 @@ A set keeps its name, its options and what it says of itself, so that suites, ta
 would the whole. Real images are read by the set's own reader. Generated ones of a set that is streamed are written as a
 folder of JPEG files, which the set's own reader then decodes; the others are arrays. Classes are told apart by colour.
 
-Which sets a process reads is decided once, by what it does: a plan by its options, a worker by its cells (`rehearsing`).
+What a process reads is decided once (`rehearsing`), by what it does: a plan by its options, a worker by its cells.
 """
 
 from __future__ import annotations

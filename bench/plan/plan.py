@@ -339,7 +339,7 @@ def _planned(cell: Cell, state: State, cost: RemainingCost | None, sizes: DataSi
     """A cell with its state and what is left of it; `cost` is None of one that is done."""
     known = {} if cost is None else {entry.name: getattr(cost, entry.name) for entry in fields(cost)}
     refused, longest = cost is not None and cost.refused is not None, cell.horizons[-1]
-    trained = cost is not None and not refused and longest
+    trained = cost is not None and not refused and longest and not cell.rehearsal
     return PlannedCell(
         cell=cell,
         name=directory_name(cell),

@@ -156,7 +156,11 @@ def plan_summary(plan: Plan) -> list[str]:
                 f"This machine is busy: the calibration got {share:.0%} of a processor. The estimate assumes "
                 "an idle machine; expect more time under load."
             )
-        if total and not plan.rehearsal and (plan.accelerator or total > ACCELERATOR_FLOPS or (plan.scale != "cpu" and plan.device == "cpu")):
+        if (
+            total
+            and not plan.rehearsal
+            and (plan.accelerator or total > ACCELERATOR_FLOPS or (plan.scale != "cpu" and plan.device == "cpu"))
+        ):
             lines += _accelerator_lines(plan, total)
     notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
     return lines + [f"Note: {text}" for text in notes]

@@ -119,7 +119,9 @@ def content(
     }
 
 
-def _heading(evidence: Evidence, findings: Findings, chosen: StudyTitle | None, *, check: bool, mark: str) -> dict[str, Any]:
+def _heading(
+    evidence: Evidence, findings: Findings, chosen: StudyTitle | None, *, check: bool, mark: str
+) -> dict[str, Any]:
     """The title, and the lines below it: the question, how much was run, and on which machine."""
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     works, verdict = pipeline(evidence)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.plan import preflight
-from bench.plan.cost_model import RemainingWork, StudyCost
+from bench.plan.cost_model import RemainingCost, RemainingWork, StudyCost
 from bench.plan.options import StudyOptions
+
+SECONDS = 10.0  # of a cell, assumed, from which the display of a run begins
 
 
 def of(options: StudyOptions, *, device: str, reason: str) -> Unmeasured:
@@ -23,10 +25,10 @@ class Unmeasured:
     hardware: None = None
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """How the cells are spread over this machine, and nothing of what they cost."""
-        exclusive = left.exclusive and left.options.workers is None
-        workers, threads = preflight.processes(left.options, left.cells, device=self.device, exclusive=exclusive)
-        return StudyCost(workers=workers, threads=threads, ranks=left.options.ranks)
+        """How the cells are spread over this machine."""
+        workers, threads = preflight.processes(left.options, left.cells, device=self.device, exclusive=left.exclusive)
+        cells = {cell: RemainingCost(seconds=SECONDS) for cell in left.fractions}
+        return StudyCost(workers=workers, threads=threads, ranks=left.options.ranks, cells=cells)
 
 
 COST_MODEL = of

@@ -1,10 +1,10 @@
 """--rehearse: the same cells, each of which takes seconds, so that what would break after a week breaks now.
 
-Cut are: the depth of networks, as their family says (`ModelFamily.rehearsed`); images (`bench.data.rehearsed`) and their
-size, but for a size that was asked for and networks that are made for one; budgets, batches and the warm-up; the steps
-of tasks, as each says (`Task.rehearsed`). What cells differ in stays different: of several sizes, budgets, batches or
-numbers of images the smallest is cut to the smallest, the next to the next. Names, widths, rates, losses, schedules,
-augmentation, tasks, seeds and comparisons stay.
+These are cut: the depth of networks, as their family says (`ModelFamily.rehearsed`); images (`bench.data.rehearsed`)
+and their size, but for a size that was asked for and networks that are made for one; budgets, batches and the warm-up;
+the steps of tasks, as each says (`Task.rehearsed`). What cells differ in stays different: of several sizes, budgets,
+batches or numbers of images the smallest is cut to the smallest, the next to the next. Names, widths, rates, losses,
+schedules, augmentation, tasks, seeds and comparisons stay.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     root = request.options.data_root
     made_up = [name for name in names if not rehearsed.is_real(name, root=root)]
     notes = [
-        f"A rehearsal, whose numbers mean nothing: networks of a few blocks, at most {rehearsed.TRAIN:,} images of a set, "
-        f"budgets from {STEPS} steps of {BATCH} images. Nothing was measured for this plan."
+        "A rehearsal, whose numbers mean nothing: networks of a block or a few, at most "
+        f"{rehearsed.TRAIN:,} images of a set, budgets from {STEPS} steps of {BATCH} images. Its cost is not measured."
     ]
     if made_up:
         notes.append(f"Not on this machine, and generated instead: {join(made_up)}.")
@@ -89,7 +89,9 @@ class _Cuts:
         family = registry.family_of(cell.model)
         named = registry.split_options(cell.model)[1]
         options = {**dict(cell.model_options)}
-        options |= {name: min(options.get(name, named.get(name, most)), most) for name, most in family.rehearsed.items()}
+        options |= {
+            name: min(options.get(name, named.get(name, most)), most) for name, most in family.rehearsed.items()
+        }
         recipe = self._recipe(cell.recipe)
         return replace(
             cell,

@@ -142,9 +142,7 @@ class RenderedFigure:
         return pictures | {folder / f"{self.name}.{kind}": data for kind, data in more.items() if data}
 
 
-def draw(
-    name: str, figure: Figure, evidence: Evidence, style: Style, *, mark: str = ""
-) -> tuple[RenderedFigure, ...]:
+def draw(name: str, figure: Figure, evidence: Evidence, style: Style, *, mark: str = "") -> tuple[RenderedFigure, ...]:
     """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone.
 
     Args:
