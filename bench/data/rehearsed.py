@@ -32,6 +32,7 @@ from bench.data.image_set import ImageSet
 TRAIN = 1_024  # images: VTAB takes 1,000, and 25-shot probes of ten classes 250
 TEST = 40
 CLASSES = 10
+MAX_DRAWN = 20_000  # images of a set that is drawn as its name asks
 SIDE = 32  # pixels, of a generated image
 NOISE = 40.0  # standard deviation, of 255 grey levels: classes overlap
 REAL_LABELS = "imagenet"  # whose test images carry all classes that are in each (`bench.data.real`)
@@ -97,9 +98,9 @@ def of(one: DataSet) -> DataSet:
 
 def replace_functions(one: DataSet, **functions: Any) -> DataSet:
     """The same facts with other functions, whatever the class of the set makes its own from."""
-    names = ("name", "kind", "description", "licence", "source", "how_to_get", "revision", "options", "split", "pinned")
-    names += ("images", "classes", "carried_in_part", "unopened", "side", "takes_side", "takes_colour", "size")
-    return DataSet(**{name: getattr(one, name) for name in names}, **functions)
+    facts = """name kind description licence source how_to_get revision options split pinned images classes
+        carried_in_part unopened side takes_side takes_colour size""".split()
+    return DataSet(**{name: getattr(one, name) for name in facts}, **functions)
 
 
 def is_real(name: str, *, root: Path | None) -> bool:
@@ -115,7 +116,10 @@ def training_images(name: str) -> int | None:
 
 
 def is_here(one: DataSet, option: str, *, root: Path | None) -> bool:
-    """Whether a set is on this machine: of a folder or a set of the hub, its option says which it is."""
+    """Whether a set is on this machine: of a folder or a set of the hub, its option says which it is. One that would
+    have to be drawn first, for minutes, is not."""
+    if one.size is not None and one.size(option)["train"] > MAX_DRAWN:
+        return False
     if one.available(root):
         return True
     try:
@@ -193,8 +197,8 @@ def _streamed(one: DataSet, split: str, option: str, *, name: str) -> ImageSet:
     root = kept.directory() / f"rehearsal-{REHEARSAL_REVISION}"
     if not (root / one.name).is_dir():
         _write_folder(one, root)
-    facts = {"name": one.name, "description": one.description, "source": one.source, "how_to_get": one.how_to_get}
-    images = FolderSet(**facts).load(split, root=root, option=option)
+    copy = FolderSet(name=one.name, description=one.description, source=one.source, how_to_get=one.how_to_get)
+    images = copy.load(split, root=root, option=option)
     return replace(images, name=name, kind=one.kind, source=f"generated for a rehearsal; {images.source}")
 
 

@@ -131,10 +131,10 @@ def test_a_set_that_is_not_here_is_generated_under_its_name(name: str, tmp_path:
 
 
 def test_a_set_that_is_here_is_read() -> None:
-    whole = load("digits", "train")
+    whole = load("fashion-mnist:part", "train")
     with rehearsing():
-        some = load("digits", "train")
-        assert data_set("digits").available(None)
+        some = load("fashion-mnist:part", "train")
+        assert data_set("fashion-mnist:part").available(None)
     assert set(some.content_keys_N.tolist()) <= set(whole.content_keys_N.tolist())
     assert len(some) == rehearsed.TRAIN and np.bincount(some.labels_N).min() > 90
     assert some.class_names == whole.class_names

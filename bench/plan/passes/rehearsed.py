@@ -39,7 +39,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
         f"{rehearsed.TRAIN:,} images of a set, budgets from {STEPS} steps of {BATCH} images. Its cost is not measured."
     ]
     if made_up:
-        notes.append(f"Not on this machine, and generated instead: {join(made_up)}.")
+        notes.append(f"Generated, since these sets are not on this machine: {join(made_up)}.")
     return replace(study, cells=cells, notes=(*notes, *study.notes))
 
 
