@@ -16,7 +16,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,11 @@ def of(one: DataSet) -> DataSet:
         assert one.listed_images is not None
         return one.listed_images(option, root=root) if here(option, root) else TRAIN
 
-    return replace_functions(
+    def grouped(option: str, *, root: Path | None, file: Path | None) -> tuple[str, str]:
+        assert one.grouped is not None
+        return one.grouped(option, root=root, file=file) if here(option, root) else (option, "")
+
+    return _with_functions(
         one,
         load=load,
         available=lambda root: True,
@@ -91,16 +95,15 @@ def of(one: DataSet) -> DataSet:
         listed_images=None if one.listed_images is None else listed,
         some_encoded=None,
         indexed=None,
-        grouped=None,
+        grouped=None if one.grouped is None else grouped,
         places=None,
     )
 
 
-def replace_functions(one: DataSet, **functions: Any) -> DataSet:
+def _with_functions(one: DataSet, **functions: Any) -> DataSet:
     """The same facts with other functions, whatever the class of the set makes its own from."""
-    facts = """name kind description licence source how_to_get revision options split pinned images classes
-        carried_in_part unopened side takes_side takes_colour size""".split()
-    return DataSet(**{name: getattr(one, name) for name in facts}, **functions)
+    kept = (entry.name for entry in fields(DataSet) if entry.name not in functions and entry.name != "download")
+    return DataSet(**{name: getattr(one, name) for name in kept}, **functions)
 
 
 def is_real(name: str, *, root: Path | None) -> bool:
