@@ -110,7 +110,8 @@ def build(
         looked_into = inspections.read(suite_directory)
     links, pages = quoted.page(suite_directory) if quoted and quoted.page else ({}, dict[Path, bytes]())
     made = tables.of_questions(evidence, asked) if links else tables.build(evidence, asked)
-    made = [dataclasses.replace(table, title=f"{mark} {table.title}") for table in made] if mark else made
+    if mark:
+        made = tuple(dataclasses.replace(table, title=f"{mark} {table.title}") for table in made)
     shown = page.content(
         evidence,
         findings,
