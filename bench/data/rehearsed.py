@@ -197,7 +197,7 @@ def _streamed(one: DataSet, split: str, option: str, *, name: str) -> ImageSet:
     from bench.data import cache as kept
     from bench.data.folder_sets import FolderSet
 
-    root = kept.directory() / f"rehearsal-{REHEARSAL_REVISION}"
+    root = kept.directory() / f"rehearsal-{REHEARSAL_REVISION}-{TRAIN}-{TEST}"
     if not (root / one.name).is_dir():
         _write_folder(one, root)
     copy = FolderSet(name=one.name, description=one.description, source=one.source, how_to_get=one.how_to_get)
