@@ -56,6 +56,7 @@ FAMILY = ModelFamily(
     names=("AxialViT-B/16", "AxialViT-B/32", "AxialViT-pico/4", "AxialViT-pico/7", "AxialViT-nano/4"),
     naming="AxialViT-<row>/<patch size>: rows of ViT; attention along rows, then along columns",
     has_dropout=True,
+    rehearsed={"depth": 1},  # two blocks
     accepts=accepts,
     build=build,
 )

@@ -53,6 +53,19 @@ def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
     return blocks, width, int(match["stem"]) if match["stem"] else None
 
 
+def at_most(stages: tuple[int, ...], blocks: int | None) -> tuple[int, ...]:
+    """Blocks per stage, cut to so many.
+
+    Raises:
+        ValueError: to none.
+    """
+    if blocks is None:
+        return stages
+    if not isinstance(blocks, int) or blocks < 1:
+        raise ValueError(f"blocks={blocks!r} is not a whole number of at least 1")
+    return tuple(min(number, blocks) for number in stages)
+
+
 def revision_of(name: str) -> int:
     """2 below width 1, where groups of normalisation had two channels before; wider networks are what they were."""
     parsed = _parse(name)
@@ -72,6 +85,7 @@ def build(
     num_classes: int,
     generator: torch.Generator | None = None,
     numerics: str = "official",
+    blocks: int | None = None,
     **options: Any,
 ) -> ResNet:
     """A ResNet, initialised (or empty, under `torch.device("meta")`).
@@ -79,12 +93,13 @@ def build(
     Args:
         image_size: only checked: the network takes any size that survives its down-sampling.
         numerics: "official" or "timm": the epsilon of the weight standardisation.
+        blocks: of each stage, at most; None for those of the name.
 
     Raises:
         ValueError: unknown name or option, or an image smaller than the total down-sampling.
     """
     if options:
-        raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: numerics")
+        raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: numerics, blocks")
     parsed = _parse(name)
     if parsed is None:
         depths = ", ".join(map(str, BLOCKS))
@@ -94,11 +109,11 @@ def build(
     from baselines import _resnet
     from vit.config import pair
 
-    blocks, width, small_stem = parsed
+    stages, width, small_stem = parsed
     sizes: dict[str, Any] = {"width": width, "channels": channels, "num_classes": num_classes}
     device = torch.get_default_device()
     with torch.device("meta"):
-        model = _resnet.ResNet(blocks, small_stem=small_stem, preact=True, numerics=numerics, **sizes)
+        model = _resnet.ResNet(at_most(stages, blocks), small_stem=small_stem, preact=True, numerics=numerics, **sizes)
     _resnet.small_enough(pair(image_size), model.stride)
     _resnet.materialise(model, device, generator)
     return model
@@ -109,6 +124,7 @@ FAMILY = ModelFamily(
     names=_PAPER + _SMALL,
     naming=f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, BLOCKS))}; -s1, -s2: a stem for small images",
     revision_of=revision_of,
+    rehearsed={"blocks": 1},
     accepts=accepts,
     build=build,
 )

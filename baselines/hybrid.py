@@ -69,12 +69,14 @@ def build(
     num_classes: int,
     generator: torch.Generator | None = None,
     numerics: str = "official",
+    blocks: int | None = None,
     **options: Any,
 ) -> VisionTransformer:
     """A hybrid, initialised (or empty, under `torch.device("meta")`).
 
     Args:
         numerics: "official" or "timm": the epsilons of the backbone.
+        blocks: of each stage of the backbone, at most; None for those of the name.
         options: fields of ViTConfig to override.
 
     Raises:
@@ -98,7 +100,7 @@ def build(
 
     with torch.device("meta"):
         backbone = _resnet.ResNet(
-            parts["blocks"],
+            bit.at_most(parts["blocks"], blocks),
             width=parts["width"],
             channels=channels,
             num_classes=0,
@@ -114,6 +116,7 @@ FAMILY = ModelFamily(
     names=(*_PAPER, _STEM_ONLY, *_SMALL),
     naming="R<depth>[x<width>]+ViT-<row>/<n>: a ResNet's first stages, then a ViT's row; n is the total down-sampling",
     has_dropout=True,
+    rehearsed={"depth": 1, "blocks": 1},
     revision_of=revision_of,
     accepts=accepts,
     build=build,

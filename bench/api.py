@@ -89,7 +89,7 @@ class Results(Shown):
     @cached_property
     def records(self) -> tuple[Record, ...]:
         """One per finished cell, ordered by name; `bench.core.record.Record` describes them."""
-        return study_data.load(self.folder).records
+        return study_data.load(self.folder, rehearsals=True).records
 
     @cached_property
     def horizons(self) -> pd.DataFrame:

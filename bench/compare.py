@@ -24,7 +24,7 @@ from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
 from bench.core.formatting import count, flops, flops_range, judged_on, percent, plural, points, printable, signed
 from bench.core.shown import Picture, Shown
-from bench.store import index
+from bench.store import grid, index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -261,7 +261,7 @@ def _studies(suite: str | None, results: Path) -> dict[Path, Records]:
     Raises:
         UserError: there is no such study, or none at all.
     """
-    names = [suite] if suite else index.named(results)
+    names = [suite] if suite else [name for name in index.named(results) if not grid.is_rehearsal(results / name)]
     if suite and suite not in index.named(results):
         raise index.absent(suite, results)
     if not names:

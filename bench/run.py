@@ -16,7 +16,7 @@ from bench.core.cli import parser
 from bench.core.console import busy, make_console, write
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_interrupts
-from bench.core.formatting import by_reason, planned_and_took, plural
+from bench.core.formatting import by_reason, duration, planned_and_took, plural
 from bench.execute.local import Failure
 from bench.execute.prepare import begin
 from bench.execute.progress import LiveProgress
@@ -43,6 +43,7 @@ examples:
   vit-bench run --suite scaling --executor slurm --job partition=gpu       jobs of a cluster, see README
   vit-bench run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
   vit-bench run --suite scaling --track wandb,tensorboard     live curves; see vit-bench report --help
+  vit-bench run --suite scaling --scale paper --rehearse     every cell of it in seconds: what would break?
   vit-bench run study.toml --seeds 3                 a file of options; flags override it
 
 Run the same command again to continue an interrupted run.
@@ -118,6 +119,9 @@ def work_off(plan: Plan, options: StudyOptions, console: Console) -> list[Failur
             planned=plan.seconds,
             took=time.monotonic() - began,
         )
+        if plan.rehearsal:
+            write(console, f"The run took {duration(run.took)}.")
+            return failures
         planned.add_run(plan.store, run)
         write(console, planned_against_actual(plan.store, run, done))
     return failures

@@ -64,6 +64,7 @@ FAMILY = ModelFamily(
     names=tuple(f"ViT-{row}/{patch}" for row in vit_config.VARIANTS for patch in _PATCHES.get(row, (16,))),
     naming=f"ViT-<row>/<patch size>; rows {' '.join(vit_config.VARIANTS)}; also {', '.join(vit_config.PRESETS)}",
     has_dropout=True,
+    rehearsed={"depth": 1},
     accepts=accepts,
     build=build,
 )

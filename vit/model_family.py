@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ class ModelFamily:
         revision: raised when a change gives other models. It is part of a result's identity.
         revision_of: name -> its own revision, where a change gave other models of some names only; the higher counts.
         naming: the rule of its names, for people.
+        rehearsed: options that cut its models to the least that runs the same code, for rehearsals of a study.
         trains: False for a model that has nothing to train.
         has_dropout: whether `dropout` is an option of its models.
         label_of: name -> its own label, where one file holds several architectures.
@@ -57,6 +58,7 @@ class ModelFamily:
     revision: int = 1
     revision_of: Callable[[str], int] | None = None
     naming: str = ""
+    rehearsed: Mapping[str, int] = field(default_factory=dict)
     trains: bool = True
     has_dropout: bool = False
     label_of: Callable[[str], str] | None = None

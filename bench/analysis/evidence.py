@@ -168,7 +168,10 @@ class Evidence:
 
     @cached_property
     def not_begun(self) -> Mapping[PointKey, NotBegun]:
-        """Trained points whose network has not begun to learn, and why (`bench.analysis.begun`)."""
+        """Trained points whose network has not begun to learn, and why (`bench.analysis.begun`). None in a rehearsal,
+        where hardly any has: what a study does once they have is what is rehearsed."""
+        if self.records.rehearsal:
+            return {}
         trained = [p for p in self.points.values() if p.trained]
         losses, gained = self._losses(), self._gains(trained)
         nothing = (math.nan, math.nan)

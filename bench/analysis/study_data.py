@@ -25,7 +25,7 @@ from bench.train.schedule import warmup_steps
 
 PIXELS = "Pixels"
 MAX_NAMED = 5  # damaged records named one by one
-NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
+NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons", "rehearsal")
 """Fields of a cell in which repeats may differ. Unlike a cell's identity (`bench.core.spec.cell_id`), a variant counts
 images by their content."""
 
@@ -62,21 +62,27 @@ class Records:
     plans: planned.Plans = planned.NOTHING
 
     @property
+    def rehearsal(self) -> bool:
+        """Whether they are of a rehearsal, whose numbers mean nothing."""
+        return any(record.cell.rehearsal for record in self.records)
+
+    @property
     def never_started(self) -> tuple[str, ...]:
         """Cells of the grid that left nothing on disk."""
         present = [record.directory for record in self.records] + [d.directory for d in self.damaged]
         return grid.never_started(self.wanted, [*present, *self.unfinished])
 
 
-def load(directory: Path, *, suite: str | None = None) -> Records:
+def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False) -> Records:
     """Read every record under `directory`/cells. A damaged one is named and left out.
 
     Args:
         directory: `results/<suite>`.
         suite: its name; the folder's name by default.
+        rehearsals: take those of a rehearsal, which are to be shown as such.
 
     Raises:
-        UserError: no such folder, or a record from a newer version of the project.
+        UserError: no such folder, a record from a newer version of the project, or records of a rehearsal.
     """
     cells = directory / "cells"
     if not cells.is_dir():
@@ -96,6 +102,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
                 damaged.append(Damaged(directory=folder.name, reason=error.reason))  # a report names no path
         elif (folder / "spec.json").exists():
             unfinished.append(os.fsencode(folder.name).decode(errors="replace"))  # a name need not be text
+    _check_rehearsals([record.cell.rehearsal for record in records], directory, allowed=rehearsals)
     return Records(
         suite=suite or directory.name,
         records=tuple(records),
@@ -104,6 +111,18 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
         wanted=grid.read(directory),
         plans=planned.read(directory),
     )
+
+
+def _check_rehearsals(rehearsed: Sequence[bool], directory: Path, *, allowed: bool) -> None:
+    """Raises UserError where records of a rehearsal lie among others, or are not to be taken."""
+    if not any(rehearsed):
+        return
+    if not all(rehearsed):
+        what = f"{directory} holds records of a rehearsal among others."
+        raise UserError(what, "Move the folders of its cells away: their numbers mean nothing.")
+    if not allowed:
+        what = f"{directory} holds a rehearsal, whose numbers mean nothing."
+        raise UserError(what, "Only vit-bench report and status show it. Name the folder of a study.")
 
 
 def damaged_paths(study: Path, records: Records) -> dict[str, str]:

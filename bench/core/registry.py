@@ -35,7 +35,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bench.core.errors import UserError, unknown
-from bench.core.spec import RECIPE_REVISION, Cell, cell_id
+from bench.core.spec import RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
 from bench.core.user_code import prints_aside
 from vit.model_family import ModelFamily
 
@@ -397,6 +397,8 @@ def revisions_of(cell: Cell) -> dict[str, int]:
     revisions = {"recipe": RECIPE_REVISION, "model": model_revision(cell.model)}
     if cell.job != "train" and (job := load("job", cell.job).revision) != 1:
         revisions[f"job:{cell.job}"] = job
+    if cell.rehearsal:
+        revisions["rehearsal"] = REHEARSAL_REVISION
     revisions[f"data:{cell.data}"] = load("data set", cell.data).revision
     for task in cell.tasks:
         revisions[f"task:{task.task}"] = load("task", task.task).revision

@@ -25,6 +25,8 @@ RATE_MARGIN = 0.02  # accuracy that a learning rate may lack to the best of a sw
 RATE_ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
 RECIPE_REVISION = 3
 """Bump when the training loop gives other results from the same recipe."""
+REHEARSAL_REVISION = 1
+"""Bump when a rehearsal is cut otherwise, so that none goes on from cells of another cut."""
 
 
 def is_rate_enough(*, lacks: float) -> bool:
@@ -146,6 +148,7 @@ class Cell:
         job: a file in bench/execute/jobs/.
         held_out: upstream accuracy is that on a part of the training images, which are then not trained on: choices
             that are made by it (learning rates) leave the test images alone.
+        rehearsal: its network, images and steps are cut (`bench.plan.passes.rehearsed`): its numbers mean nothing.
         axes: comparisons of the suite that the cell is part of, such as "compute"; no part of its identity.
     """
 
@@ -161,6 +164,7 @@ class Cell:
     model_options: tuple[tuple[str, Any], ...] = ()
     job: str = "train"
     held_out: bool = False
+    rehearsal: bool = False
     axes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:

@@ -35,6 +35,7 @@ class Pace:
 
 
 CPU_PACE = Pace(windows=5, seconds=0.15, slowest_call=0.35, latency_calls=20)
+REHEARSAL_PACE = Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=3)
 
 
 @dataclass(kw_only=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.data import rehearsed
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 from bench.data.subset import nested, validation
@@ -18,13 +19,13 @@ DEFAULT_SIDE = 64
 
 
 def data_set(name: str) -> DataSet:
-    """The facts of a data set, by its name with or without options.
+    """The facts of a data set, by its name with or without options; in a rehearsal, those of a few images of it.
 
     Raises:
         UserError: unknown name (suggests the nearest).
     """
     chosen: DataSet = registry.load("data set", name)
-    return chosen
+    return rehearsed.of(chosen) if rehearsed.is_rehearsing() else chosen
 
 
 def load(name: str, split: str, *, root: Path | None = None, num_images: int | None = None, seed: int = 0) -> ImageSet:

@@ -21,7 +21,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -61,6 +61,7 @@ from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.core.user_code import answers_only
 from bench.cost import precomputed
 from bench.data import cache, identity
+from bench.data.rehearsed import rehearsing
 from bench.execute.jobs.job import Job, JobContext
 from bench.store.lease import Lease, LeaseLost, claim, holder
 from bench.store.study import ENERGY, CellDirectory, Study, attempt_status
@@ -471,6 +472,18 @@ def read_cells(path: Path) -> list[Cell]:
         ) from error
 
 
+def rehearses(cells: Sequence[Cell]) -> bool:
+    """Whether the cells are those of a rehearsal.
+
+    Raises:
+        UserError: some are and some are not: they read different images under one name.
+    """
+    kinds = {cell.rehearsal for cell in cells}
+    if len(kinds) > 1:
+        raise UserError("Cells of a rehearsal lie among others in one list.", "Run them apart.")
+    return kinds == {True}
+
+
 def parsed(argv: list[str] | None) -> argparse.Namespace:
     """The command line, with the device, the threads and the parent process resolved."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
@@ -520,7 +533,8 @@ def main(argv: list[str] | None = None) -> int:
     with answers_only() as channel:
         _channels.append(channel)
         try:
-            code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
+            with rehearsing(rehearses(cells)):
+                code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
         except RankFailure as failure:
             if failure.is_reporter:
                 emit(ProcessFailed(what=str(failure), fix=failure.fix))

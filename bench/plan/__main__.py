@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bench.core.cli import parser
 from bench.core.console import make_console, write
-from bench.core.errors import EXIT_OK, command, sigterm_interrupts
+from bench.core.errors import EXIT_OK, UserError, command, sigterm_interrupts
 from bench.core.files import make_directory, write_bytes, write_json
 from bench.core.formatting import plural
 from bench.core.spec import to_json
@@ -76,6 +76,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = p.parse_args(argv)
     options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
+    if options.rehearse and arguments.budget:
+        raise UserError(
+            "--budget is for studies whose cost is known, and a rehearsal's is not.", "Leave one of them out."
+        )
     if arguments.recipes:
         axes = recipes.axes(options)
         recipes.show(axes, console)

@@ -131,7 +131,7 @@ class CostModel(Protocol):
 def choose(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, CostModel]:
     """The options with their scale resolved, and the cost model that they ask for: devices that --hardware names, of a
     plan or of a cluster; one accelerator for a study of scale `paper` that is planned on a CPU; else measurements on
-    this machine.
+    this machine. A rehearsal is not measured.
 
     Raises:
         UserError: an unknown scale, device or hardware.
@@ -140,7 +140,7 @@ def choose(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, CostMo
     named = bool(options.hardware) and not (to_run and options.executor == "local")
     options = replace(options, scale=preflight.resolve_scale(options.scale, "cuda" if named else device))
     assumed = options.scale == "paper" and device == "cpu" and not named and not to_run
-    name = "named-hardware" if named or assumed else "this-machine"
+    name = "unmeasured" if options.rehearse else "named-hardware" if named or assumed else "this-machine"
     model: CostModel = registry.load("cost model", name)(options, device=device, reason=reason)
     return options, model
 

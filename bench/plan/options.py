@@ -90,6 +90,13 @@ STUDY = (
         "that is not named; repeatable. vit-bench plan --budget writes them",
     ),
     *overrides.OPTIONS,
+    Option(
+        name="rehearse",
+        kind=Kind.FLAG,
+        default=False,
+        help="do every cell in seconds, to see what would break: networks of two blocks, a few hundred small images, a "
+        "few steps; the numbers mean nothing, and lie in a folder of their own",
+    ),
     Option(name="only", kind=Kind.REPEATED, default=(), help="run only cells with matching names; repeatable"),
     Option(
         name="results", read=folder, default=Path("results"), here=True, help="folder for results (default: results)"
@@ -270,6 +277,7 @@ class StudyOptions:
         seeds: how many.
         grid: lines of bench/plan/passes/chosen_grid.py, that leave a part of the suite's cells.
         overrides: of recipes and horizons.
+        rehearse: cut every cell to seconds; see `bench.plan.passes.rehearsed`.
         only: patterns of cells' names; the others are left for another run.
         results: folder for results.
         data_root: folder with the user's data sets.
@@ -311,6 +319,7 @@ class StudyOptions:
     seeds: int | None
     grid: tuple[str, ...]
     overrides: Overrides
+    rehearse: bool
     only: tuple[str, ...]
     results: Path
     data_root: Path | None
@@ -376,6 +385,11 @@ class StudyOptions:
         asked = read_mapping(options, RUN, ALIASES)
         return cls.of(read_study(study, plugins=asked.get("plugins", ())), asked)
 
+    @property
+    def store(self) -> Path:
+        """The study's folder. A rehearsal has one of its own, so that its numbers never lie beside others."""
+        return self.results / folder_name(self.suite, self.scale, rehearse=self.rehearse)
+
     def to_toml(self) -> str:
         """A study file that asks for the same, wherever it is read, but for how it is run and where results go."""
         values = {**vars(self), **self.overrides.values()}
@@ -424,6 +438,11 @@ def _folder_set(name: str, root: Path | None) -> tuple[Path, str]:
     return place.parent, f"folder:{place.name}{colon}{option}{at}{number}"
 
 
+def folder_name(suite: str, scale: str, *, rehearse: bool) -> str:
+    """The name of a study's folder."""
+    return f"rehearsal-{suite}-{scale}" if rehearse else suite
+
+
 def _absolute(value: Any) -> Any:
     """The folders of an option, wherever this process is."""
     if isinstance(value, tuple):
@@ -432,7 +451,7 @@ def _absolute(value: Any) -> Any:
 
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "hours", "plugins"),
+    "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "hours", "plugins", "rehearse"),
     "its images": ("sizes", "image_size", "groups"),
     "changes to its recipes and grid": ("horizons", "recipe", "set", "sweep", "grid"),
     "where": (
@@ -502,7 +521,10 @@ def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
         UserError: see `read_study`.
     """
     said = read_study(arguments.study)
-    return arguments.suite or said.get("suite"), arguments.results or said.get("results") or Path("results")
+    suite = said.get("suite")
+    if suite and said.get("rehearse"):
+        suite = folder_name(suite, said.get("scale", "auto"), rehearse=True)
+    return arguments.suite or suite, arguments.results or said.get("results") or Path("results")
 
 
 def listing() -> str:

@@ -14,6 +14,7 @@ from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
 from bench.data.readable import allow_unreadable
+from bench.data.rehearsed import rehearsing
 from bench.plan import cost_model, notes, preflight, repeats, resources
 from bench.plan.changed import Change, changes, error_for
 from bench.plan.cost_model import (
@@ -140,6 +141,11 @@ class Plan:
         ]
 
     @property
+    def rehearsal(self) -> bool:
+        """Whether its cells are cut, and nothing of their cost is known."""
+        return any(cell.cell.rehearsal for cell in self.cells)
+
+    @property
     def on_gpu(self) -> bool:
         """Whether workers are meant for an accelerator, here or elsewhere."""
         return self.device == "cuda" or self.accelerator is not None
@@ -243,13 +249,18 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
     """
+    with rehearsing(options.rehearse):
+        return _make_plan(options, to_run=to_run, report=report, as_new=as_new)
+
+
+def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new: bool) -> Plan:
     preflight.check_options(options, to_run=to_run)
     _set_for_this_process(options)
     suite = suites.load(options.suite)
     options, grouped = name_groups(options)
     options, model = cost_model.choose(options, to_run=to_run)
     preflight.check_price(options, priced=model.hardware is not None or to_run)
-    sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
+    sizes = DataSizes(root=options.data_root, published=options.scale == "paper" or options.rehearse)
     study = expand(suite, options, sizes, device_name=options.accelerator or _device_name(model), notes=grouped)
     preflight.check_warmup(study.chosen)
     preflight.check_places(options, write=to_run)
@@ -293,7 +304,7 @@ def _states(
         UserError: a store from a newer version; a run that would reuse results of changed code, or images, without a
             word.
     """
-    study = Study(options.results / options.suite)
+    study = Study(options.store)
     study.check()
     if as_new:
         return {cell: State(CellState.MISSING, 0.0, None) for cell in cells}, ()
@@ -314,7 +325,7 @@ def _states(
 
 def _check_training(left: RemainingWork) -> None:
     """Raises: UserError, where data are missing or too small, or do not fit."""
-    if not left.training:
+    if not left.training or left.options.rehearse:
         return
     left.report.message("Checking the data …")
     if left.to_run:
@@ -328,7 +339,7 @@ def _planned(cell: Cell, state: State, cost: RemainingCost | None, sizes: DataSi
     """A cell with its state and what is left of it; `cost` is None of one that is done."""
     known = {} if cost is None else {entry.name: getattr(cost, entry.name) for entry in fields(cost)}
     refused, longest = cost is not None and cost.refused is not None, cell.horizons[-1]
-    trained = cost is not None and not refused and longest
+    trained = cost is not None and not refused and longest and not cell.rehearsal
     return PlannedCell(
         cell=cell,
         name=directory_name(cell),
@@ -356,7 +367,7 @@ def _assembled(
         suite=suite.name,
         question=suite.question,
         scale=options.scale,
-        store=options.results / options.suite,
+        store=options.store,
         cells=cells,
         device=model.device,
         workers=cost.workers,

@@ -59,7 +59,7 @@ class StudyRequest:
     @property
     def store(self) -> Path:
         """The study's folder."""
-        return self.options.results / self.options.suite
+        return self.options.store
 
     @property
     def gives_budgets(self) -> bool:

@@ -95,6 +95,8 @@ def plan_table(plan: Plan) -> Table:
             *_times(left, plan),
             f"{done / len(members):.0%}",
         )
+    if plan.rehearsal:
+        drop_columns(table, "FLOPs", "one worker")
     if _takes_checkpoints(plan):
         table.columns[1].header = "images of"
         drop_columns(table, *OF_TRAINING)
@@ -141,10 +143,10 @@ def plan_summary(plan: Plan) -> list[str]:
     lines = [f"{plural(len(plan.cells), 'cell')}: {', '.join(shown)}."]
     if todo:
         images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
-        if not _takes_checkpoints(plan):
+        if not _takes_checkpoints(plan) and not plan.rehearsal:
             lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
         priced = plan.priced
-        lines += [_expected(plan)] if priced is None else _priced(priced)
+        lines += ([] if plan.rehearsal else [_expected(plan)]) if priced is None else _priced(priced)
         lines += [*_needs(todo), *_disk(plan.disk), *_feed(plan), *_repeated(plan.repeated, todo)]
         if (age := plan.calibration.age) is not None:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
@@ -154,7 +156,11 @@ def plan_summary(plan: Plan) -> list[str]:
                 f"This machine is busy: the calibration got {share:.0%} of a processor. The estimate assumes "
                 "an idle machine; expect more time under load."
             )
-        if total and (plan.accelerator or total > ACCELERATOR_FLOPS or (plan.scale != "cpu" and plan.device == "cpu")):
+        if (
+            total
+            and not plan.rehearsal
+            and (plan.accelerator or total > ACCELERATOR_FLOPS or (plan.scale != "cpu" and plan.device == "cpu"))
+        ):
             lines += _accelerator_lines(plan, total)
     notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
     return lines + [f"Note: {text}" for text in notes]

@@ -180,7 +180,7 @@ def _name_damaged(study: Path, *, as_json: bool) -> None:
     """One line on damaged records; beside machine-readable output on stderr."""
     from bench.analysis import study_data
 
-    if line := study_data.left_out(study_data.damaged_paths(study, study_data.load(study))):
+    if line := study_data.left_out(study_data.damaged_paths(study, study_data.load(study, rehearsals=True))):
         print(printable(line), file=sys.stderr if as_json else sys.stdout)
 
 

@@ -29,6 +29,7 @@ DIGITS = 6  # significant, of numbers in findings.json; further ones differ betw
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
 CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
 ANSWER = "answer"  # name of the figure that is drawn where no other shows what the title says
+REHEARSAL = "Rehearsal: these numbers mean nothing."  # begins every title of a rehearsal's report
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
 
@@ -93,14 +94,18 @@ def build(
     answered = {finding.question for finding in findings.findings}
     own = (name for question in asked if question.name in answered for name in question.figures)
     by_figure |= {name: evidence for name in own if name not in by_figure}
-    figures, not_drawn, broken = _draw(by_figure, style)
+    mark = REHEARSAL if evidence.records.rehearsal else ""
+    figures, not_drawn, broken = _draw(by_figure, style, mark=mark)
     if reference and evidence.reference is None:
         not_drawn.append(("Published points", "none is of a whole set and an image size that this study trained with"))
     title = None if _purpose(suite) == CHECK else _title(findings, suite, figures)
-    if title and not title.figure and (answer := _answer(findings, title, evidence, style)):
+    if title and not title.figure and (answer := _answer(findings, title, evidence, style, mark=mark)):
         figures, title = [answer, *figures], dataclasses.replace(title, figure=answer.name)
+    if title and mark:
+        title = dataclasses.replace(title, text=f"{mark} {title.text}")
     if title and title.figure in by_figure:
-        figures = [_titled(f, title, by_figure[f.name], style) if f.name == title.figure else f for f in figures]
+        shown_by = by_figure[title.figure]
+        figures = [_titled(f, title, shown_by, style, mark=mark) if f.name == title.figure else f for f in figures]
     looked_into: list[RenderedFigure] = []
     if (suite_directory / INSPECTED).is_dir():  # by `bench.report --cell`
         from bench.report import inspections
@@ -108,6 +113,8 @@ def build(
         looked_into = inspections.read(suite_directory)
     links, pages = quoted.page(suite_directory) if quoted and quoted.page else ({}, dict[Path, bytes]())
     made = tables.of_questions(evidence, asked) if links else tables.build(evidence, asked)
+    if mark:
+        made = tuple(dataclasses.replace(table, title=f"{mark} {table.title}") for table in made)
     shown = page.content(
         evidence,
         findings,
@@ -119,6 +126,7 @@ def build(
         traces=[path.relative_to(suite_directory) for path in Study(suite_directory).traces()],
         asked=grid.STUDY_FILE if grid.says_more(suite_directory) else "",
         links=links,
+        mark=mark,
     )
     table_folder, figure_folder = suite_directory / "tables", suite_directory / "figures"
     for table in made:
@@ -130,6 +138,7 @@ def build(
     for figure in figures:
         pages |= figure.files(figure_folder)
     about = {"schema": saved_findings.SCHEMA, "suite": evidence.suite, "question": evidence.question}
+    about |= {"rehearsal": mark} if mark else {}
     pages[suite_directory / saved_findings.NAME] = files.dump_json(
         fits.rounded(about | dataclasses.asdict(findings), DIGITS)
     )
@@ -182,7 +191,7 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
     from bench.analysis import lr_sweep, study_data
 
     design = _design(suite)
-    records = study_data.load(directory, suite=suite)
+    records = study_data.load(directory, suite=suite, rehearsals=True)
     evidence = lr_sweep.of_chosen(
         records,
         headline=design.headline if design else (),
@@ -293,7 +302,7 @@ def _say_rows(rows: Sequence[ConsoleRow], console: Console, *, short: bool) -> N
 
 
 def _draw(
-    wanted: Mapping[str, Evidence], style: Style
+    wanted: Mapping[str, Evidence], style: Style, *, mark: str
 ) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
     """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
@@ -306,7 +315,7 @@ def _draw(
         try:
             figure = registry.load("figure", name)
             title = figure.title
-            drawn += draw(name, figure, evidence, style)
+            drawn += draw(name, figure, evidence, style, mark=mark)
         except NothingToDraw as reason:
             missing.append((title, str(reason)))
         except UserError as error:
@@ -316,15 +325,20 @@ def _draw(
     return drawn, missing, broken
 
 
-def _titled(figure: RenderedFigure, title: StudyTitle, evidence: Evidence, style: Style) -> RenderedFigure:
+def _titled(
+    figure: RenderedFigure, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str
+) -> RenderedFigure:
     """The figure, whose files have the study's title: they are looked at where no page says it."""
     from bench.report.figures.figure import draw
 
-    under, *_ = draw(figure.name, registry.load("figure", figure.name), evidence, style, says=title.text)
+    drawn = registry.load("figure", figure.name)
+    under, *_ = draw(figure.name, drawn, evidence, style, says=title.text, mark=mark)
     return dataclasses.replace(figure, titled=under)
 
 
-def _answer(findings: Findings, title: StudyTitle, evidence: Evidence, style: Style) -> RenderedFigure | None:
+def _answer(
+    findings: Findings, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str
+) -> RenderedFigure | None:
     """A picture of what the title says, for a study without a figure that shows it; None where its finding has none."""
     from bench.report.figures import _answer, _style
     from bench.report.figures.figure import NothingToDraw, render
@@ -336,7 +350,7 @@ def _answer(findings: Findings, title: StudyTitle, evidence: Evidence, style: St
             drawing = _answer.draw([chosen, *alike], [series.family for series in evidence.series])
     except NothingToDraw:
         return None
-    return render(ANSWER, title.text, drawing)[0]
+    return render(ANSWER, title.text, drawing, mark=mark)[0]
 
 
 def _place(error: Exception, figure: str) -> str:

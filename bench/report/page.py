@@ -75,6 +75,7 @@ def content(
     traces: Sequence[Path] = (),
     links: Mapping[str, str] = MappingProxyType({}),
     asked: str = "",
+    mark: str = "",
 ) -> dict[str, Any]:
     """Everything that a reader sees, as the templates name it.
 
@@ -84,12 +85,13 @@ def content(
         traces: files of torch.profiler, relative to the page.
         links: text -> file beside the page, shown below the title.
         asked: the study file beside the page that says more than the suite; "" where there is none.
+        mark: says that numbers mean nothing; "" where they mean something.
     """
     answers = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     return {
-        **_heading(evidence, findings, chosen, check=check),
+        **_heading(evidence, findings, chosen, check=check, mark=mark),
         **_figures(figures, chosen),
         "not_drawn": tuple(not_drawn),
         "overview": text.overview(findings, answers),
@@ -117,14 +119,18 @@ def content(
     }
 
 
-def _heading(evidence: Evidence, findings: Findings, chosen: StudyTitle | None, *, check: bool) -> dict[str, Any]:
+def _heading(
+    evidence: Evidence, findings: Findings, chosen: StudyTitle | None, *, check: bool, mark: str
+) -> dict[str, Any]:
     """The title, and the lines below it: the question, how much was run, and on which machine."""
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     works, verdict = pipeline(evidence)
     checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
     question = evidence.question[:1].upper() + evidence.question[1:]
+    unasked = f"{mark} {checked or f'{question or study} {caveats.shared_facts(findings)}'}".strip()
     return {
-        "title": chosen.text if chosen else checked or f"{question or study} {caveats.shared_facts(findings)}".strip(),
+        "title": chosen.text if chosen else unasked,
+        "mark": mark,
         "others": chosen.others if chosen else "",
         "study": study,
         "question": question,
@@ -151,7 +157,8 @@ def _commands(evidence: Evidence, asked: str) -> tuple[str, ...]:
     """The commands that make the study, unless its numbers are quoted, and the report."""
     quoted = f" --reference {evidence.reference.suite}" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
-    return (*run, f"python -m bench.report --suite {evidence.suite}{quoted}")
+    of = asked if evidence.records.rehearsal else f"--suite {evidence.suite}"  # its folder has another name
+    return (*run, f"python -m bench.report {of}{quoted}")
 
 
 def html(shown: Mapping[str, Any]) -> str:

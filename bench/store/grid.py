@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench import SCHEMA_VERSION
 from bench.core import files
@@ -50,21 +51,27 @@ def write_study_file(study: Path, text: str) -> None:
 
 def says_more(study: Path) -> bool:
     """Whether `study`/study.toml asks for anything beside a suite at a scale."""
-    try:
-        asked = tomllib.loads(files.read_whole(study / STUDY_FILE).decode())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return bool(asked.keys() - {"suite", "scale"})
+    return bool(_asked(study).keys() - {"suite", "scale"})
 
 
 def targets(study: Path) -> tuple[float, ...]:
     """The accuracies that `study`/study.toml asks for; () where it does not."""
-    try:
-        asked = tomllib.loads(files.read_whole(study / STUDY_FILE).decode()).get("target", [])
-    except (OSError, ValueError, RecursionError):
-        return ()
+    asked = _asked(study).get("target", [])
     shares = [float(share) for share in asked if isinstance(share, float)] if isinstance(asked, list) else []
     return tuple(share for share in shares if 0 < share < 1)
+
+
+def is_rehearsal(study: Path) -> bool:
+    """Whether `study`/study.toml asks for a rehearsal."""
+    return _asked(study).get("rehearse") is True
+
+
+def _asked(study: Path) -> dict[str, Any]:
+    """What `study`/study.toml says; nothing where it cannot be read."""
+    try:
+        return tomllib.loads(files.read_whole(study / STUDY_FILE).decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def read(study: Path) -> WantedCells | None:

@@ -147,14 +147,14 @@ def shortest_budget(cells: Iterable[Cell]) -> int:
 
 def fitting(model: str, size: int) -> int:
     """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128 or 384."""
-    patch = _patch(model)
+    patch = patch_of(model)
     return max(patch, round(size / patch) * patch)
 
 
 def patched(model: str, size: int) -> str:
     """The model in the patch nearest to its own (by ratio, the larger of two) that divides `size`: at 64 px
     ViT-pico/7 -> ViT-pico/8. The model itself where none does, or where it has no patches."""
-    patch, stem = _patch(model), registry.split_options(model)[0].rpartition("/")[0]
+    patch, stem = patch_of(model), registry.split_options(model)[0].rpartition("/")[0]
     if size % patch == 0:
         return model
     divisors = [number for number in range(1, size + 1) if size % number == 0]
@@ -165,7 +165,7 @@ def patched(model: str, size: int) -> str:
     return next(accepted, model)
 
 
-def _patch(model: str) -> int:
+def patch_of(model: str) -> int:
     """The total down-sampling in a model's name; 1 where it has none."""
     if model.startswith("R+"):
         return 32  # the stem-only hybrid: its name is not its down-sampling

@@ -32,7 +32,7 @@ from bench.tasks import _logistic, _photos, fewshot, knn
 from bench.tasks._features import timed
 from bench.tasks._folds import Parts, alone, folds, together
 from bench.tasks._ridge import choose_by_folds, choose_ridge, decompose
-from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, judged
+from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, few_images, judged
 
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 FOLDS = 3
@@ -294,6 +294,7 @@ TASK = Task(
     begin=begin,
     revision=3,  # 2: training images that are copies of test images are set aside; 3: others are never divided
     forward_images=forward_images,
+    rehearsed=few_images,
     solving_seconds=solving_seconds,
     slowness=slowness,
 )

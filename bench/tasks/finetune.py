@@ -135,6 +135,35 @@ def forward_images(
     return tuning_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
 
 
+REHEARSED_STEPS, REHEARSED_BATCH = 5, 4
+REHEARSED_IMAGES, REHEARSED_HELD_OUT = 128, 16
+
+
+def rehearsed(
+    *,
+    num_train: int,
+    num_classes: int,
+    steps: int | None = None,
+    batch: int | None = None,
+    rates: Sequence[float] | None = None,
+    held_out: float | int | None = None,
+    train_limit: int | None = None,
+    shots: int | None = None,
+    **_: object,
+) -> dict[str, Any]:
+    """A few steps of a few images, at the rates of the whole set."""
+    number = min(num_train, (shots * num_classes if shots else train_limit) or num_train)
+    whole = make_tuning(number, steps=steps, batch=batch, rates=rates, held_out=held_out)
+    few = min(number, REHEARSED_IMAGES)
+    return {
+        "steps": min(whole.steps, REHEARSED_STEPS),
+        "batch": min(whole.batch, REHEARSED_BATCH),
+        "rates": whole.rates,
+        "held_out": min(whole.num_held_out, REHEARSED_HELD_OUT, max(1, few // 4)),
+        "train_limit": few,
+    }
+
+
 # -- the protocol, which VTAB follows too ------------------------------------------------------------------------------
 
 
@@ -434,4 +463,5 @@ TASK = Task(
     evaluate=evaluate,
     revision=3,  # 2: every class holds out its share; 3: groups and copies are never divided
     forward_images=forward_images,
+    rehearsed=rehearsed,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
-from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, judged
+from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, few_images, judged
 
 CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities
 
@@ -85,4 +85,5 @@ def _unit(features_ND: np.ndarray) -> np.ndarray:
 TASK = Task(
     evaluate=evaluate,
     forward_images=forward_images,
+    rehearsed=few_images,
 )

@@ -13,7 +13,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.tasks import _folds
-from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, judged
+from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, few_images, judged
 
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
 
@@ -119,4 +119,5 @@ TASK = Task(
     evaluate=evaluate,
     revision=2,  # groups and copies are never divided
     forward_images=forward_images,
+    rehearsed=few_images,
 )

@@ -108,6 +108,8 @@ class Task:
             network, for plans. UserError says why the task cannot be done. None: all images of both splits.
         solving_seconds: (num_train=…, num_test=…, num_classes=…, features=…, image_side=…, **options) -> seconds that
             one core works on the features, for plans. None: next to nothing.
+        rehearsed: (num_train=…, num_classes=…, **options) -> options that take the place of its own in a rehearsal: a
+            few steps, and whatever else would follow from the number of images, which is cut. None: none.
         slowness: (the seconds of a function's quickest call) -> how many times as long it takes on this machine. None:
             not measured.
     """
@@ -117,7 +119,13 @@ class Task:
     begin: Callable[..., Callable[[], list[Score]]] | None = None
     forward_images: Callable[..., int] | None = None
     solving_seconds: Callable[..., float] | None = None
+    rehearsed: Callable[..., Mapping[str, Any]] | None = None
     slowness: Callable[[Callable[[Callable[[], object]], float]], float] | None = None
+
+
+def few_images(**_: object) -> dict[str, int]:
+    """The `rehearsed` of a task that takes a `train_limit`."""
+    return {"train_limit": 100}
 
 
 def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:

@@ -137,6 +137,11 @@ def forward_images(
     return repeats * finetune.tuning_images(settings, num_test=num_test, repeats=1, own_size=own_size)
 
 
+def rehearsed(*, steps: int = STEPS, batch: int = BATCH, **_: object) -> dict[str, int]:
+    """A few steps of a few images."""
+    return {"steps": min(steps, finetune.REHEARSED_STEPS), "batch": min(batch, finetune.REHEARSED_BATCH)}
+
+
 def group_of(data: str) -> str | None:
     """The group of a data set's task; None for one that is in neither table."""
     for table in (VTAB, SMALL):
@@ -170,4 +175,5 @@ TASK = Task(
     evaluate=evaluate,
     revision=3,  # 2: examples at natural frequencies; every class holds out its share; 3: as finetune
     forward_images=forward_images,
+    rehearsed=rehearsed,
 )

@@ -67,7 +67,7 @@ class SpeedJob:
 
     def __init__(self, cell: Cell, context: JobContext) -> None:
         from bench.cost import flops, peaks
-        from bench.cost.timing import CPU_PACE, Pace
+        from bench.cost.timing import CPU_PACE, REHEARSAL_PACE, Pace
         from bench.execute.workloads import CLASSES, Subject
         from bench.train import precision
 
@@ -75,7 +75,7 @@ class SpeedJob:
         self.load_before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
         self.cell, self.context, self.device = cell, context, context.device
         self.on_gpu = context.device.startswith("cuda")
-        self.pace = Pace() if self.on_gpu else CPU_PACE
+        self.pace = REHEARSAL_PACE if cell.rehearsal else Pace() if self.on_gpu else CPU_PACE
         self.phase = 0
         sizes = {"image_size": cell.image_size, "channels": cell.channels}
         options = cell.model_options

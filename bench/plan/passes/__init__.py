@@ -63,6 +63,7 @@ PASSES = (
         ),
     ),
     Pass(file="tasks", needed=lambda r: bool(r.options.tasks)),
+    Pass(file="rehearsed", needed=lambda r: r.options.rehearse),
     Pass(file="only"),
 )
 

@@ -173,6 +173,16 @@ def figure(*, height: float | None = None, width: float | None = None, columns: 
     return made
 
 
+def mark(figure: Figure, words: str) -> None:
+    """Write words across a picture, behind nothing: whoever copies the picture copies them."""
+    width, height = figure.get_size_inches()
+    size = min(72 * height / 4, 1.6 * 72 * width / max(1, len(words)))
+    written = figure.text(
+        0.5, 0.5, words, ha="center", va="center", fontsize=size, color=GREY, alpha=0.35, rotation=20, zorder=50
+    )
+    written.set_in_layout(False)
+
+
 def look(family: str, families: Iterable[str]) -> tuple[str, str]:
     """Colour and marker of a family. `families` are all families shown: unknown ones take the other looks in order."""
     if (kind := kind_of(family)) is not None:

@@ -147,27 +147,34 @@ class RenderedFigure:
         return pictures | {folder / f"{self.name}.{kind}": data for kind, data in more.items() if data}
 
 
-def draw(name: str, figure: Figure, evidence: Evidence, style: Style, *, says: str = "") -> tuple[RenderedFigure, ...]:
+def draw(
+    name: str, figure: Figure, evidence: Evidence, style: Style, *, says: str = "", mark: str = ""
+) -> tuple[RenderedFigure, ...]:
     """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone.
 
     Args:
         says: a sentence above the picture.
+        mark: before its title, and across the picture.
     """
     from bench.report.figures import _style
 
     with _style.drawn_as(style):
-        made = render(name, figure.title, figure.draw(evidence), says=says)
+        made = render(name, figure.title, figure.draw(evidence), says=says, mark=mark)
     if style is not PAGE or says:
         return made
-    stacked = draw(name, figure, evidence, PHONE)
+    stacked = draw(name, figure, evidence, PHONE, mark=mark)
     return tuple(replace(wide, stacked=one) for wide, one in zip(made, stacked, strict=True))
 
 
-def render(name: str, title: str, drawing: Drawing, *, says: str = "") -> tuple[RenderedFigure, ...]:
+def render(name: str, title: str, drawing: Drawing, *, says: str = "", mark: str = "") -> tuple[RenderedFigure, ...]:
     """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one."""
     from bench.report.figures import _style
 
     csv = drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g")
+    title = f"{mark} {title}".strip()
+    if mark:
+        for picture in filter(None, (drawing.figure, drawing.by_task)):
+            _style.mark(picture, mark)
     with _style.context():
         box = _style.say(drawing.figure, says) if says else None
     saved = [_render(name, title, drawing.figure, drawing, csv, box=box)]

@@ -1,0 +1,34 @@
+"""A rehearsal costs seconds a cell: measuring what it will take would take as long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.plan import preflight
+from bench.plan.cost_model import RemainingCost, RemainingWork, StudyCost
+from bench.plan.options import StudyOptions
+
+SECONDS = 10.0  # of a cell, assumed, from which the display of a run begins
+
+
+def of(options: StudyOptions, *, device: str, reason: str) -> Unmeasured:
+    """The cost model of a rehearsal."""
+    return Unmeasured(device=device, reason=reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmeasured:
+    """See `bench.plan.cost_model.CostModel`."""
+
+    device: str
+    reason: str
+    hardware: None = None
+
+    def cost(self, left: RemainingWork) -> StudyCost:
+        """How the cells are spread over this machine."""
+        workers, threads = preflight.processes(left.options, left.cells, device=self.device, exclusive=left.exclusive)
+        cells = {cell: RemainingCost(seconds=SECONDS) for cell in left.fractions}
+        return StudyCost(workers=workers, threads=threads, ranks=left.options.ranks, cells=cells)
+
+
+COST_MODEL = of

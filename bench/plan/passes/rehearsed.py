@@ -1,0 +1,143 @@
+"""--rehearse: the same cells, each of which takes seconds, so that what would break after a week breaks now.
+
+These are cut: the depth of networks, as their family says (`ModelFamily.rehearsed`); images (`bench.data.rehearsed`)
+and their size, but for a size that was asked for and networks that are made for one; budgets, batches and the warm-up;
+the steps of tasks, as each says (`Task.rehearsed`). What cells differ in stays different: of several sizes, budgets,
+batches or numbers of images the smallest is cut to the smallest, the next to the next. Names, widths, rates, losses,
+schedules, augmentation, tasks, seeds and comparisons stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from bench.core import registry
+from bench.core.by_key import by_key
+from bench.core.formatting import join
+from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.data import rehearsed
+from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.suites.suite import patch_of
+
+SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it
+NEXT_SIDE = 16  # pixels between two sizes, at least
+BATCH, NEXT_BATCH = 16, 8
+STEPS, NEXT_STEPS = 4, 2  # of the shortest budget, of which a warm-up takes a quarter
+MIN_IMAGES = 2 * rehearsed.CLASSES  # of a part of a set
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study in small, and a sentence on what it is."""
+    cut = _Cuts.of(study.cells, keeps_sizes=request.options.image_size is not None)
+    cells = tuple(cut.cell(cell) for cell in study.cells)
+    names = dict.fromkeys(name for cell in cells for name in (cell.data, *(task.data for task in cell.tasks)))
+    root = request.options.data_root
+    made_up = [name for name in names if not rehearsed.is_real(name, root=root)]
+    notes = [
+        "A rehearsal, whose numbers mean nothing: networks of a block or a few, at most "
+        f"{rehearsed.TRAIN:,} images of a set, budgets from {STEPS} steps of {BATCH} images. Its cost is not measured."
+    ]
+    if made_up:
+        notes.append(f"Generated, since these sets are not on this machine: {join(made_up)}.")
+    return replace(study, cells=cells, notes=(*notes, *study.notes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cuts:
+    """What each value of a study becomes.
+
+    Attributes:
+        sides: (model, pixels per side) -> pixels.
+        batches: batch -> batch.
+        steps: (model, budget in images) -> steps.
+        images: (set, number of its images) -> number.
+    """
+
+    sides: Mapping[tuple[str, int], int]
+    batches: Mapping[int, int]
+    steps: Mapping[tuple[str, int], int]
+    images: Mapping[tuple[str, int], int]
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell], *, keeps_sizes: bool) -> _Cuts:
+        every = list(cells)
+        sides = by_key((cell.model, side) for cell in every for side in _sides(cell))
+        budgets = by_key((cell.model, horizon) for cell in every for horizon in cell.horizons if horizon)
+        parts = by_key((cell.data, cell.num_images) for cell in every if cell.num_images is not None)
+        return cls(
+            sides={
+                (model, old): old if keeps_sizes else new
+                for model, values in sides.items()
+                for old, new in _cut_sides(model, values).items()
+            },
+            batches=_ranked((cell.recipe.batch for cell in every), lambda rank: BATCH + rank * NEXT_BATCH),
+            steps={
+                (model, old): STEPS + rank * NEXT_STEPS
+                for model, values in budgets.items()
+                for rank, old in enumerate(sorted(set(values)))
+            },
+            images={
+                (data, old): min(old, max(MIN_IMAGES + rank, rehearsed.TRAIN >> (len(set(values)) - rank)))
+                for data, values in parts.items()
+                for rank, old in enumerate(sorted({number for number in values if number is not None}))
+            },
+        )
+
+    def cell(self, cell: Cell) -> Cell:
+        """The cell in small."""
+        family = registry.family_of(cell.model)
+        named = registry.split_options(cell.model)[1]
+        options = {**dict(cell.model_options)}
+        options |= {
+            name: min(options.get(name, named.get(name, most)), most) for name, most in family.rehearsed.items()
+        }
+        recipe = self._recipe(cell.recipe)
+        return replace(
+            cell,
+            rehearsal=True,
+            num_images=None if cell.num_images is None else self.images[cell.data, cell.num_images],
+            image_size=self.sides[cell.model, cell.image_size],
+            recipe=recipe,
+            horizons=tuple(h and self.steps[cell.model, h] * recipe.batch for h in cell.horizons),
+            tasks=tuple(self._task(task, cell.model) for task in cell.tasks),
+            model_options=tuple(options.items()),
+        )
+
+    def _recipe(self, recipe: Recipe) -> Recipe:
+        batch = self.batches[recipe.batch]
+        return replace(
+            recipe,
+            batch=batch,
+            micro_batch=batch // 2 if recipe.micro_batch else 0,
+            warmup_images=batch if recipe.warmup_images else 0,
+            timescale_images=2 * batch if recipe.timescale_images else 0,
+        )
+
+    def _task(self, task: TaskSpec, model: str) -> TaskSpec:
+        options = task.kwargs
+        if (cut := registry.load("task", task.task).rehearsed) is not None:
+            number = rehearsed.training_images(task.data) or rehearsed.TRAIN
+            options |= cut(num_train=number, num_classes=rehearsed.CLASSES, **options)
+        if options.get("image_size"):
+            options["image_size"] = self.sides[model, options["image_size"]]
+        return replace(task, options=tuple(options.items()))
+
+
+def _sides(cell: Cell) -> list[int]:
+    """Sizes at which a cell's network is used."""
+    return [cell.image_size, *(size for task in cell.tasks if (size := task.kwargs.get("image_size")))]
+
+
+def _cut_sides(model: str, sides: Iterable[int]) -> dict[int, int]:
+    """Sizes in whole patches, of which at least two rows stay."""
+    if registry.own_image_size(model) is not None:
+        return {side: side for side in sides}
+    patch = patch_of(model)
+    first, step = max(2, -(-SIDE // patch)), -(-NEXT_SIDE // patch)
+    return _ranked(sides, lambda rank: (first + rank * step) * patch)
+
+
+def _ranked(values: Iterable[int], cut: Callable[[int], int]) -> dict[int, int]:
+    """Each value -> what the rank of it gives, where that is less: different values stay different."""
+    return {value: min(value, cut(rank)) for rank, value in enumerate(sorted(set(values)))}
