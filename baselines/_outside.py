@@ -1,15 +1,16 @@
 """Networks from outside (timm, torchvision, a user's file) as models of this project.
 
 The classifier is the nn.Linear (or 1x1 convolution) whose output is the network's output. It is found by running the
-network once on the meta device, and taken off: `features` is the network without it, `head` is the classifier. The
-project's input (images in [-1, 1] at the study's size and number of channels) is adapted in front of the network: its
-own normalisation, colour channels, and the smallest size that it takes where the study's is too small.
+network once on the meta device, or, where it needs values of tensors, on the CPU, and taken off: `features` is the
+network without it, `head` is the classifier. The project's input (images in [-1, 1] at the study's size and number of
+channels) is adapted in front of the network: its own normalisation, colour channels, and the smallest size that it
+takes where the study's is too small.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from baselines._caches import forget_meta
+
 Make = Callable[[int, int], nn.Module]
 """(input size in pixels, input channels) -> the network, on the default device."""
 STEPS = (8, 14, 16, 32, 64)  # a size that a network does not take is rounded up to multiples of these
 COLOURS = 3
+PROBES = ("meta", "cpu")  # devices that a network is looked at on: the first on which it runs
+REFUSALS = (RuntimeError, ValueError, AssertionError, IndexError, ZeroDivisionError, TypeError, AttributeError)
 CONTRACT = ("features", "num_features", "head")  # members of a network that needs no adapting
 HALF = (0.5,)  # mean and standard deviation that leave [-1, 1] as it is
 
@@ -180,7 +185,8 @@ def anatomy_of(
     num_classes: int | None,
     whole: Callable[[nn.Module, Tensor], Tensor] | None = None,
 ) -> Anatomy:
-    """Run the network once on the meta device at the first of `sizes`, and number of channels, that it takes.
+    """Run the network once at the first of `sizes`, and number of channels, that it takes: on the meta device, and
+    where it takes none there, on the CPU. Many networks ask a tensor for its values where they are made.
 
     Args:
         num_classes: what its output must have; None: whatever it has.
@@ -190,21 +196,35 @@ def anatomy_of(
     Raises:
         ValueError: it takes none of the sizes; its output is not logits_BK; its features cannot be found.
     """
+    tried = [(size, given) for size in sizes for given in dict.fromkeys((channels, COLOURS))]
     first: Exception | None = None
-    for size in sizes:
-        for given in dict.fromkeys((channels, COLOURS)):
+    for device in PROBES:
+        first = None  # of the CPU: on the meta device it may be of that alone
+        for size, given in tried:
             try:
-                with torch.random.fork_rng(devices=[]), torch.device("meta"), torch.no_grad():
+                with _probing(device), torch.no_grad():
                     network = make(size, given).eval()
                     _check_patches(network, size)
-                    x_BCHW = torch.empty(2, given, size, size)
+                    x_BCHW = torch.zeros(2, given, size, size)
                     logits, last = _watched(network, x_BCHW)
-            except (RuntimeError, ValueError, AssertionError, IndexError, ZeroDivisionError, TypeError) as error:
+            except REFUSALS as error:
                 first = first or error
                 continue
             _check_logits(logits, num_classes)
-            return _dissected(network, x_BCHW, last, whole)
+            with _probing(device):
+                return _dissected(network, x_BCHW, last, whole)
     raise ValueError(f"{type(first).__name__}: {first}") from first
+
+
+@contextlib.contextmanager
+def _probing(device: str) -> Iterator[None]:
+    """A device to look at networks on; neither random numbers nor other libraries' caches remember it."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device(device):
+            yield
+    finally:
+        if device == "meta":
+            forget_meta()
 
 
 def adapted(
@@ -220,13 +240,24 @@ def adapted(
     Raises:
         ValueError: as `anatomy_of`.
     """
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        network = make(image_size, channels)
-    if all(hasattr(network, member) for member in CONTRACT):
+    if _keeps_contract(make, image_size, channels):
         return make(image_size, channels)
     anatomy = anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes)
     network = make(anatomy.input_size, anatomy.channels)
     return Outside(network, anatomy, mean=getattr(network, "mean", HALF), std=getattr(network, "std", HALF))
+
+
+def _keeps_contract(make: Make, image_size: int, channels: int) -> bool:
+    """Whether a network needs no adapting."""
+    for device in PROBES:
+        try:
+            with _probing(device):
+                network = make(image_size, channels)
+            return all(hasattr(network, member) for member in CONTRACT)
+        except REFUSALS:
+            if device == PROBES[-1]:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:

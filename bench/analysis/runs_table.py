@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import stat
 from collections.abc import Sequence
@@ -92,6 +93,31 @@ SEPARATORS = (",", ";", "\t", "|")
 FLOP_PER = 6.0  # floating-point operations of training per parameter and sample: C = 6 N D (Kaplan et al. 2020)
 
 
+def _json_lines(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
+    """Names, rows and numbers of lines of a file of one JSON object per line, or of one list of them: a column per key,
+    and per key of an object inside, whose values are no lists.
+
+    Raises:
+        UserError: it is something else.
+    """
+    wrong, fix = f"{path} is neither a CSV nor one JSON object per line", "Give one run per line, as one object."
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if text.lstrip().startswith("["):
+            found = list(enumerate(json.loads(text), start=1))
+        else:
+            found = [(at, json.loads(line)) for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{wrong}: {error}", fix) from error
+    if not all(isinstance(run, dict) for _, run in found):
+        raise UserError(f"{wrong}.", fix)
+    runs = pd.json_normalize([run for _, run in found]).to_dict("records")
+    lists = {name for run in runs for name, value in run.items() if isinstance(value, list)}
+    names = [name for name in (runs[0] if runs else ()) if name not in lists]
+    rows = [["" if (value := run[name]) is None or value != value else str(value) for name in names] for run in runs]
+    return list(map(str, names)), rows, [at for at, _ in found]
+
+
 def check_columns(names: Sequence[str], *, rows: int, of: str) -> None:
     """Raises UserError where there are no rows, or columns of one name."""
     if not rows:
@@ -101,8 +127,8 @@ def check_columns(names: Sequence[str], *, rows: int, of: str) -> None:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The file, separated by commas, semicolons, tabs or bars; the index holds line numbers. Between semicolons a
-    comma may be decimal: where a column shows that it is, points stand for its commas.
+    """The file, separated by commas, semicolons, tabs or bars, or of one JSON object per line; the index holds line
+    numbers. Between semicolons a comma may be decimal: where a column shows that it is, points stand for its commas.
 
     Raises:
         UserError: it is no regular file, not a table of one run per row, or too large for one.
@@ -114,6 +140,10 @@ def read(path: Path) -> pd.DataFrame:
             raise UserError(f"{path} {why}.", "Name a CSV file with one run per row.")
         with path.open(encoding="utf-8-sig", newline="") as file:
             header = file.readline()
+            if header.lstrip().startswith(("{", "[{")) or header.strip() == "[":
+                names, rows, numbers_of_lines = _json_lines(path)
+                check_columns(names, rows=len(rows), of=str(path))
+                return _typed(names, rows, numbers_of_lines)
             file.seek(0)
             separator = max(SEPARATORS, key=header.count)
             lines = csv.reader(file, delimiter=separator, skipinitialspace=True)
@@ -138,6 +168,13 @@ def read(path: Path) -> pd.DataFrame:
         raise UserError(f"{path} cannot be read as CSV: {error}", "Name a CSV file with one run per row.") from error
     check_columns(names, rows=len(rows), of=str(path))
     unclear = _read_decimal_commas(names, rows) if separator == ";" else ()
+    return _typed(names, rows, numbers_of_lines, unclear=unclear)
+
+
+def _typed(
+    names: list[str], rows: list[list[str]], numbers_of_lines: list[int], *, unclear: tuple[str, ...] = ()
+) -> pd.DataFrame:
+    """The table, with columns of numbers where all entries are numbers."""
     text = io.StringIO()
     csv.writer(text).writerows([names, *rows])
     text.seek(0)

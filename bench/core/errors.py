@@ -41,6 +41,10 @@ class UserError(Exception):
         self.fix = fix
 
 
+class ProcessKilled(UserError):
+    """A process was killed: by the kernel where memory is short, or by a fault in native code."""
+
+
 class Interrupted(Exception):
     """The run was stopped by a signal, and its state has been saved."""
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.core.errors import Interrupted, UserError, explained
+from bench.core.errors import Interrupted, ProcessKilled, UserError, explained
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,10 +115,12 @@ class ProcessFailed:
     Attributes:
         what: what is wrong.
         fix: what to do about it; "" where that is not known.
+        killed: whether a process that it started was killed.
     """
 
     what: str
     fix: str = ""
+    killed: bool = False
 
 
 WorkerEvent = (
@@ -168,7 +170,8 @@ def reports_failure(main: Callable[[list[str] | None], int]) -> Callable[[list[s
         except Exception as error:
             told = explained(error) or UserError(f"{type(error).__name__}: {error}")
             with contextlib.suppress(OSError, ValueError):  # nobody listens
-                print(to_line(ProcessFailed(what=told.what, fix=told.fix)), flush=True)
+                event = ProcessFailed(what=told.what, fix=told.fix, killed=isinstance(told, ProcessKilled))
+                print(to_line(event), flush=True)
             raise
 
     return reporting

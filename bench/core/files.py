@@ -64,15 +64,18 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(next(folder for folder in (whole, *whole.parents) if folder.exists())).free
 
 
-def make_directory(path: Path) -> Path:
+def make_directory(path: Path, *, parents: bool = True) -> Path:
     """Create `path` and its parents, to survive a power cut, and check that files can be written there.
+
+    Args:
+        parents: False where a missing parent means that the file system is gone: remade, it would lie on another disk.
 
     Raises:
         UserError: it cannot be created or written.
     """
     try:
         new = list(itertools.takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=parents, exist_ok=True)
         for folder in reversed(new):
             sync_directory(folder.parent)
         with tempfile.TemporaryFile(dir=path) as probe:

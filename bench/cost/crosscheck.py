@@ -19,6 +19,7 @@ from torch import nn
 
 from bench.cost.counter import is_uncounted_contraction
 from bench.cost.flops import FLOPS_PER_MAC, Options, count_forward
+from bench.cost.without_weights import looked_at
 
 KINDS = {
     "convolutions": ("conv", "convolution"),
@@ -103,25 +104,12 @@ def crosscheck(
     Raises:
         UserError: unknown model, or a size it cannot take.
     """
-    model, size = on_meta(
-        model_name, image_size=image_size, channels=channels, num_classes=num_classes, model_options=model_options
-    )
-    return compare(model, torch.empty(1, channels, *size, device="meta"))
-
-
-def on_meta(model_name: str, *, model_options: Options = (), **sizes: int) -> tuple[nn.Module, tuple[int, int]]:
-    """A model without weights, in test mode, and height and width of the images it takes."""
-    from bench.core import registry
-    from bench.core.device import meta
-
-    with meta():
-        model = registry.build_model(model_name, **sizes, **dict(model_options)).eval()
-    size = getattr(model, "image_size", sizes["image_size"])
-    return model, (size, size) if isinstance(size, int) else tuple(size)
+    sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
+    return looked_at(model_name, lambda model, images: compare(model, images(1)), **sizes, **dict(model_options))
 
 
 def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
-    """The three counts of a model on the meta device, whose parameters this replaces."""
+    """The three counts of a model in test mode, whose parameters this replaces."""
     run: Any = model.features if isinstance(getattr(model, "head", None), torch.nn.Identity) else model
     ours = count_forward(model, images, run=run).by_operation["dense"]
     theirs = torch_by_operation(run, images)

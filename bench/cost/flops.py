@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bench.core.device import meta
 from bench.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -133,25 +132,33 @@ def count(
     from bench.cost.counter import NoFormula
     from bench.cost.memory import activation_bytes
     from bench.cost.shapes import KnownShapes
+    from bench.cost.without_weights import looked_at
 
-    with meta():
-        model = registry.build_model(
-            model_name, image_size=image_size, channels=channels, num_classes=num_classes, **dict(model_options)
-        )
-    _check_contract(model, model_name)
-    model.eval()  # no dropout; the work is the same, and BatchNorm takes one image
-    size = getattr(model, "image_size", image_size)
-    height, width = (size, size) if isinstance(size, int) else size
-
-    def images(batch: int) -> torch.Tensor:
-        return torch.empty(batch, channels, height, width, device="meta")
-
-    # A model without a classifier (raw pixels) has features only.
-    run: Callable[..., Any] = model.features if isinstance(model.head, torch.nn.Identity) else model  # type: ignore
-    try:
+    def look(model: nn.Module, images: Callable[[int], torch.Tensor]) -> ModelCost:
+        _check_contract(model, model_name)
+        # A model without a classifier (raw pixels) has features only.
+        run: Callable[..., Any] = model.features if isinstance(model.head, torch.nn.Identity) else model  # type: ignore
         with KnownShapes():
             counter = count_forward(model, images(1), run=run)
             kept = activation_bytes(model, images, run=run) if activations else None
+        return ModelCost(
+            **vars(_cost(model, counter)),
+            model=model_name,
+            image_size=image_size,
+            channels=channels,
+            num_classes=num_classes,
+            params_body=sum(
+                parameter.numel()
+                for name, parameter in model.named_parameters()
+                if not name.removeprefix("body.").startswith(NOT_BODY)
+            ),
+            num_features=int(model.num_features),  # type: ignore[arg-type]
+            activation_bytes=kept,
+        )
+
+    sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
+    try:
+        return looked_at(model_name, look, **sizes, **dict(model_options))
     except NoFormula as error:
         raise UserError(
             f"Model {model_name!r} ({registry.source_of(model_name)}) cannot be counted: {error}",
@@ -161,22 +168,8 @@ def count(
         what = f"Model {model_name!r} ({registry.source_of(model_name)}) cannot be counted"
         raise UserError(
             f"{what}: {type(error).__name__}: {error}",
-            "Its forward pass must run on the meta device: no values of tensors, only shapes, may decide what is done.",
+            "Its forward pass must run, on the meta device or on this machine's CPU.",
         ) from error
-    return ModelCost(
-        **vars(_cost(model, counter)),
-        model=model_name,
-        image_size=image_size,
-        channels=channels,
-        num_classes=num_classes,
-        params_body=sum(
-            parameter.numel()
-            for name, parameter in model.named_parameters()
-            if not name.removeprefix("body.").startswith(NOT_BODY)
-        ),
-        num_features=int(model.num_features),  # type: ignore[arg-type]
-        activation_bytes=kept,
-    )
 
 
 def count_module(module: nn.Module, *inputs: Any, **keywords: Any) -> ModuleCost:

@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from bench.core import registry
-from bench.core.device import meta
 from bench.cost.shapes import KnownShapes
 from bench.cost.sight import SMALL_GROUP, Sight
+from bench.cost.without_weights import looked_at
 
 Options = tuple[tuple[str, Any], ...]
 Pair = tuple[float, float]
@@ -41,19 +41,21 @@ def of_model(name: str, *, image_size: int, channels: int, model_options: Option
     """
     if not registry.family_of(name).trains:
         return Sight()
-    with meta():
-        sizes: dict[str, Any] = {"image_size": image_size, "channels": channels, "num_classes": 2}
-        model = registry.build_model(name, **sizes, **dict(model_options))
-    return of_network(model, image_size=image_size, channels=channels)
+    sizes: dict[str, Any] = {"image_size": image_size, "channels": channels, "num_classes": 2}
+    return looked_at(name, lambda model, images: _of(model, images(1)), **sizes, **dict(model_options))
 
 
 def of_network(model: Any, *, image_size: int, channels: int) -> Sight:
     """The sight of a network on the meta device that has `features`, which are put into test mode."""
+    return _of(model.eval(), torch.empty(1, channels, image_size, image_size, device="meta"))
+
+
+def _of(model: Any, x_BCHW: Tensor) -> Sight:
+    image_size = int(x_BCHW.shape[-1])
     norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm)]
     group = norms[-1].num_channels // norms[-1].num_groups if norms else SMALL_GROUP
-    x_BCHW = torch.empty(1, channels, image_size, image_size, device="meta")
     with torch.no_grad(), KnownShapes(), Follower(x_BCHW) as follower:
-        model.eval().features(x_BCHW)
+        model.features(x_BCHW)
     sees = min(follower.averaged)
     return Sight(pixels=int(sees) if sees < image_size else None, group=group if group < SMALL_GROUP else None)
 

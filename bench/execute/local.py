@@ -202,13 +202,22 @@ class Pool:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
 
-    def restarts(self, index: int) -> bool:
-        """Whether a worker that has closed its output asked to be started anew, and was: its device was lost to it."""
+    def restarts(self, index: int, *, at: str | None) -> bool:
+        """Whether a worker that has closed its output was started anew: its device was lost to it, or it was killed.
+
+        Args:
+            at: the cell that it was at. A kill there costs no restart, since a cell is given up after a few; one
+                outside of a cell does, as it would come again and again.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):  # `ended` goes on waiting
             self.processes[index].wait(timeout=KILL_PATIENCE)
-        if not self._restarts or self.processes[index].returncode != EXIT_RETRY:
+        code, failure = self.processes[index].returncode, self._failures.pop(index, None)
+        killed = (code is not None and code < 0 and -code not in SIGNALS) or (failure is not None and failure.killed)
+        if not (killed and at) and not (self._restarts and (killed or code == EXIT_RETRY)):
+            if failure is not None:
+                self._failures[index] = failure
             return False
-        self._restarts -= 1
+        self._restarts -= not (killed and at)
         self.processes[index] = self._started(index)
         self._listen(index)
         return True
@@ -279,6 +288,8 @@ def command(
         *program,
         "--store",
         str(plan.store.absolute()),
+        "--study",
+        Study(plan.store).identity().token or "",
         "--cells",
         str(cells),
         "--suite",
@@ -375,8 +386,10 @@ def run(
         return refused(plan)
     if not files.has_locks(plan.store):
         on_event(-1, Notice(message=NO_LOCKS.format(plan.store)))
+    known = Study(plan.store).identity()
     with signals() as received:
         account, complaints, began = _work_off(plan, received, on_event=on_event, tick=tick, profile=profile, co2=co2)
+    Study(plan.store).check_is(known)  # else what is missing there would be reported as not done
     return unfinished(plan, account, complaints, began=began) + refused(plan)
 
 
@@ -445,7 +458,11 @@ def _forward_events(
                 return  # a child of a worker may keep the pipe open
             continue
         if event is None:
-            if not received and pool.restarts(index):
+            if not received and pool.restarts(index, at=account.running.get(index)):
+                if cell := account.running.get(index):
+                    account.take(index, CellLost(cell=cell))
+                    on_event(index, CellLost(cell=cell))
+                    notice(f"A process was killed at {cell}; is memory short? Another takes its place.")
                 continue
             alive -= 1
             if complaint := pool.ended(index):

@@ -24,7 +24,7 @@ from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
-from bench.core.events import Notice, WorkerEvent, last_failure
+from bench.core.events import CellStarted, Notice, WorkerEvent, last_failure
 from bench.core.formatting import plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
@@ -78,6 +78,7 @@ def run(
     """
     study = Study(plan.store)
     study.create()
+    known = study.identity()
     refused = local.refused(plan)
     if not plan.todo:
         return refused
@@ -124,6 +125,7 @@ def run(
         if closed:
             followed.pop_all()
             raise Interrupted("the terminal was closed, jobs go on without it")
+    study.check_is(known)
     failures = local.unfinished(plan, account, fleet.complaints, began=fleet.began)
     if not failures:
         for done in (folder, *before):
@@ -271,6 +273,7 @@ class Fleet:
     def __init__(self, kinds: Sequence[WorkerKind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
         self._restarts, self.owed = local.MAX_RESTARTS * len(kinds), 0
+        self._kills = self._restarts  # that are made good before another cell is begun
         self.complaints: list[UserError] = []
         self.began, self.names = watched.began, watched.left()
 
@@ -316,6 +319,8 @@ class Fleet:
 
         def look() -> None:
             for number, event in self._watched.news():
+                if isinstance(event, CellStarted):  # a cell is given up after a few kills, so they come to an end
+                    self._kills = local.MAX_RESTARTS * len(self._kinds)
                 account.take(number, event)
                 on_event(number, event)
 
@@ -363,7 +368,11 @@ class Fleet:
                     complaint = UserError(f"Somebody cancelled {ended.cancelled}: it is not replaced.", local.CONTINUE)
                 else:
                     complaint = local.complaint(ended.code, last_failure(ended.log.splitlines()), ended.log)
-                    self._again(kind)
+                    if ended.code is not None and ended.code < 0 and self._kills:
+                        self._kills -= 1
+                        kind.fewer -= 1
+                    else:
+                        self._again(kind)
                 if ended.code != EXIT_INTERRUPTED:
                     self.complaints.append(complaint)
                     say(complaint.what)

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, command
+from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, ProcessKilled, UserError, command
 from bench.core.events import reports_failure
 from bench.core.subprocesses import end_with
 
@@ -98,7 +98,7 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
     if killed:
         number, code = min(killed.items())
         name = signal.Signals(-code).name
-        raise UserError(
+        raise ProcessKilled(
             f"Rank {number} of {ranks} was killed by {name}; is memory short? All ranks have ended.", CONTINUE
         )
     return next((code for code in (EXIT_USAGE, EXIT_CRASHED, EXIT_FAILED) if code in codes.values()), EXIT_CRASHED)

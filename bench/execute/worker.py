@@ -64,7 +64,16 @@ from bench.data import cache, identity
 from bench.data.rehearsed import rehearsing
 from bench.execute.jobs.job import Job, JobContext
 from bench.store.lease import Lease, LeaseLost, claim, holder
-from bench.store.study import ENERGY, CellDirectory, Study, attempt_status
+from bench.store.study import (
+    ENERGY,
+    KILLED,
+    MOST_KILLS,
+    CellDirectory,
+    Identity,
+    Study,
+    attempt_status,
+    was_killed,
+)
 from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells, here
 
 WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers
@@ -143,7 +152,9 @@ class Worker:
         options: WorkerOptions,
         stop: Signals,
         ranks: Ranks = ONE_RANK,
+        known: Identity | None = None,
     ) -> None:
+        self.known = known or study.identity()
         self.study, self.cells, self.suite, self.options, self.stop = study, cells, suite, options, stop
         self.ranks = ranks
         self.failed = False
@@ -198,13 +209,15 @@ class Worker:
 
     def _choose(self) -> int:
         pending, rounds, waiting_since = list(range(len(self.cells))), 0, None
+        first = True
         while pending and not self.stop():
             held = []
             for number in pending:
                 if self.stop():
                     break
-                if not self._try(number):
-                    held.append(number)
+                if (first and self._kills(number)) or not self._try(number):
+                    held.append(number)  # what killed a process comes last: it may kill this one
+            first = False
             if len(held) < len(pending):
                 waiting_since = None
             else:
@@ -225,24 +238,43 @@ class Worker:
             who = holder(directory.lease) or "a process without a recent heartbeat"
             emit(Notice(message=f"Waiting for {directory.path.name}: leased by {who}."))
 
+    def _kills(self, number: int) -> int:
+        """Attempts at a cell in this run whose process was killed, or that still run."""
+        if self.options.run is None:
+            return 0
+        stated = map(attempt_status, self.study.cell(self.cells[number]).attempts())
+        return sum(status.get("run") == self.options.run and was_killed(status) for status in stated)
+
     def _try(self, number: int) -> bool:
-        """Do one cell unless it is done. False if another runner holds it, or has taken it over."""
+        """Do one cell unless it is done. False if another runner holds it, or has taken it over.
+
+        Raises:
+            StoreGone: the study's folder is no longer there.
+        """
         cell = self.cells[number]
         directory = self.study.cell(cell)
+        self.study.check_is(self.known)
         try:
             basis = Basis(code=self.code[cell.model], images=self.images(cell))
             if directory.is_settled(basis):
                 return True
-            files.make_directory(directory.path)
+            files.make_directory(directory.path, parents=False)
             with claim(directory.lease) as lease:
                 if lease is None:
                     return False
-                directory.prepare(cell, basis)
+                directory.prepare(cell, basis, parents=False)
                 if directory.is_done():
                     directory.settle()  # finished since the plan was made; `begin` tidies what was finished before
-                elif not self._failed_for_good(directory):
+                elif self._failed_for_good(directory):
+                    pass
+                elif self._kills(number) >= MOST_KILLS:
+                    directory.give_up()
+                    self.failed = True
+                    emit(CellFailed(cell=directory.path.name, reason=KILLED))
+                else:
                     return self._attempt(number, directory, lease)
         except UserError as error:  # outside the cell's own work: its folder cannot be written, …
+            self.study.check_is(self.known)  # where that is why, it says more
             self.failed = True
             emit(CellFailed(cell=directory.path.name, reason=str(error)))
         return True
@@ -274,7 +306,7 @@ class Worker:
         except RankFailure as failure:
             attempt.log(f"failed: {failure}\n{traceback.format_exc()}")
             with contextlib.suppress(UserError):
-                attempt.finish("failed", reason=str(failure))
+                attempt.finish("failed", reason=str(failure), killed=True)
             raise
         except Exception as error:
             if isinstance(error, LeaseLost) or isinstance(error.__cause__, LeaseLost):
@@ -497,6 +529,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--precomputed", type=Path, default=None, help="JSON file with measurements for all workers")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--co2", type=float, default=None, help="grams of CO2 per kilowatt-hour, for the records")
+    parser.add_argument("--study", default=None, metavar="TOKEN", help="of the folder, which is then never made")
     parser.add_argument("--run", default=None, help="names the run: cells that failed in it are not retried")
     parser.add_argument(
         "--patience",
@@ -521,11 +554,17 @@ def main(argv: list[str] | None = None) -> int:
     given = parsed(argv)
     options = WorkerOptions(**{entry.name: getattr(given, entry.name) for entry in dataclasses.fields(WorkerOptions)})
     stop = Signals(given.parent)
+    study = Study(given.store)
+    if given.study is None:  # started by hand
+        study.create()
+    else:
+        study.check()
+    known = study.identity()
+    if given.study:
+        study.check_is(dataclasses.replace(known, token=given.study))
     cells = read_cells(given.cells)
     if given.precomputed:
         precomputed.install(json.loads(given.precomputed.read_text()), device=options.device, threads=options.threads)
-    study = Study(given.store)
-    study.create()
     if options.device != "cpu" and files.has_locks(kernels := cache.kernels()):  # torch locks what it keeps
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # the next process finds the same
     share_memory(options.device, options.share)
@@ -534,7 +573,9 @@ def main(argv: list[str] | None = None) -> int:
         _channels.append(channel)
         try:
             with rehearsing(rehearses(cells)):
-                code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
+                code = Worker(
+                    study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks, known=known
+                ).run()
         except RankFailure as failure:
             if failure.is_reporter:
                 emit(ProcessFailed(what=str(failure), fix=failure.fix))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench.core import registry
-from bench.core.device import InBatches, meta, synchronise
+from bench.core.device import InBatches, synchronise
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.events import reports_failure
 from bench.core.spec import Cell, cell_from_json
@@ -146,10 +146,10 @@ def refusal(cell: Cell, error: Exception) -> str:
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
     """The precision that the cell is trained in, which the model's shapes decide."""
+    from bench.cost.without_weights import built
     from bench.train import precision
 
-    with meta():
-        model = registry.build_model(cell.model, **sizes, **dict(cell.model_options))
+    model = built(cell.model, **sizes, **dict(cell.model_options))
     return precision.resolve(cell.recipe.dtype, device, model)
 
 

@@ -58,6 +58,7 @@ class PlannedCell(RemainingCost):
         images: of the whole cell, the shared trunk counted once.
         note: on its state, a sentence.
         epochs: how often it sees each image, up to its longest horizon.
+        deadly: whether its last processes were killed, see `bench.store.study.State`.
     """
 
     cell: Cell
@@ -67,6 +68,7 @@ class PlannedCell(RemainingCost):
     images: int
     note: str | None = None
     epochs: float = 0.0
+    deadly: bool = False
 
     @property
     def flops_left(self) -> float:
@@ -133,12 +135,11 @@ class Plan:
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
         """Cells that are not done and can be: partly done ones first, then the longest, so that short ones fill the
-        gaps at the end."""
+        gaps at the end. Those that killed their processes come last: whatever they end, the others are done."""
         left = (cell for cell in self.cells if cell.state not in (CellState.DONE, CellState.REFUSED))
         wanted = (cell for cell in left if self.retry in (None, cell.state))
-        return tuple(sorted(wanted, key=lambda cell: (cell.state != CellState.PARTIAL, -(cell.seconds or 0.0))))[
-            : self.most
-        ]
+        order = sorted(wanted, key=lambda c: (c.deadly, c.state != CellState.PARTIAL, -(c.seconds or 0.0)))
+        return tuple(order)[: self.most]
 
     @property
     def rehearsal(self) -> bool:
@@ -348,6 +349,7 @@ def _planned(cell: Cell, state: State, cost: RemainingCost | None, sizes: DataSi
         note=f"cannot be run: {known['refused']}" if refused else state.note,
         images=images_trained(cell.recipe, cell.horizons),
         epochs=longest / (cell.num_images or sizes[cell.data].train) if trained else 0.0,
+        deadly=state.deadly,
         **known,
     )
 

@@ -8,14 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 from scipy import special
-from scipy.interpolate import Akima1DInterpolator
+from scipy.interpolate import Akima1DInterpolator, PchipInterpolator
 
 from bench.core.errors import UserError
 from bench.core.formatting import compact
 from bench.stats.bootstrap import LAW_LEVEL
 
 SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 2024)
-MIN_MINIMA = 3
+MIN_MINIMA, MIN_SIZES = 3, 4
+ONE_SIZE = 0.01  # relative difference up to which sizes are one: counted otherwise, or read off a figure
 NOISE_AT = ((3.0, 0.002), (7.0, 0.05))
 """Standard deviation of a loss between seeds, at two losses, interpolated in logarithms (Porian et al. 2024). Assumed
 of every table: repeats in it are averaged, not used to estimate the noise. Where the minima scatter about their line by
@@ -83,10 +84,10 @@ def fit(
         here = budgets == budget
         order = np.argsort(sizes[here])
         log_n, loss = np.log(sizes[here][order]), losses[here][order]
-        if len(np.unique(log_n)) < 4:
+        log_n, loss = _one_per_size(log_n, loss)
+        if len(log_n) < MIN_SIZES:
             dropped.append(f"budget {compact(budget)}: fewer than four sizes")
             continue
-        log_n, loss = _one_per_size(log_n, loss)
         (at,), (least,), (edge,) = _minima(log_n, np.log(loss)[:, None])
         if edge:
             dropped.append(f"budget {compact(budget)}: the best size is at the edge of those tried")
@@ -145,15 +146,31 @@ def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarr
 
 
 def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One loss per size: the mean of repeats (the best of them would be biased low)."""
-    distinct = np.unique(log_n)
-    return distinct, np.array([loss[log_n == value].mean() for value in distinct])
+    """One loss per size, of sizes in order: the mean of repeats (the best of them would be biased low)."""
+    of, first = np.zeros(len(log_n), dtype=int), 0
+    for at in range(1, len(log_n)):
+        new = log_n[at] - log_n[first] > np.log1p(ONE_SIZE)
+        first = at if new else first
+        of[at] = of[at - 1] + new
+    number = np.bincount(of)
+    return np.bincount(of, log_n) / number, np.bincount(of, loss) / number
 
 
 def _minima(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each curve's minimum, of log_loss (sizes, curves): where it is, how low, and whether at an end."""
+    """Each curve's minimum, of log_loss (sizes, curves): where it is, how low, and whether at an end.
+
+    A curve through close sizes whose losses differ by chance is steep there and swings far below all of them. The
+    minimum of a parabola lies less below its lowest point than that point below the higher of its neighbours; a curve
+    that passes this by more than noise is replaced by one that never leaves the range of its points.
+    """
     grid = np.concatenate([np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)] + [log_n[-1:]])
     curves = Akima1DInterpolator(log_n, log_loss)(grid)
+    low, every = log_loss.argmin(axis=0), np.arange(log_loss.shape[1])
+    lowest = log_loss[low, every]
+    beside = np.fmax(log_loss[np.fmax(low - 1, 0), every], log_loss[np.fmin(low + 1, len(log_n) - 1), every])
+    wild = curves.min(axis=0) < lowest - (beside - lowest) - _noise(np.exp(lowest)) / np.exp(lowest)
+    if wild.any():
+        curves[:, wild] = PchipInterpolator(log_n, log_loss[:, wild])(grid)
     at = curves.argmin(axis=0)
     return grid[at], curves.min(axis=0), (at == 0) | (at == len(grid) - 1)
 

@@ -63,7 +63,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None
 
     target = _new(folder, checkpoint.step)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         files.remove_leftovers(folder)
         with files.new_directory(target) as temporary:
             contents = {

@@ -30,6 +30,12 @@ INSPECTED = "inspect"  # figures of the inside of models, in a study's folder
 SPEC_FIELDS = frozenset(("schema", "cell"))
 NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
+MOST_KILLS = 2  # of a cell's processes in one run: then it is given up in that run, so that the others are done
+KILLED = f"Its process was killed {MOST_KILLS} times in one run; is memory short?"
+
+
+class StoreGone(UserError):
+    """The study's folder is no longer the one that work began in: nothing more is written below its path."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,15 @@ class CellDirectory:
         found = (p for p in folder.iterdir() if p.is_dir() and NUMBER.fullmatch(p.name)) if folder.is_dir() else ()
         return sorted(found, key=lambda p: int(p.name))
 
-    def prepare(self, cell: Cell, basis: Basis = NOTHING_KNOWN) -> None:
+    def prepare(self, cell: Cell, basis: Basis = NOTHING_KNOWN, *, parents: bool = True) -> None:
         """Create the folder and write spec.json, once. A damaged one is kept beside a new one; results of other code,
         or of other images, are set aside. Only for the holder of the lease.
 
         Args:
             basis: of what it is trained now.
+            parents: whether the study's folder is made too where it is missing; a worker never does.
         """
-        files.make_directory(self.path)
+        files.make_directory(self.path, parents=parents)
         try:
             files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (OSError, ValueError):
@@ -125,7 +132,7 @@ class CellDirectory:
         """
         earlier = self.attempts()
         files.remove_leftovers(self.path, self.checkpoints, self.weights, *earlier, owned=True)
-        folder = files.make_directory(self.path / "attempts")
+        folder = files.make_directory(self.path / "attempts", parents=False)
         for number in itertools.count(1 + (int(earlier[-1].name) if earlier else 0)):
             try:
                 (folder / f"{number:03d}").mkdir()
@@ -136,6 +143,16 @@ class CellDirectory:
                 raise files.explain(error, folder) from error
         files.sync_directory(folder)
         return folder / f"{number:03d}"
+
+    def give_up(self) -> None:
+        """State of the newest attempt that it was killed once too often. Only for the holder of the lease.
+
+        Raises:
+            UserError: that cannot be written.
+        """
+        last = self.attempts()[-1]
+        stated = attempt_status(last) | {"outcome": "failed", "reason": KILLED, "killed": True, "again": False}
+        files.write_sealed(last / "status.json", stated)
 
     def attempt_log(self, *, up_to: Path | None = None) -> tuple[Attempt, ...]:
         """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
@@ -266,7 +283,7 @@ class CellDirectory:
             own = attempts[: len(record.attempts)][-1:]  # a record lists every attempt up to its own
             for attempt in kept:
                 if attempt in own:
-                    files.make_directory(self.weights)
+                    files.make_directory(self.weights, parents=False)
                     files.move(attempt / WEIGHTS, self.weights / WEIGHTS)
                 else:
                     (attempt / WEIGHTS).unlink(missing_ok=True)
@@ -282,6 +299,12 @@ def attempt_status(attempt: Path) -> dict[str, Any]:
         return {"outcome": "unknown"}
 
 
+def was_killed(status: dict[str, Any]) -> bool:
+    """Whether the attempt of this status ended without saying how, or because a process of it did. One that still runs
+    looks the same: the holder of the lease can tell."""
+    return status["outcome"] in ("running", "unknown") or status.get("killed") is True
+
+
 class State(NamedTuple):
     """How far a cell is.
 
@@ -291,6 +314,7 @@ class State(NamedTuple):
         note: why it is not complete, where that is known.
         without_result: how a cell that is done ended without a result: "diverged" or "oom"; None of others.
         reason: why it diverged, or ran out of memory.
+        deadly: whether its last processes were all killed, so often that it may end the next one too.
         took: wall-clock and processor seconds of a complete cell, as far as its record knows them.
     """
 
@@ -300,6 +324,7 @@ class State(NamedTuple):
     took: tuple[float | None, float | None] = (None, None)
     without_result: str | None = None
     reason: str | None = None
+    deadly: bool = False
 
 
 def state_of(directory: CellDirectory) -> State:
@@ -320,12 +345,30 @@ def state_of(directory: CellDirectory) -> State:
             return State(CellState.FAILED, 0.0, note)
         return State(CellState.DONE, 1.0, note, without_result=outcome.status, reason=outcome.reason)
     progress = checkpoints.newest_state(directory.checkpoints)
-    last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
+    latest = [attempt_status(path) for path in directory.attempts()[-MOST_KILLS:]]
+    last = latest[-1] if latest else {}
     failed, reason = last.get("outcome") == "failed", last.get("reason")
+    deadly = len(latest) == MOST_KILLS and all(map(was_killed, latest))
     if progress is not None:
         fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
-        return State(CellState.FAILED, fraction, reason) if failed else State(CellState.PARTIAL, fraction, None)
-    return State(CellState.FAILED, 0.0, reason) if failed else State(CellState.MISSING, 0.0, None)
+        name = CellState.FAILED if failed else CellState.PARTIAL
+    else:
+        fraction, name = 0.0, CellState.FAILED if failed else CellState.MISSING
+    return State(name, fraction, reason if failed else None, deadly=deadly)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells a study's folder from another one at the same path.
+
+    Attributes:
+        token: from its store.json; None where an earlier version wrote that.
+        device, number: of the folder. A copy of the study has its token, below a mount point for example.
+    """
+
+    token: str | None
+    device: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -333,6 +376,36 @@ class Study:
     """`results/<suite>/`: the store of one suite."""
 
     path: Path
+
+    def identity(self) -> Identity:
+        """What the folder is known by from now on.
+
+        Raises:
+            StoreGone: there is no study here.
+        """
+        try:
+            there = os.stat(self.path)
+            os.stat(self.cells_path)
+            stated = files.read_sealed(self.path / STORE_FILE, legacy_fields=frozenset(("schema",)))
+        except (OSError, ValueError) as error:
+            raise self._gone("is not there (any more)") from error
+        return Identity(token=stated.get("token"), device=there.st_dev, number=there.st_ino)
+
+    def check_is(self, known: Identity) -> None:
+        """Make sure that this is still the folder that was known by this: not what lies below a mount point, nor a
+        folder of the same name that was made since.
+
+        Raises:
+            StoreGone: it is not.
+        """
+        if self.identity() != known:
+            raise self._gone("is another folder than the one that the run began in")
+
+    def _gone(self, what: str) -> StoreGone:
+        return StoreGone(
+            f"The study {self.path} {what}: nothing more is written there.",
+            "See whether its file system is mounted and nobody has moved or removed it; then run the same command.",
+        )
 
     @property
     def cells_path(self) -> Path:
@@ -393,5 +466,7 @@ class Study:
         files.make_directory(self.path)
         files.remove_leftovers(self.path)
         if not (self.path / STORE_FILE).exists():
-            files.write_sealed(self.path / STORE_FILE, {"schema": SCHEMA_VERSION})
+            new = {"schema": SCHEMA_VERSION, "token": secrets.token_hex(16)}
+            with contextlib.suppress(FileExistsError):  # of two runs that begin at once, one names it
+                files.write_new(self.path / STORE_FILE, files.sealed(new))
         files.make_directory(self.cells_path)

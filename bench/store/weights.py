@@ -39,7 +39,7 @@ def write(
     from safetensors.torch import save
 
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    files.make_directory(path.parent)
+    files.make_directory(path.parent, parents=False)
     text = canonical(dict(about))
     files.write_bytes(path, save(whole, metadata={ENTRY: f"{_digest(text, whole)} {text}"}), before=check_lease)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from bench.train.step import set_aside
+from bench.train.update import set_aside
 
 NOT_CHECKED = -1.0
 PREFIX = "best."

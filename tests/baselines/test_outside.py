@@ -252,10 +252,6 @@ FILE = """
     class NoLinear(Plain):
         def forward(self, x):
             return super().forward(x).softmax(-1)
-
-    class ByValue(Plain):
-        def forward(self, x):
-            return super().forward(x if x.sum() > 0 else -x)
 """
 PARTS = "from torch import nn\ndef block(a, b):\n    return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.ReLU())\n"
 
@@ -290,7 +286,6 @@ def test_a_network_of_ones_own_with_and_without_the_contract(own, target):
     [
         ("without_classes", "no parameter num_classes"),
         ("NoLinear", "features cannot be found"),
-        ("ByValue", "meta"),
         ("Plan", "it has Plain"),
     ],
 )

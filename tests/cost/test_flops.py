@@ -25,6 +25,7 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from bench.cost import crosscheck, shapes
 from bench.cost.counter import FORMULAS, is_uncounted_contraction, tap_pairs
 from bench.cost.flops import ModelCost, count, count_forward
+from bench.cost.without_weights import built
 from vit.config import config_for
 
 # -- counts of whole models: closed forms, known values, and the traps that other counters fall into -------------------
@@ -480,7 +481,7 @@ def on_meta(name: str, **options: int) -> tuple[nn.Module, int]:
     for size in SIZES:
         try:
             sizes = {"image_size": size, "channels": 3, "num_classes": 10}
-            return crosscheck.on_meta(name, **sizes, model_options=tuple(options.items()))[0], size
+            return built(name, **sizes, **options).eval(), size
         except UserError:
             continue
     raise AssertionError(f"{name} takes none of {SIZES} px")

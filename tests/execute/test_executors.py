@@ -329,6 +329,7 @@ def test_unlike_cells_are_jobs_of_unlike_size(tmp_path):
     ],
 )
 def test_cores_that_are_asked_for_are_those_that_workers_use(tmp_path, asked, cores, threads):
+    Study(tmp_path).create()
     made = []
 
     class Seen:

@@ -460,6 +460,24 @@ def test_learning_curves_hold_every_point_of_every_seed() -> None:
     one = data[data["cell"] == data["cell"].iloc[0]]
     assert sorted(set(one["images_seen"])) == [100, 6_000, 7_000, 8_000, 20_000, 24_000]
     assert all(len(item.cells) == 1 for item in drawing.annotations)
+    lines = [line for axes in panels(drawing) for line in axes.get_lines() if len(line.get_xdata())]
+    parts = data.assign(horizon=data["horizon"].fillna(-1)).groupby(["family", "series", "cell", "horizon"])
+    wanted = {tuple(zip(part["images_seen"], part["loss"].round(9), strict=True)) for _, part in parts}
+    made = {tuple((round(x), round(y, 9)) for x, y in zip(*line.get_data(), strict=True)) for line in lines}
+    assert made == wanted  # no point more, none less
+    assert len({line.get_linestyle() for line in lines}) == 2 and {line.get_linewidth() for line in lines} == {1.3, 0.7}
+
+
+@pytest.mark.parametrize("most, models, runs", [(200, 8, 16), (30, 8, 8), (10, 3, 3)])
+def test_of_many_learning_curves_some_are_drawn_and_that_is_said(monkeypatch, most, models, runs) -> None:
+    """A large study has thousands: they cannot be told apart, and take minutes."""
+    evidence = read(with_curves_and_groups())
+    monkeypatch.setattr(learning_curves, "MAX_CURVES", most)
+    drawing = learning_curves.draw(evidence)
+    lines = [line for axes in panels(drawing) for line in axes.get_lines() if len(line.get_xdata())]
+    assert len(lines) <= most and drawing.data["series"].nunique() == models and drawing.data["cell"].nunique() == runs
+    caption = " ".join(drawing.caption) if isinstance(drawing.caption, tuple | list) else drawing.caption
+    assert ("are drawn" in caption or "not drawn" in caption) == (most < 200)
 
 
 def test_groups_are_plain_means_over_their_tasks() -> None:

@@ -281,6 +281,21 @@ def test_a_table_that_is_none_is_refused_in_one_message(tmp_path, text: str, mes
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("as_list", [False, True])
+def test_json_lines_are_read_as_a_table_would_be(tmp_path, as_list: bool) -> None:
+    """Also with keys that later lines add, objects inside, and lists, which are no values of a run."""
+    runs = [
+        {"flops": 1e18 * k, "end": {"loss": 3.0 / k}, "seen": [k], "group": None if k == 2 else "a"} for k in (1, 2)
+    ]
+    runs.append({"flops": 3e18, "end": {"loss": 1.5}, "late": "yes"})
+    lines = json.dumps(runs) if as_list else "\n".join(map(json.dumps, runs))
+    table = reader.read(Path(raw(tmp_path, lines)))
+    assert list(table["flops"]) == [1e18, 2e18, 3e18] and list(table["end.loss"]) == [3.0, 1.5, 1.5]
+    assert "seen" not in table and list(table["group"].isna()) == [False, True, True] and list(table.index) == [1, 2, 3]
+    with pytest.raises(UserError, match="neither a CSV nor one JSON object per line"):
+        reader.read(Path(raw(tmp_path, '{"a": 1}\nnothing')))
+
+
 def test_decimal_commas_are_read_between_semicolons(tmp_path, capsys: pytest.CaptureFixture) -> None:
     rows = [f"{x:.0f};{100 * y:.9g} %".replace(".", ",") for x, y in zip(X, ERROR, strict=True)]
     answer = fitted(raw(tmp_path, "\n".join(["compute;error", *rows, ""])), capsys)

@@ -97,6 +97,30 @@ def test_the_worth_of_repeats_is_recovered() -> None:
     assert made.parameters["R"] == pytest.approx(15, abs=1) and made.parameters["beta"] == pytest.approx(0.28, abs=0.01)
 
 
+@pytest.mark.parametrize("apart", [7e-7, 0.005, 0.011, 0.03])
+def test_sizes_that_are_nearly_one_throw_no_isoflop_minimum_far_below_all_losses(apart: float) -> None:
+    """As in the runs of Chinchilla that were read off a figure: 424,609,600 and 424,609,900, losses 2.66 and 2.64. An
+    Akima curve through both swings to 1e-113 beside them."""
+    best = {budget: 1e8 * (budget / 1e18) ** 0.5 for budget in (1e18, 1e19, 1e20, 1e21)}
+    rows = [
+        (budget, size, 2.6 + 0.05 * np.log(size / at) ** 2)
+        for budget, at in best.items()
+        for size in at * np.geomspace(0.2, 6, 10)
+    ]
+    plain = isoflop.fit(*np.array(rows).T)
+    disturbed = list(rows)
+    for budget, at in best.items():
+        size = at * np.geomspace(0.2, 6, 10)[1]
+        loss = 2.6 + 0.05 * np.log(size / at) ** 2
+        disturbed[disturbed.index((budget, size, loss))] = (budget, size, loss - 0.01)
+        disturbed.append((budget, size * (1 + apart), loss + 0.01))
+    made = isoflop.fit(*np.array(disturbed).T)
+    for minimum in made.minima:
+        lowest = min(loss for budget, _, loss in disturbed if budget == minimum.budget)
+        assert lowest - 0.01 < minimum.loss <= lowest + 0.02
+    assert len(made.minima) == 4 and made.exponent == pytest.approx(plain.exponent, abs=0.05)
+
+
 def test_isoflop_exponent_of_porian() -> None:
     table = fixture("porian2024_rw_tuned_isoflop.csv")
     fitted = isoflop.fit(*(table[c].to_numpy(float) for c in ("flops", "n_params", "val_loss")))

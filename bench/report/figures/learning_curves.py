@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import seaborn.objects as so
+import seaborn as sns
 from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence, Series
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Learning curves"
-LOOKS: dict[str, Any] = {"trunk": "-", "cool-down": (3, 1.2)}  # dashes
+LOOKS: dict[str, Any] = {"trunk": "", "cool-down": (3, 1.2)}  # dashes
+WIDTHS = {True: 1.3, False: 0.7}  # points: of the first run of a model, and of others
 Member = tuple[Series, list[tuple[str, LearningCurve]]]
 MAX_MODELS = 6  # of a family, from the smallest to the largest
+MAX_CURVES = 200  # trunks and cool-downs in all: more cannot be told apart, and take minutes to draw
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -31,8 +33,11 @@ def draw(evidence: Evidence) -> Drawing:
     everything = _curves(evidence)
     if not everything:
         raise NothingToDraw("the records hold no learning curves")
-    chosen = {family: _spread(members) for family, members in everything.items()}
+    chosen = _chosen(everything)
     shown, total = (sum(map(len, members.values())) for members in (chosen, everything))
+    runs = {series.label: len(curves) for mine in chosen.values() for series, curves in mine}
+    made = {series.label: len(curves) for mine in everything.values() for series, curves in mine}
+    every = sum(made[label] for label in runs)
     members = [member for family in chosen.values() for member in family]
     rows = [row for series, curves in members for row in _rows(series, curves)]
     table = pd.DataFrame(rows)
@@ -48,27 +53,30 @@ def draw(evidence: Evidence) -> Drawing:
     with _style.context():
         columns = _style.columns(len(chosen))
         figure = _style.figure(height=3.4 * -(-len(chosen) // columns) + 0.3)
-        (
-            so.Plot(
-                drawn, x="images_seen", y="loss", color="series", linestyle="phase", linewidth="strength", group="part"
-            )
-            .facet(col="family", order=list(chosen), wrap=columns)
-            .scale(
-                color=so.Nominal(colours),
-                linestyle=so.Nominal(LOOKS),
-                linewidth=so.Boolean((1.3, 0.7)),
-            )
-            .add(so.Lines(), legend=False)
-            .label(x="Images seen", y="Training loss [nats]")
-            .theme(_style.theme())
-            .on(figure)
-            .plot()
-        )
-        panels = dict(zip(chosen, figure.axes, strict=True))
+        grid = figure.subplots(-(-len(chosen) // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for empty in grid[len(chosen) :]:
+            empty.remove()
+        panels = dict(zip(chosen, grid, strict=False))
         for family, axes in panels.items():
+            sns.lineplot(
+                drawn[drawn["family"] == family],
+                x="images_seen",
+                y="loss",
+                hue="series",
+                palette=colours,
+                style="phase",
+                dashes=LOOKS,
+                size="strength",
+                sizes=WIDTHS,
+                units="part",
+                estimator=None,
+                legend=False,
+                ax=axes,
+            )
+            axes.set(xlabel="Images seen", ylabel="Training loss [nats]")
+            axes.label_outer()
             _style.plain_log_x(axes, list(table["images_seen"]))
             _style.plain_log_y(axes)
-            axes.set_title("")
             axes.set_title(family, loc="left")
             _style.key(axes, {s.label: colours[s.label] for s, _ in chosen[family]})
         grey: dict[str, Any] = {"color": _style.GREY, "linewidth": 1.3}
@@ -92,7 +100,8 @@ def draw(evidence: Evidence) -> Drawing:
         alt=f"{TITLE}: {plural(shown, 'model')}.",
         caption="Each point is the mean training loss since the point before, augmentation included: not an accuracy, "
         "and not comparable between recipes. Every seed is a line of its own; no interval is drawn."
-        + (f" {plural(total - shown, 'more model')} not drawn." if total > shown else ""),
+        + (f" {plural(total - shown, 'more model')} not drawn." if total > shown else "")
+        + (f" Of their {every:,} runs, {sum(runs.values()):,} are drawn." if every > sum(runs.values()) else ""),
     )
 
 
@@ -122,11 +131,27 @@ def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, Learnin
             yield Annotation(axes=axes, x=images[-1], y=losses[-1], text=text, cells=(name,))
 
 
-def _spread(members: list[Member]) -> list[Member]:
-    """At most `MAX_MODELS`, evenly from the first to the last."""
-    if len(members) <= MAX_MODELS:
+def _chosen(everything: dict[str, list[Member]]) -> dict[str, list[Member]]:
+    """At most `MAX_CURVES`: `MAX_MODELS` of each family and as many runs of each as fit, or fewer models where not even
+    one run of each does."""
+    for models in range(MAX_MODELS, 0, -1):
+        spread = {family: _spread(members, models) for family, members in everything.items()}
+        lines = [
+            [len(set(curve.horizons)) for _, curve in curves] for members in spread.values() for _, curves in members
+        ]
+        most = max(map(len, lines))
+        fitting = [n for n in range(1, most + 1) if sum(sum(one[:n]) for one in lines) <= MAX_CURVES]
+        if fitting or models == 1:
+            runs = max(fitting, default=1)
+            return {f: [(series, curves[:runs]) for series, curves in members] for f, members in spread.items()}
+    raise AssertionError("unreachable")
+
+
+def _spread(members: list[Any], most: int) -> list[Any]:
+    """So many, evenly from the first to the last."""
+    if len(members) <= most:
         return members
-    return [members[round(place)] for place in np.linspace(0, len(members) - 1, MAX_MODELS)]
+    return [members[round(place)] for place in np.linspace(0, len(members) - 1, most)]
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

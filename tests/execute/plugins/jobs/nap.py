@@ -5,6 +5,7 @@ Its record holds the worker's process number, as the model's parameters, and the
 """
 
 import os
+import signal
 import time
 
 from bench.core.errors import Interrupted
@@ -22,6 +23,8 @@ def run(cell, context):
         time.sleep(0.01)
     if dict(cell.model_options).get("fails"):
         raise RuntimeError("it was to fail")
+    if dict(cell.model_options).get("kills"):
+        os.kill(os.getpid(), signal.SIGKILL)
     context.progress(Advanced(done=1, total=1, phase="asleep"))
     return Result(
         status="complete",

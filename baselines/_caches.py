@@ -1,0 +1,32 @@
+"""Results of the meta device that other libraries have kept.
+
+A library may keep a tensor by the arguments of the function that made it (transformers' BEiT: an index by the size of
+its grid). Kept from a pass on the meta device, it has no values, and a later pass on another device reads rubbish there
+without an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from typing import Any
+
+from torch import Tensor
+
+_CACHE = type(functools.lru_cache(lambda: None))
+MOST_NESTED = 3  # containers in which a kept tensor is looked for
+
+
+def forget_meta() -> None:
+    """Empty every `functools.lru_cache` that holds a tensor on the meta device: what it held is computed anew."""
+    for one in [one for one in gc.get_objects() if type(one) is _CACHE]:
+        if any(_on_meta(kept) for kept in gc.get_referents(one)):
+            one.cache_clear()
+
+
+def _on_meta(value: Any, nested: int = 0) -> bool:
+    if isinstance(value, Tensor):
+        return value.is_meta
+    if nested == MOST_NESTED or not isinstance(value, dict | list | tuple):
+        return False
+    return any(_on_meta(one, nested + 1) for one in (value.values() if isinstance(value, dict) else value))

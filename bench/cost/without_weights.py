@@ -1,0 +1,78 @@
+"""Looks at a model without allocating or computing anything: on the meta device, where only shapes exist.
+
+A network that asks tensors for their values, where it is made or where it runs, cannot be looked at there; a small pass
+of it on the CPU tells the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from baselines._caches import forget_meta
+from bench.core import registry
+from bench.core.device import meta
+from bench.core.errors import UserError
+
+T = TypeVar("T")
+Images = Callable[[int], torch.Tensor]  # number -> images of the model's size, on the model's device
+Look = Callable[[nn.Module, Images], T]
+
+
+def looked_at(name: str, look: Look[T], *, channels: int, **sizes: Any) -> T:
+    """What `look` finds out of a model in test mode, by shapes where these are enough.
+
+    Args:
+        sizes: the other sizes and options of `bench.core.registry.build_model`.
+
+    Raises:
+        UserError: the model cannot be built. What `look` raises on the CPU.
+    """
+    try:
+        return _look(name, look, on_meta=True, channels=channels, **sizes)
+    except (UserError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+        if not _is_strange(name):
+            raise
+    return _look(name, look, on_meta=False, channels=channels, **sizes)
+
+
+def built(name: str, **sizes: Any) -> nn.Module:
+    """A model whose weights nobody needs: on the meta device, or on the CPU where it cannot be made there."""
+    try:
+        with _shapes_only():
+            return registry.build_model(name, **sizes)
+    except UserError:
+        if not _is_strange(name):
+            raise
+    with torch.random.fork_rng(devices=[]):
+        return registry.build_model(name, **sizes)
+
+
+def _look(name: str, look: Look[T], *, on_meta: bool, channels: int, **sizes: Any) -> T:
+    with torch.random.fork_rng(devices=[]):
+        with _shapes_only() if on_meta else contextlib.nullcontext():
+            model = registry.build_model(name, channels=channels, **sizes).eval()
+        size = getattr(model, "image_size", sizes["image_size"])
+        height, width = (size, size) if isinstance(size, int) else size
+        device = "meta" if on_meta else "cpu"
+        try:
+            return look(model, lambda batch: torch.zeros(batch, channels, height, width, device=device))
+        finally:
+            if on_meta and _is_strange(name):
+                forget_meta()
+
+
+@contextlib.contextmanager
+def _shapes_only() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]), meta():
+        yield
+
+
+def _is_strange(name: str) -> bool:
+    """Whether a network comes from elsewhere: the project's own run on the meta device, and keep nothing."""
+    family = registry.family_of(name)
+    return family.from_outside or not family.module.startswith(("vit.", "baselines."))

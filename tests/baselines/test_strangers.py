@@ -1,0 +1,176 @@
+"""Networks that keep tensors, or ask them for values: looked at by shapes, they are the same networks afterwards."""
+
+import pytest
+import torch
+
+from baselines._caches import forget_meta
+from bench.core import registry
+from bench.cost import crosscheck, flops, receptive_field
+
+SIZES = {"image_size": 16, "channels": 3}
+
+NETWORKS = '''
+import functools
+import torch
+from torch import nn
+
+
+@functools.lru_cache(maxsize=10)
+def index(length):  # as transformers' BEiT keeps it
+    return torch.arange(length - 1, -1, -1)
+
+
+class Cached(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.body, self.head = nn.Linear(3 * 16 * 16, 8), nn.Linear(8, num_classes)
+
+    def forward(self, x):
+        return self.head(self.body(x.flatten(1))[:, index(8)])
+
+
+class Linspace(nn.Module):
+    """The commonest line of research ViTs, and a step that depends on values."""
+
+    def __init__(self, num_classes, drop=0.1):
+        super().__init__()
+        self.rates = [x.item() for x in torch.linspace(0, drop, 3)]
+        self.body, self.last = nn.Linear(3 * 16 * 16, 8), nn.Linear(8, num_classes)
+
+    def forward(self, x):
+        x = self.body(x.flatten(1))
+        for rate in self.rates:
+            if torch.rand(1) >= rate or not self.training:
+                x = x + 0.0
+        return self.last(x)
+
+
+class InForward(Linspace):
+    def __init__(self, num_classes):
+        nn.Module.__init__(self)
+        self.rates = [0.0]
+        self.body, self.last = nn.Linear(3 * 16 * 16, 8), nn.Linear(8, num_classes)
+
+    def forward(self, x):
+        return super().forward(x + 0 * float(x.flatten()[0]))
+
+
+class Wrong(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.last = nn.Linear(7, num_classes)
+
+    def forward(self, x):
+        return self.last(x.flatten(1))
+'''
+
+
+@pytest.fixture
+def named(tmp_path):
+    (tmp_path / "strange.py").write_text(NETWORKS)
+    return lambda name: f"{tmp_path / 'strange.py'}:{name}"
+
+
+def test_what_a_network_has_kept_of_the_meta_device_is_forgotten(named):
+    """A kept index without values reads rubbish, in silence, in every later pass."""
+    for look in (
+        lambda name: flops.count(name, num_classes=4, **SIZES),
+        lambda name: registry.build_model(name, num_classes=4, **SIZES),
+        lambda name: receptive_field.of_model(name, **SIZES),
+        lambda name: crosscheck.crosscheck(name, num_classes=4, **SIZES),
+    ):
+        look(named("Cached"))
+        model = registry.build_model(named("Cached"), num_classes=4, **SIZES).eval()
+        images = torch.rand(2, 3, 16, 16)
+        body = model.body.body(images.flatten(1)).flip(1)  # the index, as it is defined
+        assert torch.equal(model(images), model.head(body))
+
+
+def test_only_caches_with_tensors_of_the_meta_device_are_emptied():
+    import functools
+
+    calls = []
+
+    @functools.cache
+    def made(device):
+        calls.append(device)
+        return {"kept": [torch.zeros(2, device=device)]}
+
+    @functools.lru_cache(maxsize=4)
+    def one(device):
+        calls.append(device)
+        return torch.zeros(2, device=device)
+
+    for make in (made, one):
+        calls.clear()
+        make("cpu")
+        forget_meta()
+        make("cpu")
+        assert calls == ["cpu"]
+        make("meta")
+        forget_meta()
+        make("cpu")
+        assert calls == ["cpu", "meta", "cpu"]
+
+
+@pytest.mark.parametrize("name", ["Linspace", "InForward"])
+def test_a_network_that_asks_for_values_is_counted_by_a_real_pass(named, name):
+    """Its MACs are those of its two linear layers."""
+    cost = flops.count(named(name), num_classes=4, **SIZES)
+    assert cost.forward_macs["dense"] == 3 * 16 * 16 * 8 + 8 * 4
+    assert cost.activation_bytes > 0 and cost.num_features == 8
+    assert cost.params == sum(p.numel() for p in registry.build_model(named(name), num_classes=4, **SIZES).parameters())
+    three = crosscheck.crosscheck(named(name), num_classes=4, **SIZES)
+    assert not three.differs, three.sentence()
+    assert receptive_field.of_model(named(name), **SIZES).pixels is None
+
+
+def test_a_real_pass_takes_no_random_number(named):
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    flops.count.__wrapped__(named("Linspace"), num_classes=4, **SIZES)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_network_that_cannot_run_is_refused_in_its_own_words(named):
+    with pytest.raises(registry.UserError, match="mat1 and mat2"):
+        flops.count(named("Wrong"), num_classes=4, **SIZES)
+
+
+BEIT = """
+import transformers
+from torch import nn
+
+
+class Beit(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        config = transformers.BeitConfig(
+            image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=32, num_labels=num_classes, use_relative_position_bias=True,
+        )
+        self.network = transformers.BeitForImageClassification(config)
+
+    def forward(self, x):
+        return self.network(x).logits
+"""
+
+
+def test_beit_of_transformers_is_the_same_after_it_was_counted(tmp_path):
+    """It keeps the index of its relative positions by the grid's size alone."""
+    pytest.importorskip("transformers")
+    (tmp_path / "hf.py").write_text(BEIT)
+    name = f"{tmp_path / 'hf.py'}:Beit"
+    sizes = {"image_size": 32, "channels": 3}
+    flops.count(name, num_classes=4, **sizes)
+    torch.manual_seed(0)
+    model = registry.build_model(name, num_classes=4, **sizes).eval()
+    images = torch.rand(4, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(model(images)[:1], model(images[:1]), rtol=1e-4, atol=1e-5)
+    from transformers.models.beit import modeling_beit
+
+    for module in model.modules():
+        if isinstance(module, modeling_beit.BeitRelativePositionBias):
+            assert not module.generate_relative_position_index((4, 4)).is_meta
