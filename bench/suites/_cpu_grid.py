@@ -1,10 +1,13 @@
 """The grid of the scale `cpu`: minutes on two cores, on the 12,000 photographs of clothes that come with the project.
 
-Its networks were chosen in November 2026, before any of them was compared with another, as the ones that people who
-know a family would take for 28 px images: ViTs of 16 patches and more, of which ViT-Lite is of Hassani et al. 2021; the
-ResNets for small images of He et al. 2016, section 4.2, and a narrow BiT; a ViT behind a ResNet, and the compact
-transformer (CCT) of Hassani et al. Every model is trained at the budgets of one ladder, in FLOPs, so that families are
-compared where each was measured. The learning rates are those of the suite `rates`.
+Its networks are the ones that people who know a family would take for 28 px images: ViTs of 16 patches and more, of
+which ViT-Lite is of Hassani et al. 2021; the ResNets for small images of He et al. 2016, section 4.2, and a narrow BiT;
+a small ViT behind such a ResNet, and behind a narrow BiT, as in the paper. They were chosen in November 2026, and changed
+once, by `results/reference/control-cpu`: hybrids with a stem of the paper's kind alone, and a CCT, were 13 points behind
+networks of other hands, and the smallest ViT and ResNet, which had been trained at small budgets only, are the best of
+their family at large ones too. Every model is trained at the budgets of one ladder, in FLOPs, so that families are
+compared where each was measured, from where its warm-up is a ninth of the training. The learning rates are those of the
+suite `rates`.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ TRAIN_FLOPS = {
     "ResNet-8-s2": 12.21e6,
     "ViT-Lite-2/4": 67.27e6,
     "ViT-Lite-4/4": 133.93e6,
-    "R8+ViT-nano/4": 81.40e6,
+    "ResNet-20-s2+ViT-nano/8": 70.04e6,
     "ResNet-20-s2": 40.75e6,
     "ResNet-20": 166.21e6,
     "R11x0.5": 26.49e6,
@@ -40,23 +43,23 @@ tests/suites/test_suites.py compares them with the counter: listing a study must
 
 LADDER = tuple(13e9 * 2**rung for rung in range(7))  # FLOPs: 13, 26, … 832 GFLOPs
 RUNGS = {
-    "ViT-pico/7": 5,
+    "ViT-pico/7": 7,
     "ViT-nano/7": 7,
     "ViT-Lite-2/7": 7,
+    "ResNet-8-s4+ViT-pico/8": 7,
+    "ResNet-8-s2+ViT-pico/8": 7,
     "R5x0.125+ViT-pico/7": 6,
-    "R8x0.125+ViT-pico/4": 7,
-    "CCT-2/3x2": 7,
-    "ResNet-8-s4": 5,
+    "ResNet-8-s4": 7,
     "R11x0.25": 5,
     "ResNet-8-s2": 7,
 }
-"""Model -> how far up the ladder it is trained: small networks end where larger ones of their family have begun."""
+"""Model -> how far up the ladder it is trained."""
 BATCH, WARMUP_STEPS = 32, 20
-FEWEST_STEPS = 4 * WARMUP_STEPS  # a warm-up takes at most a quarter of a run
+FEWEST_STEPS = 9 * WARMUP_STEPS  # a warm-up takes at most a ninth of a run
 DATA, TRANSFER = "fashion-mnist:part", "mnist"
 SIZES = (300, 1_000, 3_000)
 SIZE_FLOPS = LADDER[3]
-SIZE_MODELS = ("ViT-pico/7", "R5x0.125+ViT-pico/7", "ResNet-8-s4")
+SIZE_MODELS = ("ViT-pico/7", "ResNet-8-s4+ViT-pico/8", "ResNet-8-s4")
 
 
 def images(model: str, flops: float) -> int:

@@ -161,7 +161,7 @@ def test_transformers_have_sixteen_tokens_and_more(suite: str) -> None:
     for model in {cell.model for cell in cells_on_compute(suite)} - {"pixels"}:
         patch = model.rpartition("/")[2]
         if "ViT" in model:
-            assert (28 // int(patch)) ** 2 >= 16, model
+            assert math.ceil(28 / int(patch)) ** 2 >= 16, model  # hybrids continue an image by its border
 
 
 def test_the_photographs_go_up_to_fifty_teraflops_over_two_decades_and_from_600_images_to_all() -> None:
