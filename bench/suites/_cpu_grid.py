@@ -1,13 +1,13 @@
 """The grid of the scale `cpu`: minutes on two cores, on the 12,000 photographs of clothes that come with the project.
 
 Its networks are the ones that people who know a family would take for 28 px images: ViTs of 16 patches and more, of
-which ViT-Lite is of Hassani et al. 2021; the ResNets for small images of He et al. 2016, section 4.2, and a narrow BiT;
-a small ViT behind such a ResNet, and behind a narrow BiT, as in the paper. They were chosen in November 2026, and changed
-once, by `results/reference/control-cpu`: hybrids with a stem of the paper's kind alone, and a CCT, were 13 points behind
-networks of other hands, and the smallest ViT and ResNet, which had been trained at small budgets only, are the best of
-their family at large ones too. Every model is trained at the budgets of one ladder, in FLOPs, so that families are
-compared where each was measured, from where its warm-up is a ninth of the training. The learning rates are those of the
-suite `rates`.
+which ViT-Lite is of Hassani et al. 2021; the ResNets for small images of He et al. 2016, section 4.2, and a narrow
+BiT; a small ViT behind such a ResNet, and behind a narrow BiT, as in the paper. They were chosen in November 2026,
+and changed once, by `results/reference/control-cpu`: hybrids with a stem of the paper's kind alone, and a CCT, were
+13 points behind networks of other hands, and the smallest ViT and ResNet, which had been trained at small budgets
+only, are the best of their family at large ones too. Every model is trained at the budgets of one ladder, in FLOPs,
+so that families are compared where each was measured, from where its warm-up is a ninth of the training. The learning
+rates are those of the suite `rates`.
 """
 
 from __future__ import annotations
