@@ -18,13 +18,11 @@ from bench.suites._grid import Grid, fewshot
 
 TRAIN_FLOPS = {
     "ViT-pico/7": 8.63e6,
-    "ViT-pico/7:pooling=mean": 8.63e6,
     "ViT-nano/7": 19.97e6,
     "ViT-Lite-2/7": 21.55e6,
     "R5x0.125+ViT-pico/7": 21.25e6,
     "R8x0.125+ViT-pico/4": 32.93e6,
     "ResNet-8-s4+ViT-pico/8": 12.54e6,
-    "ResNet-8-s4+ViT-pico/8:pooling=mean": 12.54e6,
     "ResNet-8-s2+ViT-pico/8": 23.96e6,
     "CCT-2/3x2": 146.49e6,
     "CCT-2/3x2:width=64": 60.08e6,
