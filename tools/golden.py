@@ -182,15 +182,16 @@ def rebuild(folder: Path, into: Path) -> Path:
     for name in ("plan.json", "study.toml"):
         if (folder / name).exists():
             shutil.copy(folder / name, made)
-    with plugins():
+    with plugins(made.name):
         report.build(made, suite=made.name)
     return made
 
 
 @contextlib.contextmanager
-def plugins() -> Iterator[None]:
-    """Questions and figures of the races are known, as `--plugins tools/race` makes them."""
-    with mock.patch.dict(os.environ, {registry.PLUGINS: str(PROJECT / "tools" / "race")}):
+def plugins(suite: str) -> Iterator[None]:
+    """The folder of plug-ins in tools/ that holds a suite is known, as `--plugins` makes it."""
+    folders = [str(path.parent.parent) for path in PROJECT.glob(f"tools/*/suites/{suite.replace('-', '_')}.py")]
+    with mock.patch.dict(os.environ, {registry.PLUGINS: os.pathsep.join(folders)}):
         registry.forget()
         yield
     registry.forget()
