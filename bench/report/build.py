@@ -302,7 +302,7 @@ def _say_rows(rows: Sequence[ConsoleRow], console: Console, *, short: bool) -> N
 
 
 def _draw(
-    wanted: Mapping[str, Evidence], style: Style, *, mark: str
+    wanted: Mapping[str, Evidence], style: Style, *, mark: str = ""
 ) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
     """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
@@ -337,7 +337,7 @@ def _titled(
 
 
 def _answer(
-    findings: Findings, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str
+    findings: Findings, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str = ""
 ) -> RenderedFigure | None:
     """A picture of what the title says, for a study without a figure that shows it; None where its finding has none."""
     from bench.report.figures import _answer, _style
