@@ -394,7 +394,7 @@ def main() -> int:
     parser.add_argument("verb", choices=("write", "compare"))
     parser.add_argument("parts", nargs="*", metavar="PART", help="e.g. study-scaling-cpu (default: all)")
     parser.add_argument("--quick", action="store_true", help="compare without rebuilt reports and the small run")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     before = sorted(path.stem for path in FROZEN.glob("*.json"))
     if unknown := set(arguments.parts) - {*parts(), *before}:
         parser.error(f"no part is called {', '.join(sorted(unknown))}; there are: {', '.join(parts())}")
