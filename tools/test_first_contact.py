@@ -49,7 +49,7 @@ def test_what_is_measured_stands_beside_what_was_expected():
     assert said == ["below", "as", "above"] and plan.beside_expected("ViT-Ti/16", "ours", 1.0) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_rehearsal_leaves_files_that_can_be_read(tmp_path):
     """Whatever it had no time for: a busy machine is no failure, but a step that ends with an error is."""
     asked = (
