@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -84,9 +85,9 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     if measure:
         train, evaluate, share, parts = _measured(cell, sizes, device=device, trains=cost.params > 0)
         basis = f"measured over {MEASURED_SECONDS:g} s, with {share:.0%} of a processor"
-        if (mode := modes.mode_for(device)) != "off" and parts[1]:  # to compile could take longer than the cells
-            seconds, measure = compiled_seconds(*parts, recorded=mode in modes.WITH_GRAPHS), False
-            gain = max(1.0, cell.recipe.batch / seconds / train)
+        if (mode := modes.mode_for(device)) != "off":  # to compile could take longer than the cells
+            seconds = compiled_seconds(*parts, recorded=mode in modes.WITH_GRAPHS) if parts[1] else math.inf
+            gain, measure = max(1.0, cell.recipe.batch / seconds / train), False
             train *= gain
             basis += f"; training is guessed to be {gain:.1f} times as fast as that, compiled"
     else:

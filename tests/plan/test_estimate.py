@@ -64,15 +64,15 @@ def test_what_is_not_measured_comes_from_flops(monkeypatch):
 
 
 def test_the_gain_of_compiling_is_said_to_be_a_guess(monkeypatch):
-    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (100.0, 300.0, 1.0, (0.0, 0.0)))
+    """Of a step that takes a GPU a tenth of a second, and is launched in as long."""
+    parts = 0.1, 0.1
+    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (A.recipe.batch / 0.1, 300.0, 1.0, parts))
     monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: PeakRate(flops_per_second=1e12, source="a test"))
     with modes.switched("default"):
         rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=True)["rates"])
     assert not rates.measured and "guessed" in rates.basis
-    assert (
-        rates.train_images_per_second == calibrate.ASSUMED_COMPILED_GAIN * 100.0
-        and rates.eval_images_per_second == 300.0
-    )
+    guessed = A.recipe.batch / (0.1 * calibrate.COMPILED_COMPUTING)
+    assert rates.train_images_per_second == pytest.approx(guessed) and rates.eval_images_per_second == 300.0
 
 
 # -- what follows training ---------------------------------------------------------------------------------------------
