@@ -42,8 +42,9 @@ REST = ("probe ", "doctor", "fit zeroshot_results.csv ")  # of a checkpoint, a t
 
 
 def block(name: str) -> str:
-    """The code between two markers, without the fence."""
-    return re.search(rf"<!-- {name}:begin -->\n```\w*\n(.*?)```", README, re.DOTALL)[1]
+    """The code between two markers of README or of the page about study files and Python, without the fence."""
+    pages = README + (PROJECT / "docs/api.md").read_text()
+    return re.search(rf"<!-- {name}:begin -->\n```\w*\n(.*?)```", pages, re.DOTALL)[1]
 
 
 @pytest.fixture
@@ -77,8 +78,8 @@ def test_there_are_commands():
 )
 def test_a_command_does_what_it_says(command, home, capsys):
     verb, *words = shlex.split(command)
-    if "folder:" in command:
-        pytest.skip("a folder of the reader's own")
+    if any(own in command for own in ("folder:", "photos/", "my_model.py")):
+        pytest.skip("a folder or a file of the reader's own")
     if "--to" in words and words[-1] != "csv" and not trackers.installed(words[words.index("--to") + 1]):
         pytest.skip("this tracker is not installed")
     path = script.verbs()[verb]
@@ -89,8 +90,8 @@ def test_a_command_does_what_it_says(command, home, capsys):
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith(STUDIES)])
 def test_a_study_is_what_its_command_asks_for(command, home):
-    if "folder:" in command:
-        pytest.skip("a folder of the reader's own")
+    if any(own in command for own in ("folder:", "photos/", "my_model.py")):
+        pytest.skip("a folder or a file of the reader's own")
     p = parser("test", "", "")
     add_options(p, RUN)
     p.add_argument("--write-cells")  # of bench.plan alone
