@@ -82,8 +82,8 @@ def project() -> Path:
 
 @pytest.fixture
 def race(monkeypatch) -> Iterator[None]:
-    """Plug-ins of the race against other libraries are known, as `--plugins tools/race` makes them."""
-    monkeypatch.setenv(registry.PLUGINS, str(PROJECT / "tools" / "race"))
+    """Plug-ins of committed studies are known, as `--plugins tools/race` and `--plugins tools/control` make them."""
+    monkeypatch.setenv(registry.PLUGINS, os.pathsep.join(str(PROJECT / "tools" / name) for name in ("race", "control")))
     registry.forget()
     yield
     monkeypatch.undo()

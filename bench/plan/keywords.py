@@ -29,6 +29,7 @@ class Keywords(TypedDict, total=False):
     recipe: str
     set: Mapping[str, Any]
     sweep: Mapping[str, Any]
+    rehearse: bool
     only: Sequence[str]
     results: Path | str
     data_root: Path | str

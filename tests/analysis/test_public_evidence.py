@@ -102,7 +102,7 @@ def test_a_ratio_is_that_of_the_family_named_first(evidence: Evidence, findings:
     assert len(asked) == len(rows) == len(matched.comparisons())
     for f in asked:
         over = " over ".join(f.subject[:2])
-        assert over in rows and over in table
+        assert over.replace(" over ", " against ") in rows and over in table
         (comparison,) = [item for item in f.evidence if isinstance(item, Comparison)]
         points, line = comparison.families
         assert f.subject == (comparison.second, comparison.first, comparison.name)

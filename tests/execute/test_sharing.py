@@ -12,6 +12,7 @@ from bench.core.errors import UserError
 from bench.core.spec import Cell
 from bench.execute import local
 from bench.execute.sharing import served
+from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.gpu.posing import posing
 from tests.plan.making import plan_of
@@ -86,7 +87,7 @@ def test_workers_find_the_daemon_and_their_share_of_joules(share, joules, spoken
     workers = 2 if share == "none" else 4
     with posing():
         plan = plan_of(cells, tmp_path / "study", device="cuda", workers=workers, share=share)
-        plan.store.mkdir()
+        Study(plan.store).create()
         pool = local.Pool(plan, profile=False)
         gain = plan.seconds_in_turns / plan.seconds  # where no cell fills a GPU
     pipes = {environment.get("CUDA_MPS_PIPE_DIRECTORY") for environment in pool._environments}

@@ -63,7 +63,13 @@ def test_rooms_that_need_no_torch(name):
     assert not wrong
 
 
-IMPORTED_AS = {"PIL": "pillow", "sklearn": "scikit-learn", "pynvml": "nvidia-ml-py", "triton": "torch"}
+IMPORTED_AS = {
+    "yaml": "pyyaml",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "pynvml": "nvidia-ml-py",
+    "triton": "torch",
+}
 
 
 def test_what_is_imported_is_declared():
