@@ -122,7 +122,7 @@ ON_IMAGENET = Shown(task="finetune", data=("imagenet",), words="fine-tuned on Im
 
 LAST_ONLY = "The end of the training is measured, and not the course of it."
 ROWS: tuple[Row, ...] = (
-    Row(name="Table 1", about="sizes of the ViTs", more="vit-bench flops ViT-B/16 (ViT-L/16, ViT-H/14)"),
+    Row(name="Table 1", about="sizes of the ViTs", more="vit-bench flops --paper-table"),
     Row(
         name="Table 2",
         about="ViT-H/14 and ViT-L/16 against the state of the art",

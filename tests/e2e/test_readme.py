@@ -74,7 +74,7 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize(
     "command",
-    [command for command in COMMANDS if not command.startswith((*STUDIES, *REST))],
+    [command for command in COMMANDS if not command.startswith((*STUDIES, *REST)) and "…" not in command],
 )
 def test_a_command_does_what_it_says(command, home, capsys):
     verb, *words = shlex.split(command)

@@ -52,6 +52,7 @@ class Driven(Trainer):
 
 def job_context(folder: Path, **changes: Any) -> JobContext:
     """The context that a worker of one thread on the CPU hands to a job, but for `changes`."""
+    folder.mkdir(parents=True, exist_ok=True)  # as whoever claims a cell has done
     given: dict[str, Any] = {"directory": CellDirectory(folder), "attempt": folder, "device": "cpu", "threads": 1}
     given |= {"progress": lambda _: None, "should_stop": lambda: False, "log": lambda _: None}
     return JobContext(**given | changes)

@@ -122,7 +122,6 @@ def noted(name: str, used: list[str]) -> Any:
 
 
 def job(cell: Cell, folder: Path, log: Callable[[str], None] = lambda _: None) -> Result:
-    folder.mkdir(parents=True, exist_ok=True)  # as whoever claims a cell has done
     return train.run(cell, job_context(folder, log=log))
 
 
