@@ -199,7 +199,7 @@ def anatomy_of(
     tried = [(size, given) for size in sizes for given in dict.fromkeys((channels, COLOURS))]
     first: Exception | None = None
     for device in PROBES:
-        first = None  # of the CPU: on the meta device it may be of that alone
+        first = None  # The last device's refusal is told: that of the meta device may be the device's own.
         for size, given in tried:
             try:
                 with _probing(device), torch.no_grad():

@@ -12,6 +12,7 @@ GroupNorm, standardised weights) at an eighth of its width is 13 points behind (
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,21 +38,14 @@ def _parse(name: str) -> dict[str, Any] | None:
     if parts is None:
         return None
     blocks, strides = [parts["blocks"]] * 3, list(parts["strides"])
-    while _product(strides) > total and len(blocks) > 1:
+    while math.prod(strides) > total and len(blocks) > 1:
         more = blocks.pop()
         strides.pop()
         blocks[-1] += more
-    if total % _product(strides):
+    if total % math.prod(strides):
         return None
     widths = parts["widths"][: len(blocks)]
     return {"blocks": tuple(blocks), "strides": tuple(strides), "widths": widths, "row": match["row"], "total": total}
-
-
-def _product(strides: list[int]) -> int:
-    product = 1
-    for stride in strides:
-        product *= stride
-    return product
 
 
 def accepts(name: str) -> bool:

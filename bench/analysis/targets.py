@@ -56,14 +56,14 @@ def targets(evidence: Evidence, name: str, axis: Axis) -> Iterator[Finding]:
 
 
 def reached_by_all(laws: dict[str, Law]) -> float | None:
-    """The least of the families' best mean accuracies, rounded down: it can be compared between them. To 5 or 1 % where
-    every family has points on both sides of that."""
+    """The least of the families' best mean accuracies, rounded down to 5 or 1 %, where every family has points on both
+    sides of that; else None, since nobody asks for the compute of 69.1 %."""
     if not laws:
         return None
     least = min(1 - float(law.frontier[1].min()) for law in laws.values())
     first = max(1 - float(law.frontier[1].max()) for law in laws.values())
-    rounded = [math.floor(least * parts + 1e-9) / parts for parts in (20, 100, 1000)]
-    return next((accuracy for accuracy in rounded if accuracy > first), rounded[-1])
+    rounded = [math.floor(least * parts + 1e-9) / parts for parts in (20, 100)]
+    return next((accuracy for accuracy in rounded if accuracy > first), None)
 
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:

@@ -288,12 +288,13 @@ REASONS: Mapping[str, Sentence] = {
 def _narrower(f: Finding) -> str:
     """By how much an interval would have to shrink to leave one answer, were the estimate to stay."""
     if f.estimate is None or f.low is None or f.high is None or not f.estimate - (f.unit == Unit.TIMES):
-        return "It takes a narrower interval: more seeds, draws or test images."
+        return "It takes a narrower interval: more seeds, few-shot samples or test images."
     off = abs(f.estimate - (f.unit == Unit.TIMES))
     times = max(f.high - f.estimate, f.estimate - f.low) / off
     if times > MANY_TIMES:
         return f"It takes an interval more than {MANY_TIMES} times narrower, if there is a difference at all."
-    return f"It takes an interval {significant(max(times, 1.1), 2)} times narrower: more seeds, draws or test images."
+    more = "more rounds" if f.quantity == "speed ratio" else "more seeds, few-shot samples or test images"
+    return f"It takes an interval {significant(max(times, 1.1), 2)} times narrower: {more}."
 
 
 TAKES: Mapping[str, Sentence] = {
@@ -304,7 +305,7 @@ TAKES: Mapping[str, Sentence] = {
     Reason.TOO_FEW_POINTS: f"It takes {TREND_POINTS} points or more.",
     Reason.AHEAD_THROUGHOUT: "It takes a wider range, for one is ahead throughout this one.",
     Reason.FIT_FAILED: "It takes points that a law can be fitted to.",
-    Reason.SEVERAL: "It takes a narrower interval: more seeds, draws or test images.",
+    Reason.SEVERAL: "It takes a narrower interval: more seeds, few-shot samples or test images.",
     Reason.LACK_OF_FIT: "It takes points that the law does not miss.",
     Reason.SEVERAL_MODELS: "It takes one model along each law, or a measured change of the order.",
 }

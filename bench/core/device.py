@@ -150,8 +150,8 @@ def generators(device: str) -> list[Any]:
     return own
 
 
-SHARED = 0.9  # of a GPU's memory, for what processes that share it allocate; the rest is for what CUDA keeps in each
-_limits: dict[str, int] = {}  # bytes that this process may allocate on a device that it shares
+SHARED = 0.9  # share of a GPU's memory that its processes may allocate together; CUDA keeps the rest
+_limits: dict[str, int] = {}  # device -> bytes that this process may allocate there
 
 
 def share_memory(device: str, processes: int) -> None:

@@ -136,3 +136,8 @@ class DataSet:
         """The error for a set that is not on this machine."""
         name = f"{self.name}:{option}" if option else self.name
         return UserError(f"Data set {name!r} is not on this machine.", self.how_to_get)
+
+    def too_few(self, name: str, *, asked: int, there: int) -> UserError:
+        """The error of more training images than there are: how to get them, where only a part of the set is here."""
+        fix = self.how_to_get if self.carried_in_part and ":" not in name else f"Ask for at most {name}@{there}."
+        return UserError(f"{name}@{asked}: {name} has only {there} training images here.", fix)

@@ -35,7 +35,7 @@ CLASSES = 10
 MAX_DRAWN = 20_000  # images of a set that is drawn as its name asks
 SIDE = 32  # pixels, of a generated image
 NOISE = 40.0  # standard deviation, of 255 grey levels: classes overlap
-REAL_LABELS = "imagenet"  # whose test images carry all classes that are in each (`bench.data.real`)
+REAL_LABELS = "imagenet"  # the set whose test images also carry ReaL labels (`bench.data.real`)
 
 _active: list[bool] = []
 

@@ -273,7 +273,7 @@ class Fleet:
     def __init__(self, kinds: Sequence[WorkerKind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
         self._restarts, self.owed = local.MAX_RESTARTS * len(kinds), 0
-        self._kills = self._restarts  # that are made good before another cell is begun
+        self._kills = self._restarts  # kills to be made good before another cell begins
         self.complaints: list[UserError] = []
         self.began, self.names = watched.began, watched.left()
 

@@ -216,7 +216,7 @@ class Worker:
                 if self.stop():
                     break
                 if (first and self._kills(number)) or not self._try(number):
-                    held.append(number)  # what killed a process comes last: it may kill this one
+                    held.append(number)  # A cell that killed a process comes last, because it may kill this one too.
             first = False
             if len(held) < len(pending):
                 waiting_since = None
@@ -274,7 +274,7 @@ class Worker:
                 else:
                     return self._attempt(number, directory, lease)
         except UserError as error:  # outside the cell's own work: its folder cannot be written, …
-            self.study.check_is(self.known)  # where that is why, it says more
+            self.study.check_is(self.known)  # It says more where the store has gone.
             self.failed = True
             emit(CellFailed(cell=directory.path.name, reason=str(error)))
         return True

@@ -195,10 +195,7 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
                 raise one_class(name)
         size = sizes[cell.data]
         if cell.num_images is not None and cell.num_images > size.train:
-            raise UserError(
-                f"{cell.data}@{cell.num_images}: {cell.data} has only {size.train} training images.",
-                f"Ask for at most {cell.data}@{size.train}.",
-            )
+            raise data_set(cell.data).too_few(cell.data, asked=cell.num_images, there=size.train)
         evaluation_images(cell, sizes)
 
 

@@ -332,7 +332,7 @@ def _titled(
     from bench.report.figures.figure import draw
 
     drawn = registry.load("figure", figure.name)
-    under, *_ = draw(figure.name, drawn, evidence, style, says=title.text, mark=mark)
+    under, *_ = draw(figure.name, drawn, evidence, style, says=title.caption, mark=mark)
     return dataclasses.replace(figure, titled=under)
 
 

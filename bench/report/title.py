@@ -25,12 +25,14 @@ class StudyTitle:
         others: the answers for other subjects; "" where there is nothing to add.
         finding: place in `Findings.findings`.
         figure: name of the figure that shows it; "" where none does.
+        caption: the same for the figure's files: without what an open question takes.
     """
 
     text: str
     finding: int
     others: str = ""
     figure: str = ""
+    caption: str = ""
 
 
 def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> StudyTitle | None:
@@ -64,7 +66,9 @@ def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> 
     chosen = findings.findings[place]
     figure = figures[shown] if shown < len(figures) else ""
     said, also = sentence(chosen), _others(chosen, findings)
-    return StudyTitle(text=f"{said} {also}".strip(), finding=place, figure=figure, others=also)
+    caption = f"{said.removesuffix(takes(chosen)).strip()} {also}".strip() if not is_answered(chosen) else ""
+    text = f"{said} {also}".strip()
+    return StudyTitle(text=text, finding=place, figure=figure, others=also, caption=caption or text)
 
 
 def _others(chosen: Finding, findings: Findings) -> str:

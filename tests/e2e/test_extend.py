@@ -127,7 +127,7 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
     cut, unswept = plan["notes"]
     assert cut == "stripes has 400 training images; all are used instead of the suite's 1,000."
     assert "Learning rate not swept" in unswept and "MLP-16" in unswept
-    assert too_many[0] == 2 and "stripes has only 400 training images" in too_many[2]
+    assert too_many[0] == 2 and "stripes has only 400 training images here" in too_many[2]
     assert misspelt[0] == 2 and "MLP-32" in misspelt[2]
     assert counted[0] == 0 and json.loads(counted[1])
 

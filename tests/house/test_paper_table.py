@@ -55,7 +55,7 @@ def test_every_figure_and_table_of_the_paper_is_a_row() -> None:
 def test_the_page_is_what_the_rows_say() -> None:
     """Costs are kept: `python -m tools.paper_table` plans them anew."""
     text = PAGE.read_text()
-    costs = paper_table.stated(text)
+    costs = paper_table.stated()
     assert paper_table.page(costs) == text, "run python -m tools.paper_table --words-only"
     cells = {row.name: len(row.cells()) for row in PLANNED}
     assert {name: one.cells for name, one in costs.items()} == cells | {paper_table.MORE: cells[WHOLE.name]}

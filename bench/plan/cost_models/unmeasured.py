@@ -8,7 +8,7 @@ from bench.plan import preflight
 from bench.plan.cost_model import RemainingCost, RemainingWork, StudyCost
 from bench.plan.options import StudyOptions
 
-SECONDS = 10.0  # of a cell, assumed, from which the display of a run begins
+SECONDS = 10.0  # assumed seconds of a cell, until the first has ended
 
 
 def of(options: StudyOptions, *, device: str, reason: str) -> Unmeasured:

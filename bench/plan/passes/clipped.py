@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell
 from bench.data.load import data_set
@@ -41,9 +40,7 @@ def clipped(
     for name in sorted(((sized & set(named)) | (sized & declares) | set(limits)) & asked):
         most[name] = limits.get(name, sizes[name].train)
         if most[name] > (there := sizes[name].train):
-            raise UserError(
-                f"{name}@{most[name]}: {name} has only {there} training images.", f"Ask for at most {name}@{there}."
-            )
+            raise data_set(name).too_few(name, asked=most[name], there=there)
     wholes = {cell.data for cell in cells if cell.num_images is None and cell.horizons != (0,)} | declares
     kept, cut = [], []
     for cell in cells:

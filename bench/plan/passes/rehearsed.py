@@ -23,7 +23,7 @@ from bench.suites.suite import patch_of
 SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it
 NEXT_SIDE = 16  # pixels between two sizes, at least
 BATCH, NEXT_BATCH = 16, 8
-STEPS, NEXT_STEPS = 4, 2  # of the shortest budget, of which a warm-up takes a quarter
+STEPS, NEXT_STEPS = 4, 2  # steps of the shortest budget, and steps more of each longer one
 MIN_IMAGES = 2 * rehearsed.CLASSES  # of a part of a set
 
 

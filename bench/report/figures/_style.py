@@ -142,7 +142,7 @@ def say(figure: Figure, sentence: str) -> Bbox:
     """A sentence above a figure, at its left edge, in as many lines as its width takes. Returns what is to be saved, in
     inches: the figure stays as it was arranged, and the sentence is on a strip above it."""
     size, (width, height) = text(SENTENCE_SIZE), figure.get_size_inches()
-    lines = textwrap.wrap(sentence, round(width * 72 / (LETTER_WIDTH * size)))
+    lines = textwrap.wrap(sentence, round(width * 72 / (LETTER_WIDTH * size)), break_on_hyphens=False)
     strip = (len(lines) * LINE_HEIGHT + 1) * size / 72
     top = 1 + (strip - 0.5 * size / 72) / height
     wrap_labels(figure)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TITLE = "Upstream accuracy against learning rate"
 SHORTEST, LONGEST = "shortest budget", "longest budget"
+MAX_FAMILIES = 6  # rows of panels that a page holds
 CURVE_POINTS = 60  # points draw a curve through the runs
 
 
@@ -38,6 +39,8 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no model was trained at several learning rates")
     labels = _labels(evidence, longest)
     families = list(dict.fromkeys(s.family for s in longest))
+    if len(families) > MAX_FAMILIES:
+        raise NothingToDraw(f"{len(families)} families, and there is room for {MAX_FAMILIES}; the tables have all")
     several = any(s.shorter for s in longest)
     drawn_sweeps = [
         (sweep, label, f"{sweep.family}, {budget}" if several else sweep.family)
@@ -62,6 +65,8 @@ def draw(evidence: Evidence) -> Drawing:
     }
     drawn = _panels.in_percent(table.rename(columns={"panel": "measure"}).assign(at=table["learning_rate"]))
     axis = _panels.XAxis(label="Learning rate", column="learning_rate")
+    diverged = any(tried.diverged for sweep in sweeps for tried in sweep.tried)  # a cross at 0
+    lowest = -3.0 if diverged else max(-3.0, 100 * table["low"].min() - 25.0)  # the key has room below the points
     annotations: list[Annotation] = []
     with _style.context():
         columns = 2 if several else _style.columns(len(families))
@@ -71,7 +76,7 @@ def draw(evidence: Evidence) -> Drawing:
         )
         for panel, axes in panels.items():
             _panels.scale_x(axes, axis, list(table["learning_rate"]), text=plain)
-            axes.set_ylim(-3.0, min(101.0, 106 * table["high"].max()))  # one scale for all, so that families compare
+            axes.set_ylim(lowest, min(101.0, 106 * table["high"].max()))  # one scale for all, so that families compare
             axes.set_title(panel, loc="left")
             axes.set_ylabel("Upstream accuracy [%]")
             members = [(s, label) for s, label, of in drawn_sweeps if of == panel]

@@ -36,16 +36,20 @@ def draw(evidence: Evidence) -> Drawing:
     unit = "core" if all(row["device_kind"] == "cpu" for row in done) else "device"
     table = pd.DataFrame(done)
     with _style.context():
-        lines = 2 // _style.columns(2)
-        figure = _style.figure(height=4.2 * lines)
-        left, right = figure.subplots(lines, 2 // lines)
+        panels = 2 if unit == "device" else 1  # the largest batch of a CPU is what its memory holds: it limits nobody
+        lines = panels // _style.columns(panels)
+        figure = _style.figure(columns=panels // lines, height=4.2 * lines)
+        left, *others = figure.subplots(lines, panels // lines, squeeze=False).flat
         _panel(left, table.assign(low=table["min"], high=table["max"], measured=True), names, "images_per_second")
-        _panel(right, table.assign(measured=table["largest_batch_is_found"]), names, "largest_batch")
         left.set_ylabel(f"Peak inference speed [images/s per {unit}]")
-        right.set_ylabel(f"Largest batch [images per {unit}]")
+        for right in others:
+            _panel(right, table.assign(measured=table["largest_batch_is_found"]), names, "largest_batch")
+            right.set_ylabel(f"Largest batch [images per {unit}]")
         family_of = dict(zip(table["model"], table["family"], strict=True))
         _style.legend(figure, _style.family_handles(list(dict.fromkeys(family_of[name] for name in names))))
-    return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(done, rows, unit), alt=_alt(names, done))
+    return Drawing(
+        figure=figure, data=pd.DataFrame(rows), caption=_caption(done, rows, unit), alt=_alt(names, done, unit)
+    )
 
 
 def _grouped(measured: Sequence[Round]) -> list[list[Round]]:
@@ -162,6 +166,7 @@ def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], uni
     windows, rounds = sorted({row["windows"] for row in done}), max(row["rounds"] for row in done)
     budgets = [row["budget_bytes"] or 0 for row in done if row["largest_batch"] and not row["largest_batch_is_found"]]
     reference = [row["reference_images_per_second"] for row in done if row["reference_images_per_second"]]
+    in_figure = unit == "device"
     lacking = [f"{row['model']} at {row['image_size']} px" for row in rows if row["images_per_second"] is None]
     said = (
         "Each point is the fastest of all batch sizes tried: the median of "
@@ -169,10 +174,11 @@ def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], uni
         + (f" over {rounds} rounds" if rounds > 1 else "")
         + ", bars from the slowest to the fastest window; the models' windows take turns with a reference model's. "
         "No data is loaded.",
-        budgets
+        in_figure
+        and budgets
         and f"Largest batch, hollow: predicted from tensor shapes for {significant(max(budgets) / 2**30)} GiB (float32 "
         "inference).",
-        any(row["largest_batch_is_found"] for row in done) and "Largest batch, filled: found by trying.",
+        in_figure and any(row["largest_batch_is_found"] for row in done) and "Largest batch, filled: found by trying.",
         _machines(done, unit),
         len(reference) > 1
         and f"The reference model's speed varied by {100 * (max(reference) / min(reference) - 1):.0f} % between cells.",
@@ -191,10 +197,11 @@ def _machines(rows: Sequence[dict[str, Any]], unit: str) -> str:
     return text + (" The points mix commits of this project." if len(commits) > 1 else "")
 
 
-def _alt(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+def _alt(names: Sequence[str], rows: Sequence[dict[str, Any]], unit: str) -> str:
     sizes = sorted({row["image_size"] for row in rows})
     span = f"{len(names)} models at {sizes[0]} to {sizes[-1]} px"
-    return f"{TITLE}: {span}; left images per second, right the largest batch."
+    shown = "images per second" if unit == "core" else "left images per second, right the largest batch"
+    return f"{TITLE}: {span}; {shown}."
 
 
 FIGURE = Figure(title=TITLE, draw=draw)

@@ -63,6 +63,11 @@ def say(f: Finding) -> list[str]:
     ]
 
 
+def sentence(f: Finding) -> str:
+    side = "ahead of" if wording.or_nan(f.estimate) >= 0 else "behind"
+    return f"{f.subject[0]}: where it is worst, the study's best network is {wording.amount(f)} {side} others' best"
+
+
 QUESTION = Question(
     name=NAME,
     label="Stands for its family?",
@@ -72,6 +77,7 @@ QUESTION = Question(
     ask=ask,
     say=say,
     order=1,
-    shown_in=("compute",),
+    sentence=sentence,
+    shown_in=("ours-and-theirs",),
 )
 """The smallest difference over the budgets decides: a family that is beaten at one budget does not stand there."""
