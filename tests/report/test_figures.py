@@ -22,12 +22,11 @@ from matplotlib.text import Text
 
 from baselines.published import model_name, number, table
 from bench.analysis import evidence as evidence_module
-from bench.analysis import published
+from bench.analysis import published, scaling_laws
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.finding import Axis
 from bench.analysis.published import VTAB
 from bench.analysis.question import load
-from bench.analysis.scaling_laws import laws
 from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.formatting import short_count
@@ -330,7 +329,7 @@ def test_variants_of_a_model_have_no_familys_colour() -> None:
 
 def test_images_for_a_target_are_marked_where_the_answer_has_them(evidence: Evidence) -> None:
     assert not list(load("images for a target").ask(evidence))  # no round accuracy is one that all families pass
-    worst = min(1 - law.frontier[1].min() for law in laws(evidence, axis=Axis.IMAGES).values())
+    worst = min(1 - law.frontier[1].min() for law in scaling_laws.laws(evidence, axis=Axis.IMAGES).values())
     evidence = dataclasses.replace(evidence, targets=(math.floor(1000 * worst) / 1000,))
     needed = [f for f in load("images for a target").ask(evidence) if f.estimate]
     axes = data_size.draw(evidence).figure.axes[0]

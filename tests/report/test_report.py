@@ -136,7 +136,7 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
         name="one", title="", caption="", alt="", width=4.0, png=b"", svg='<svg viewBox="0 0 1 1"/>', csv="x\n"
     )
     drawn = [empty, replace(empty, name="other")]
-    monkeypatch.setattr(report, "_draw", lambda *_: (drawn, [], []))
+    monkeypatch.setattr(report, "_draw", lambda *_, **__: (drawn, [], []))
     report.build(folder, suite="mine")
     kept = [folder / "figures" / "mine.svg", folder / "tables" / "notes.md", folder / "outside.csv"]
     for path in kept:
