@@ -65,10 +65,9 @@ def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> 
     *_, shown, _, place = min(ranked)
     chosen = findings.findings[place]
     figure = figures[shown] if shown < len(figures) else ""
-    said, also = sentence(chosen), _others(chosen, findings)
-    caption = f"{said.removesuffix(takes(chosen)).strip()} {also}".strip() if not is_answered(chosen) else ""
-    text = f"{said} {also}".strip()
-    return StudyTitle(text=text, finding=place, figure=figure, others=also, caption=caption or text)
+    also = _others(chosen, findings)
+    text, caption = (f"{said} {also}".strip() for said in (sentence(chosen), statement(chosen)))
+    return StudyTitle(text=text, finding=place, figure=figure, others=also, caption=caption)
 
 
 def _others(chosen: Finding, findings: Findings) -> str:
@@ -107,7 +106,12 @@ def is_answered(f: Finding) -> bool:
 
 
 def sentence(f: Finding) -> str:
-    """A finding as one sentence; an open one says what it would take to answer it."""
+    """A finding as one sentence; after an open one, what it would take to answer it."""
+    return statement(f) if is_answered(f) else f"{statement(f)} {takes(f)}".strip()
+
+
+def statement(f: Finding) -> str:
+    """A finding as one sentence."""
     question = question_of(f)
     about = question.subject(f) + question.measure(f)
     if is_answered(f):
@@ -118,9 +122,9 @@ def sentence(f: Finding) -> str:
     if question.about_two and f.unit == Unit.SHARE and f.estimate is not None:
         label, number = question.label.format(target=question.target(f)), question.number(f).text
         span = f", {wording.between(f, f.trend[0].x, f.trend[-1].x, 'to')}" if len(f.trend) > 1 else ""
-        return f"{label} Inconclusive: {' − '.join(f.subject)} {number}{span}. {takes(f)}"
+        return f"{label} Inconclusive: {' − '.join(f.subject)} {number}{span}."
     number = f" ({question.number(f).text})" if question.number(f).text else ""
-    return f"{question.text.format(target=question.target(f))} Inconclusive for {about}{number}. {takes(f)}"
+    return f"{question.text.format(target=question.target(f))} Inconclusive for {about}{number}."
 
 
 def takes(f: Finding) -> str:
