@@ -4,8 +4,9 @@ Its networks are the ones that people who know a family would take for 28 px ima
 which ViT-Lite is of Hassani et al. 2021; the ResNets for small images of He et al. 2016, section 4.2, and a narrow
 BiT; a small ViT behind such a ResNet, and behind a narrow BiT, as in the paper. They were chosen in November 2026,
 and changed once, by `results/reference/control-cpu`: hybrids with a stem of the paper's kind alone, and a CCT, were
-13 points behind networks of other hands, and the smallest ViT and ResNet, which had been trained at small budgets
-only, are the best of their family at large ones too. Every model is trained at the budgets of one ladder, in FLOPs,
+13 points behind networks of other hands, the smallest ViT and ResNet, which had been trained at small budgets only, are
+the best of their family at large ones too, and two networks between others in size are the best of theirs nowhere.
+Every model is trained at the budgets of one ladder, in FLOPs,
 so that families are compared where each was measured, from where its warm-up is a ninth of the training. The learning
 rates are those of the suite `rates`.
 """
@@ -42,10 +43,8 @@ tests/suites/test_suites.py compares them with the counter: listing a study must
 LADDER = tuple(13e9 * 2**rung for rung in range(7))  # FLOPs: 13, 26, … 832 GFLOPs
 RUNGS = {
     "ViT-pico/7": 7,
-    "ViT-nano/7": 7,
     "ViT-Lite-2/7": 7,
     "ResNet-8-s4+ViT-pico/8": 7,
-    "ResNet-8-s2+ViT-pico/8": 7,
     "R5x0.125+ViT-pico/7": 6,
     "ResNet-8-s4": 7,
     "R11x0.25": 5,

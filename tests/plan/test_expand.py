@@ -134,7 +134,7 @@ def test_no_two_cells_differ_in_budgets_and_axes_alone(own: Path, suite: str, da
     "data, words",
     [
         (("folder:few@0",), "at least one image"),
-        (("folder:few@201",), r"only 200 training images.\n.*at most folder:few@200"),
+        (("folder:few@201",), r"only 200 training images here.\n.*at most folder:few@200"),
         (("folder:few@10", "folder:few@20"), "2 times.\n.*--sizes"),
         (("folder:few@many",), "name@N"),
         (("glyfs@100",), "'glyphs'"),
