@@ -1,0 +1,90 @@
+"""Which kind of family is ahead at a budget, if every network has the best learning rate for that budget?
+
+The main study trains a network once for all budgets, at one rate. Here each kind is represented at each budget by the
+best of its networks, this project's and others', at the best of their rates: what the main study's answer would be if
+rates and networks had been chosen at every budget.
+
+Findings:
+    subject: two kinds of families.
+    estimate: none; the trend is first - second at every budget.
+    leader: who is ahead at the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from bench.analysis import wording
+from bench.analysis.comparisons import counts
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.families import kind_of
+from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
+from bench.analysis.frontiers import along_compute
+from bench.analysis.question import Question
+from tools.control.kinds import OUTSIDE
+
+NAME = "ahead at own rates"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """Every pair of kinds, with every learning rate."""
+    whole = evidence.swept or evidence
+    theirs = {model: kind for kind, of_kind in OUTSIDE.items() for model in of_kind}
+    sides = {
+        kind: [s for s in whole.on_axis("compute") if theirs.get(s.last.model, kind_of(s.family)) == kind]
+        for kind in OUTSIDE
+    }
+    for first, second in combinations(OUTSIDE, 2):
+        if not (sides[first] and sides[second]):
+            continue
+        gaps = along_compute(whole, sides[first], sides[second], (first, second), HEADLINE)
+        if gaps is None:
+            yield Finding(
+                question=NAME, subject=(first, second), verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_SCORES,)
+            )
+            continue
+        last = gaps.gaps[-1].estimate
+        decided = last.low > 0 or last.high < 0
+        yield Finding(
+            question=NAME,
+            subject=(first, second),
+            axis=Axis.COMPUTE,
+            verdict=Verdict.YES if decided else Verdict.CANNOT_TELL,
+            leader=(first if last.value > 0 else second) if decided else "",
+            trend=gaps.trend,
+            quantity="accuracy difference",
+            unit=Unit.SHARE,
+            estimate=last.value,
+            low=last.low,
+            high=last.high,
+            level=last.level,
+            n=counts(last, steps=len(gaps.gaps)),
+            excluded=last.excluded,
+        )
+
+
+def say(f: Finding) -> list[str]:
+    return [
+        f"At {wording.place(f, p.x)}: {p.first} {wording.size(p.estimate, p.low, p.high)} against {p.second}."
+        for p in f.trend
+    ]
+
+
+def sentence(f: Finding) -> str:
+    ahead = f.leader or "neither"
+    return f"{' and '.join(f.subject)}: with a rate for each budget, {ahead} is ahead at the largest: {wording.amount(f)}"
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Ahead at rates of their own?",
+    text="Which kind is ahead if each network has the best learning rate for each budget?",
+    yes="differ",
+    no="do not",
+    ask=ask,
+    say=say,
+    order=2,
+    sentence=sentence,
+)
+"""The largest budget decides; the trend has the others."""
