@@ -72,8 +72,8 @@ def say(f: Finding) -> list[str]:
 
 
 def sentence(f: Finding) -> str:
-    ahead = f.leader or "neither"
-    return f"{' and '.join(f.subject)}: with a rate for each budget, {ahead} is ahead at the largest: {wording.amount(f)}"
+    who = f.leader or "neither"
+    return f"{' and '.join(f.subject)}: with a rate for each budget, {who} is ahead at the largest: {wording.amount(f)}"
 
 
 QUESTION = Question(

@@ -54,8 +54,8 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 SUITE = Suite(
     name="photograph-rates",
-    question="which learning rate does each larger network of the study of photographs train best with at a short and a "
-    "long budget, by accuracy on a part of the training images that is held out?",
+    question="which learning rate does each larger network of `photographs` train best with at a short and a long "
+    "budget, by accuracy on a part of the training images that is held out?",
     figures=("learning-rates",),
     varies={"compute": ("lr",)},
     takes="two hours",
