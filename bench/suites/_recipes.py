@@ -46,9 +46,6 @@ MODEL_RATES["cpu"] = {
     "ResNet-8-s4": {35_136: 3.4e-3, 281_088: 2.2e-3},
     "R11x0.25": {3_680: 6.1e-3, 29_536: 4.9e-3},
     "ResNet-8-s2": {8_512: 3.6e-3, 68_128: 4.4e-3},
-    # Swept in the same way, when the main study had these networks.
-    "ViT-nano/7": {5_216: 2e-3, 41_664: 8.2e-4},
-    "CCT-2/3x2": {2_560: 4.2e-3, 5_664: 2.2e-3},
 }
 DEFAULT_RATE = 1e-3  # for a model that no rule knows
 SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (
