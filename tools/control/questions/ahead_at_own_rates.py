@@ -23,6 +23,7 @@ from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
 from bench.analysis.frontiers import along_compute
 from bench.analysis.question import Question
 from tools.control.kinds import OUTSIDE
+from tools.control.questions.stands_for_its_family import say
 
 NAME = "ahead at own rates"
 
@@ -62,13 +63,6 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             n=counts(last, steps=len(gaps.gaps)),
             excluded=last.excluded,
         )
-
-
-def say(f: Finding) -> list[str]:
-    return [
-        f"At {wording.place(f, p.x)}: {p.first} {wording.size(p.estimate, p.low, p.high)} against {p.second}."
-        for p in f.trend
-    ]
 
 
 def sentence(f: Finding) -> str:

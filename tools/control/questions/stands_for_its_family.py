@@ -57,10 +57,13 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def say(f: Finding) -> list[str]:
-    return [
-        f"At {wording.place(f, p.x)}: {p.first} {wording.size(p.estimate, p.low, p.high)} against {p.second}."
-        for p in f.trend
-    ]
+    """One sentence for each budget."""
+    said = []
+    for p in f.trend:
+        side = "ahead of" if p.estimate >= 0 else "behind"
+        by = wording.size(p.estimate, p.low, p.high)
+        said.append(f"At {wording.place(f, p.x)}: {p.first} is {by} {side} {p.second}.")
+    return said
 
 
 def sentence(f: Finding) -> str:
