@@ -126,7 +126,7 @@ class Results(Shown):
         return self.findings[["question", "subject", "verdict", "estimate", "low", "high", "n_seeds"]]
 
     def __str__(self) -> str:
-        cells, answers = plural(len(self.records), "cell"), plural(len(self.answers), "answer")
+        cells, answers = plural(len(self.records), "run"), plural(len(self.answers), "answer")
         lines = [f"{self.folder}: {cells}, {answers}", *(f"failed: {line}" for line in by_reason(self.failures))]
         return "\n".join([*lines, self.table.to_string(index=False)] if self.answers else lines)
 
@@ -266,7 +266,7 @@ def run(study: Study = None, *, verbose: bool = False, **options: Unpack[Keyword
     """
     asked = StudyOptions.called(study, options)
     if asked.detach:
-        raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: vit-bench run --detach.")
+        raise UserError("bench.api.run waits for its runs.", "To leave SLURM jobs: vit-bench run --detach.")
     console = make_console() if verbose else Console(file=io.StringIO(), force_jupyter=False)
     made = make_plan(asked, to_run=True, report=view.ConsoleReporter(console))
     view.show(made, console)

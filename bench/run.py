@@ -1,4 +1,4 @@
-"""Run a study: plan it, estimate its cost, run the missing cells, and report the findings."""
+"""Run a study: plan it, estimate its cost, do the missing runs, and report the findings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ examples:
   vit-bench run --suite smoke                        the whole pipeline, in under a minute
   vit-bench run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
   vit-bench run --suite data --data fashion-mnist    accuracy against number of images, on photographs
-  vit-bench run --suite scaling --only 'vit-*'       only matching cells; run the others later
-  vit-bench run --suite scaling --ranks 4            each cell trained by four processes together
+  vit-bench run --suite scaling --only 'vit-*'       only matching names; do the others later
+  vit-bench run --suite scaling --ranks 4            each network trained by four processes together
   vit-bench run --suite scaling --executor slurm --job partition=gpu       jobs of a cluster, see README
   vit-bench run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
   vit-bench run --suite scaling --track wandb,tensorboard     live curves; see vit-bench report --help
-  vit-bench run --suite scaling --scale paper --rehearse     every cell of it in seconds: what would break?
+  vit-bench run --suite scaling --scale paper --rehearse     every run of it in seconds: what would break?
   vit-bench run study.toml --seeds 3                 a file of options; flags override it
 
 Run the same command again to continue an interrupted run.
@@ -134,7 +134,7 @@ def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -
     parts = [f"The run: {planned_and_took(run.planned, run.took)}"]
     if compared is not None:
         spent = planned_and_took(compared.planned, compared.took, compared.processor)
-        parts.append(f"{plural(compared.cells, 'cell')}, summed over workers: {spent}")
+        parts.append(f"{plural(compared.cells, 'run')}, summed over workers: {spent}")
     return "; ".join(parts) + "."
 
 

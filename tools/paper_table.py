@@ -104,7 +104,7 @@ LARGER = Shown(
     options={"average": 0.9999},
 )
 PROBED = Shown(
-    task="fewshot", data=("imagenet",), words="5-shot ImageNet, 3 draws, all test images", options={"shots": (5,)}
+    task="fewshot", data=("imagenet",), words="5-shot ImageNet, 3 few-shot samples, all test images", options={"shots": (5,)}
 )
 AVERAGE = Shown(
     task="fewshot",

@@ -53,7 +53,7 @@ KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
 MAX_RESTARTS = 3  # of workers whose device no longer answers, in one run
 MAX_LOG_BYTES = 16 << 20  # that are kept of what a worker and its network write to standard error
 NOTICE_SECONDS = 50.0  # seconds before the same notice is given again
-NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same cell; only one will finish it."
+NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same run; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
 
 
@@ -108,9 +108,9 @@ class Account:
     def stopped(self) -> str:
         """The state that a signal left behind."""
         if not self.running:
-            return "every running cell was saved"
+            return "every run under way was saved"
         lost = sorted(set(self.running.values()))
-        saved = f"{len(self.saved)} running cell(s) were saved; " if self.saved else ""
+        saved = f"{len(self.saved)} run(s) under way were saved; " if self.saved else ""
         return f"{saved}{', '.join(lost)} ended without saving: they continue from their last checkpoint"
 
 
@@ -445,7 +445,7 @@ def _forward_events(
         if received and not asked:
             pool.stop()
             asked = True
-            notice("Stopping: running cells are being saved. Another signal ends them at once.")
+            notice("Stopping: runs under way are being saved. Another signal ends them at once.")
         if received and (hurry() or time.monotonic() - received[0] > STOP_PATIENCE):
             pool.kill()
             killed = True
@@ -507,7 +507,7 @@ def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, beg
             else:
                 unexplained.append(name)
     if unexplained:
-        count = f"{len(unexplained)} cell(s) were not done, and no worker reported a reason ({unexplained[0]})."
+        count = f"{len(unexplained)} run(s) were not done, and no worker reported a reason ({unexplained[0]})."
         raise complaints[0] if complaints else UserError(count, CONTINUE)
     return [Failure(cell, reason) for cell, reason in (failures | account.unsettled).items()]
 

@@ -335,7 +335,7 @@ class Fleet:
             look()
             left = self._watched.left()
             if received and told < 0:
-                say("Stopping: running cells are being saved.")
+                say("Stopping: runs under way are being saved.")
             if received and time.monotonic() - told > SAVE_SECONDS:
                 told = time.monotonic()  # again: a library may have lost the first call
                 self.stop(say)

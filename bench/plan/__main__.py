@@ -34,7 +34,7 @@ examples:
   vit-bench plan --suite scaling --scale paper              cost the grid of the paper
   vit-bench plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh
   vit-bench plan --suite scaling --budget 5min --save smaller.toml     the best grid for five minutes
-  vit-bench plan --suite scaling --recipes                  how each cell is trained, and whether it is alike
+  vit-bench plan --suite scaling --recipes                  how each network is trained, and whether it is alike
   vit-bench plan study.toml                                 the study that a file describes
   vit-bench plan --suite scaling --write-cells cells.json   for workers that you start yourself
   vit-bench plan --suite scaling --json | python -m json.tool
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument(
         "--recipes",
         action="store_true",
-        help="show how each cell is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
+        help="show how each network is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
         "nothing",
     )
     p.add_argument(
@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         make_directory(arguments.write_cells.absolute().parent)
         write_json(arguments.write_cells, [to_json(planned.cell) for planned in plan.todo])
         files = f"--store {plan.store} --cells {arguments.write_cells} --suite {plan.suite}"
-        write(console, f"Written: {plural(len(plan.todo), 'cell')}. Do them with: python -m bench.worker {files}")
+        write(console, f"Written: {plural(len(plan.todo), 'run')}. Do them with: python -m bench.worker {files}")
     if arguments.json:
         print(json.dumps(plan.json() | ({} if chosen is None else {"budget": chosen.json()})))
     return EXIT_OK

@@ -17,7 +17,7 @@ from bench.plan.study_cells import StudyCells
 from bench.suites._recipes import DEFAULT, FAMILY, PAPER, SWEPT, WIDTH, rate_and_rule
 from bench.suites.suite import Suite
 
-OF_WHAT = "Rows, and the cells counted below, are of the whole study; images, time, memory and disk are of this run."
+OF_WHAT = "Rows, and the runs counted below, are of the whole study; images, time, memory and disk are of this run."
 RULES = {
     PAPER: "Table 3 of the paper × √(batch / 4096)",
     WIDTH: "Table 3 of the network of its kind nearest in width × √(batch / 4096) × the ratio of widths",
@@ -30,8 +30,8 @@ def part_of_a_run(options: StudyOptions) -> list[str]:
     """A note on what this run leaves for others."""
     failed = " that failed" if options.retry else ""
     if options.max_cells is not None:
-        return [f"This run does at most {plural(options.max_cells, 'cell')}{failed}. {OF_WHAT}"]
-    return [f"This run does only cells{failed}. {OF_WHAT}"] if options.retry else []
+        return [f"This command does at most {plural(options.max_cells, 'run')}{failed}. {OF_WHAT}"]
+    return [f"This command does only runs{failed}. {OF_WHAT}"] if options.retry else []
 
 
 def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:

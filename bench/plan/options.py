@@ -29,7 +29,7 @@ def share(text: str) -> str:
     """How cells share a GPU: "none", a number of them, or "mps"."""
     text = text.removeprefix("nvidia-")  # --device mps is Apple's
     if text not in ("none", "mps") and not re.fullmatch("[1-9][0-9]{0,2}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of cells up to 999")
+        raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of runs up to 999")
     return text
 
 
@@ -49,7 +49,7 @@ STUDY = (
         name="data",
         kind=Kind.LIST,
         read=names_list,
-        help="comma-separated upstream data sets (default: those of the suite); NAME@N limits a set to N images",
+        help="comma-separated pre-training data sets (default: those of the suite); NAME@N limits a set to N images",
     ),
     Option(
         name="sizes",
@@ -94,10 +94,10 @@ STUDY = (
         name="rehearse",
         kind=Kind.FLAG,
         default=False,
-        help="do every cell in seconds, to see what would break: networks of two blocks, a few hundred small images, a "
+        help="do every run in seconds, to see what would break: networks of two blocks, a few hundred small images, a "
         "few steps; the numbers mean nothing, and lie in a folder of their own",
     ),
-    Option(name="only", kind=Kind.REPEATED, default=(), help="run only cells with matching names; repeatable"),
+    Option(name="only", kind=Kind.REPEATED, default=(), help="do only runs whose names match; repeatable"),
     Option(
         name="results", read=folder, default=Path("results"), here=True, help="folder for results (default: results)"
     ),
@@ -120,7 +120,7 @@ STUDY = (
         called="jobs",
         read=positive,
         here=True,
-        help="cells to run at once (default: one per core; one per GPU)",
+        help="runs at once (default: one per core; one per GPU)",
     ),
     Option(
         name="share",
@@ -128,15 +128,15 @@ STUDY = (
         default="none",
         here=True,
         metavar="none|N|mps",
-        help=f"cells at once on each GPU: one (default); N, in turns; by NVIDIA's MPS {MPS_CELLS}, or --jobs in all",
+        help=f"runs at once on each GPU: one (default); N, in turns; by NVIDIA's MPS {MPS_CELLS}, or --jobs in all",
     ),
-    Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
+    Option(name="ranks", read=positive, default=1, help="processes that train each network together (one per GPU)"),
     Option(
         name="executor",
         choices=("local", "slurm", "ray"),
         default="local",
         here=True,
-        help="where cells are run: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster",
+        help="where runs are done: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster",
     ),
     Option(
         name="job",
@@ -154,9 +154,9 @@ STUDY = (
         here=True,
         help="submit SLURM jobs and leave; vit-bench status --watch follows them, the same command without it reports",
     ),
-    Option(name="nodes", read=positive, default=1, here=True, help="machines that the ranks of a cell are spread over"),
-    Option(name="max_cells", read=positive, here=True, metavar="N", help="do at most N cells in this run"),
-    Option(name="retry", choices=("failed",), here=True, help="only run cells that were tried and failed"),
+    Option(name="nodes", read=positive, default=1, here=True, help="machines that the ranks of a run are spread over"),
+    Option(name="max_cells", read=positive, here=True, metavar="N", help="do at most N runs now"),
+    Option(name="retry", choices=("failed",), here=True, help="only do runs that were tried and failed"),
     Option(
         name="co2",
         read=grams,
@@ -225,7 +225,7 @@ RUN = (
         kind=Kind.FLAG,
         default=False,
         here=True,
-        help="write a torch.profiler trace of each cell's first steps",
+        help="write a torch.profiler trace of each run's first steps",
     ),
 )
 
@@ -467,7 +467,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "job",
         "detach",
     ),
-    "which cells now": ("only", "max_cells", "retry", "changed"),
+    "which runs now": ("only", "max_cells", "retry", "changed"),
     "what it costs": ("calibrate", "accelerator", "hardware", "cores", "price", "co2"),
     "report": ("reference", "target", "track", "profile"),
 }

@@ -314,7 +314,7 @@ OPTIONS = (
         read=_swept,
         default=(),
         metavar="FIELD=V1,V2,…",
-        help="train every cell with each of these values; repeat for all combinations",
+        help="train every network with each of these values; repeat for all combinations",
     ),
 )
 """Options that make `Overrides`."""

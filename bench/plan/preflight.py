@@ -143,13 +143,13 @@ def _cells_per_device(options: StudyOptions, device: str) -> int:
     if options.share == "none":
         return 1
     if device != "cuda" or options.executor != "local" or options.ranks > 1:
-        raise UserError(f"--share {options.share} is for GPUs of this machine, and cells of one rank.", "Leave it out.")
+        raise UserError(f"--share {options.share} is for GPUs of this machine, and runs of one rank.", "Leave it out.")
     if options.share != "mps":
         if options.workers:
-            raise UserError("--share N and --jobs both say how many cells there are at once.", "Give one of them.")
+            raise UserError("--share N and --jobs both say how many runs there are at once.", "Give one of them.")
         return int(options.share)
     if shutil.which(MPS_CONTROL) is None:
-        raise UserError(f"--share mps needs NVIDIA's {MPS_CONTROL}.", "Without it, --share 4 puts four cells on each.")
+        raise UserError(f"--share mps needs NVIDIA's {MPS_CONTROL}.", "Without it, --share 4 puts four runs on each.")
     return MPS_CELLS
 
 
@@ -175,7 +175,7 @@ def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
     if any(name.startswith("MIG-") for name in accelerators(device)):  # NCCL: "Duplicate GPU detected"
         raise UserError(
             f"--ranks {ranks}, but the parts of a divided GPU (MIG) cannot exchange gradients.",
-            "Leave --ranks out: each part then trains cells of its own.",
+            "Leave --ranks out: each part then does runs of its own.",
         )
     if device != "cpu" and ranks > (count := len(accelerators(device)) or 1):  # an Apple GPU has no number
         raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
@@ -214,12 +214,12 @@ def check_warmup(cells: Sequence[Cell]) -> None:
     worst = max(short, key=lambda cell: warmup_steps(cell.recipe) / (most[cell] + 1))
     batch, steps = worst.recipe.batch, warmup_steps(worst.recipe)
     budget = min(h for h in worst.horizons if h)
-    others = f" So it is in {plural(len(short) - 1, 'other cell')}." if len(short) > 1 else ""
+    others = f" So it is in {plural(len(short) - 1, 'other run')}." if len(short) > 1 else ""
     raise UserError(
         f"{worst.model} on {worst.data_name}: a warm-up of {steps * batch:,} images ({plural(steps, 'step')}) is more "
         f"than a quarter of the shortest budget, {budget:,} images ({plural(total_steps(budget, batch), 'step')})."
         + others,
-        f"Give --set warmup={min(most[cell] * cell.recipe.batch for cell in trained)}, which every cell here allows, "
+        f"Give --set warmup={min(most[cell] * cell.recipe.batch for cell in trained)}, which every run here allows, "
         f"or --horizons of at least {WARMUP_PART * steps * batch}.",
     )
 

@@ -140,7 +140,7 @@ def plan_summary(plan: Plan) -> list[str]:
         "to do": plan.count(CellState.MISSING),
     }
     shown = (f"{number} {what}" for what, number in counts.items() if number or what in ("done", "to do"))
-    lines = [f"{plural(len(plan.cells), 'cell')}: {', '.join(shown)}."]
+    lines = [f"{plural(len(plan.cells), 'run')}: {', '.join(shown)}."]
     if todo:
         images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
         if not _takes_checkpoints(plan) and not plan.rehearsal:
@@ -188,7 +188,7 @@ def _disk(disk: Disk) -> list[str]:
     """Bytes on the disk, and what they are for."""
     parts = {
         "images": disk.shared,
-        f"checkpoints of {plural(disk.running, 'cell')} at a time": disk.checkpoints,
+        f"checkpoints of {plural(disk.running, 'run')} at a time": disk.checkpoints,
         "final weights": disk.weights,
     }
     shown = [f"{data_size(size)} of {what}" for what, size in parts.items() if size]
@@ -212,7 +212,7 @@ def _feed(plan: Plan) -> list[str]:
     if not slow:
         return [f"{text}, more than any of these models takes: the device decides the hours."]
     worst, most = max(slow, key=lambda pair: pair[1].wait)
-    decides = f"the feed decides the hours of {len(slow)} of {plural(len(fed), 'cell')}"
+    decides = f"the feed decides the hours of {len(slow)} of {plural(len(fed), 'run')}"
     if plan.device == "cpu":
         return [f"{text}, in turns with training: up to {most.wait:.0%} of the training time ({worst.cell.model})."]
     takes = short_count(most.decoded / (1 - most.wait))
@@ -228,12 +228,12 @@ def _repeated(repeated: Sequence[RepeatedImages], todo: Sequence[PlannedCell]) -
     if not repeated:
         return []
     shown = [
-        f"{part.data} {_epochs(part)} ({plural(part.cells, 'cell')}, {part.share:.0%} of the time)"
+        f"{part.data} {_epochs(part)} ({plural(part.cells, 'run')}, {part.share:.0%} of the time)"
         for part in repeated[:MAX_REPEATED_SETS]
     ]
     more = len(repeated) - len(shown)
     return [
-        f"Images repeat: {sum(part.cells for part in repeated)} of {plural(len(todo), 'cell')}, "
+        f"Images repeat: {sum(part.cells for part in repeated)} of {plural(len(todo), 'run')}, "
         f"{sum(part.share for part in repeated):.0%} of the time, see each image more than {MAX_EPOCHS:g} times, which "
         f"reports warn of, since models may memorise: {'; '.join(shown)}{f'; {more} more' if more else ''}."
     ]
@@ -254,7 +254,7 @@ def _expected(plan: Plan) -> str:
     if plan.share != "none":
         way = "side by side" if plan.share == "mps" else "in turns, so that the processor's work overlaps"
         shared = (
-            f" Cells share GPUs, {way}: this if none fills one, and up to {duration(plan.seconds_in_turns)} if all do."
+            f" Runs share GPUs, {way}: this if none fills one, and up to {duration(plan.seconds_in_turns)} if all do."
         )
     return f"Expected: {low} to {high} on {device}, {how} ({basis}).{shared}"
 
@@ -269,9 +269,9 @@ def _priced(priced: Price) -> list[str]:
         f"{duration(priced.hours * 3600)} of wall time ({duration(priced.hours * low * 3600)} to "
         f"{duration(priced.hours * high * 3600)})"
         + (
-            f", {priced.ranks} devices for each cell (--ranks {priced.ranks})"
+            f", {priced.ranks} devices for each run (--ranks {priced.ranks})"
             if priced.ranks > 1
-            else f", {count} cells at a time"
+            else f", {count} runs at a time"
             if count > 1
             else ""
         )
@@ -295,7 +295,7 @@ def _accelerator_lines(plan: Plan, total: float) -> list[str]:
         low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor
         lines.append(
             f"On accelerators: about {amount(priced.device_hours)} {priced.unit} ({amount(low)} to "
-            f"{amount(high)}, from a roofline; per cell: vit-bench plan --hardware {priced.hardware})."
+            f"{amount(high)}, from a roofline; per run: vit-bench plan --hardware {priced.hardware})."
         )
     return [*lines, f"As the paper's TPUv3-core-days: {amount(proxy.value)} (proxy, at its own {proxy.assumed:.0%})."]
 

@@ -294,7 +294,7 @@ def rates(evidence: Evidence) -> Table | None:
         Column(key="data", heading="Upstream", numeric=False),
         Column(key="seen", heading="Images seen", text=count),
         Column(key="rate", heading="Learning rate", text=lambda v: f"{v:g}"),
-        Column(key="accuracy", heading="Upstream accuracy [%]"),
+        Column(key="accuracy", heading="Pre-training accuracy [%]"),
         Column(key="diverged", heading="Runs diverged"),
         Column(key="chosen", heading="Chosen", numeric=False),
         Column(key="edge", heading="Edge of the sweep", numeric=False),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bench.analysis.findings import Findings
     from bench.analysis.study_data import Records
     from bench.report.figures.figure import RenderedFigure
+    from bench.report.next_step import NextStep
     from bench.report.text import ConsoleRow
     from bench.report.title import StudyTitle
 
@@ -39,6 +40,7 @@ class ReportPaths:
 
     Attributes:
         title: the study's title.
+        next_step: what to do after it.
         check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it passed.
         broken: titles of figures whose files fail, each with its error.
     """
@@ -50,6 +52,7 @@ class ReportPaths:
     figures: tuple[Path, ...]
     findings: Findings
     title: str
+    next_step: NextStep
     check: str = ""
     works: bool = True
     broken: tuple[tuple[str, str], ...] = ()
@@ -148,6 +151,7 @@ def build(
     _replace(suite_directory, (table_folder, figure_folder), pages)
     return ReportPaths(
         title=shown["title"],
+        next_step=shown["next"],
         html=suite_directory / "report.html",
         markdown=suite_directory / "report.md",
         check=shown["check"],
@@ -236,6 +240,7 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
         **single,
         **listed,
         "headline": paths.title,
+        "next": dataclasses.asdict(paths.next_step),
         "broken": dict(paths.broken),
         "findings": json.loads(paths.findings_json.read_text()),
     }
@@ -272,6 +277,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
         line(f"Not settled: {'; '.join(left)}.", "dim")
     if not verbose and warnings and not paths.check:
         line(f"{plural(len(warnings), 'warning')} about validity: in the report, or with --verbose.", "yellow")
+    line(f"Next: {paths.next_step.text}: {paths.next_step.command} ({paths.next_step.price}).")
     for title, error in paths.broken:
         line(f"Not drawn: {title} ({error}).", "red")
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)

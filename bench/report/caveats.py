@@ -135,8 +135,8 @@ def shared_facts(findings: Findings) -> str:
     """Facts common to all answers: interval levels, n, and training noise."""
     if not findings.findings:
         if not findings.completed:
-            return "No cell has been completed, so no question can be answered."
-        return "" if findings.judged else "This study has no downstream evaluation: see its tables."
+            return "No run has been completed, so no question can be answered."
+        return "" if findings.judged else "This study has no evaluation on target sets: see its tables."
     levels = sorted({f.level for f in findings.findings if f.level is not None}, reverse=True)
     usual = [
         text if measure == "headline" else f"{text} ({', '.join(filter(None, set_and_task(measure)))})"
@@ -229,7 +229,7 @@ def _method(scope: Scope, findings: Findings) -> str:
 def cost(spent: CostSummary) -> str:
     """The cost in one sentence."""
     if not spent.cells:
-        return "No finished cells."
+        return "No finished runs."
     parts = ", ".join(f"{part} {duration(seconds)}" for part, seconds in spent.seconds if seconds > 0)
     trained = f"; {flops(spent.spent_flops)} of training over {count(spent.spent_images)} images"
     trained = trained if spent.spent_images else ""
@@ -246,7 +246,7 @@ def _energy(spent: CostSummary) -> str:
         return ""
     grams = spent.co2_grams
     co2 = "" if grams is None else f", {weight(grams)} of CO2"
-    of = "" if spent.measured == spent.cells else f" in {spent.measured} of {plural(spent.cells, 'cell')}"
+    of = "" if spent.measured == spent.cells else f" in {spent.measured} of {plural(spent.cells, 'run')}"
     return f"; {energy(spent.joules)} of electricity measured{of}{co2}"
 
 
@@ -255,7 +255,7 @@ def _energy(spent: CostSummary) -> str:
 CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     CheckKind.DAMAGED_RECORD: "Excluded damaged record: {names} ({message}).",
     CheckKind.UNSUCCESSFUL: lambda c: f"{' '.join(c.names)}: {c.message or 'no reason given'}.",
-    CheckKind.UNFINISHED: "{count} cells are not finished. bench.status shows why; rerun the same command to continue.",
+    CheckKind.UNFINISHED: "{count} runs are not finished. vit-bench status shows why; rerun the same command to continue.",
     CheckKind.ONE_SEED: lambda c: _one_seed(c),
     CheckKind.SEEDS_DISAGREE: lambda c: _disagree(c),
     CheckKind.NARROW_COMPUTE: lambda c: _narrow(c, flops),
@@ -371,7 +371,7 @@ def _disagree(c: ValidityCheck) -> str:
     cells = round(sum(len(values) for _, values in c.groups) / (c.count or 1))
     return (
         f"Seeds of {_names(c)} differ more than {c.limit:g} times as much as is usual here: with {c.count} seeds "
-        f"their intervals reach ± {100 * (c.high or 0):.0f} points. One seed more ({plural(cells, 'cell')}) should "
+        f"their intervals reach ± {100 * (c.high or 0):.0f} points. One seed more ({plural(cells, 'run')}) should "
         f"leave ± {100 * (c.low or 0):.0f}."
     )
 

@@ -26,7 +26,7 @@ from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
-from bench.report import caveats, fits, runs, text
+from bench.report import caveats, fits, next_step, runs, text
 from bench.report.figures.figure import MAX_NARROW_INCHES, RenderedFigure
 from bench.report.title import StudyTitle
 from bench.stats.intervals import Estimate
@@ -34,7 +34,6 @@ from bench.stats.intervals import Estimate
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 500  # of a table in the page; the CSV has all
 MAX_WARNINGS = 4  # that the section shows when it is unfolded; the others are a click further
-MAX_LETTERS = 60  # of the subjects that a folded table names; of more it says how many
 MAX_FAILURES = 6  # named in one sentence
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
@@ -55,8 +54,8 @@ PROVENANCE = (
     ("environment.cpu", "Processor"),
     ("environment.accelerator", "Accelerator"),
     ("execution.device", "Device"),
-    ("execution.accelerators", "Accelerators per cell"),
-    ("execution.threads", "Threads per cell"),
+    ("execution.accelerators", "Accelerators per run"),
+    ("execution.threads", "Threads per run"),
     ("execution.dtype", "Precision"),
     ("execution.evaluation_dtype", "Precision of evaluation"),
     ("cost.peak_source", "Peak for utilisation"),
@@ -89,6 +88,8 @@ def content(
     """
     answers = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
+    of = asked or f"--suite {evidence.suite}"
+    leading = findings.findings[chosen.finding] if chosen else None
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     return {
         **_heading(evidence, findings, chosen, check=check, mark=mark),
@@ -96,6 +97,8 @@ def content(
         "not_drawn": tuple(not_drawn),
         "overview": text.overview(findings, answers),
         "note": caveats.shared_facts(findings),
+        "next": next_step.next_step(evidence, findings, leading, study=of, check=check),
+        "not_shown": next_step.not_shown(findings),
         "warnings": warnings,
         "notes": notes,
         "counted": join([plural(len(said), noun) for said, noun in ((warnings, "warning"), (notes, "note")) if said]),
@@ -189,7 +192,6 @@ def html(shown: Mapping[str, Any]) -> str:
             **shown,
             "policy": f"{NO_NETWORK}; script-src 'sha256-{digest}'",
             "max_warnings": MAX_WARNINGS,
-            "max_letters": MAX_LETTERS,
             "style": Markup((TEMPLATES / "style.css").read_text()),
             "script": Markup(script),  # files of this project
             "lead": pictures[0] if shown["lead"] else None,
@@ -327,7 +329,7 @@ def pipeline(evidence: Evidence) -> tuple[bool, str]:
     missing = lost + len(records.damaged) + len(records.unfinished) + len(refused)
     left = len(records.never_started) - len(refused)
     done = len(records.records) - lost
-    cells = plural(done + missing + left, "cell")
+    cells = plural(done + missing + left, "run")
     if missing:
         return False, f"The pipeline does not work: {missing} of {cells} without a result."
     if not done:
@@ -358,7 +360,7 @@ def coverage(evidence: Evidence) -> str:
     ]
     more = [f"and {len(lost) - MAX_FAILURES} more (tables/coverage.csv)"] if len(lost) > MAX_FAILURES else []
     said = (
-        f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else "."),
+        f"{counts['complete']} of {plural(total, 'run')} complete" + (f"; {join(others)}." if others else "."),
         f"{beyond} of them outside the current grid." if beyond else "",
         f"Without result: {'; '.join(lost[:MAX_FAILURES] + more)}." if lost else "",
     )

@@ -65,6 +65,13 @@ class Glance:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Answer | None, ...]], ...]
 
+    @property
+    def asked(self) -> str:
+        """The table's questions in words, each once; with the subjects, where these are its rows."""
+        answers = (answer for _, cells in self.rows for answer in cells if answer)
+        questions = " ".join(dict.fromkeys(answer.question for answer in answers))
+        return f"{questions} ({'; '.join(name for name, _ in self.rows)})" if self.heading == "Subject" else questions
+
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:

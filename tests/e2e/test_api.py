@@ -200,7 +200,7 @@ def test_a_comparison_is_that_of_the_command(tmp_path, capsys):
             whole["estimate"].item() == compared.average.estimate
             and whole["verdict"].item() == compared.average.verdict
         )
-    with pytest.raises(UserError, match="cell by cell"):
+    with pytest.raises(UserError, match="run by run"):
         bench.api.compare(KEPT, KEPT, at="compute")
     with pytest.raises(UserError, match="cannot be compared at 'time'"):
         bench.api.compare(*names, suite=KEPT.name, results=KEPT.parent, at="time")
@@ -293,7 +293,7 @@ def test_every_column_is_described():
 
 def test_results_show_themselves():
     results = bench.api.load(KEPT)
-    assert str(results).startswith(f"{KEPT}: 37 cells, {len(results.answers)} answers\n")
+    assert str(results).startswith(f"{KEPT}: 37 runs, {len(results.answers)} answers\n")
     assert str(results).count("\n") == len(results.table) + 1 and "<pre>" in results._repr_html_()
     assert results.plot()._repr_png_().startswith(b"\x89PNG") and os.fspath(results.plot()) == str(results.plot().path)
     compared = bench.api.compare(*NAMES, suite=KEPT.name, results=KEPT.parent)

@@ -39,7 +39,7 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--tasks", "fewshots"), ("Unknown task 'fewshots'", "'fewshot'")),
         (("--suite", "smoke", "--scale", "gpus"), ("Unknown scale 'gpus'", "'gpu'")),
         (("--suite", "smoke", "--device", "tpu"), ("Unknown device 'tpu'", "cuda")),
-        (("--suite", "smoke", "--only", "nothing-like-this"), ("No cell matches", "vit-pico")),
+        (("--suite", "smoke", "--only", "nothing-like-this"), ("No run matches", "vit-pico")),
         (("--suite", "smoke", "--seeds", "0"), ("whole number of at least 1",)),
         (("--suite", "smoke", "--wrokers", "2"), ("--wrokers", "--workers")),
         (("--suit", "smoke"), ("Unknown option '--suit'", "mean --suite?")),

@@ -172,7 +172,7 @@ def test_a_run_of_a_part_says_so(verb, tmp_path):
     said = verb(
         "plan", "--suite", "smoke", "--scale", "cpu", "--results", tmp_path, "--max-cells", 1, "--models", "ViT-pico/14"
     )
-    assert said.returncode == 0 and "This run does at most 1 cell. Rows, and the cells" in said.stdout
+    assert said.returncode == 0 and "This command does at most 1 run. Rows, and the runs" in said.stdout
 
 
 # -- a model that cannot be trained is told so by name and file before anything is trained, and the others are run -----

@@ -179,7 +179,7 @@ STUDY_FILES = {  # what a study file of somebody else's says -> what is said of 
     "[set.model]\ndepth = '{dashes}'": "depth",
     "x = {dashes}": "is not TOML",
     "job = ['--wrap=touch {ran}']": "job",
-    "only = ['../../*']": "No cell matches",
+    "only = ['../../*']": "No run matches",
 }
 
 

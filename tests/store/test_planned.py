@@ -187,7 +187,7 @@ def test_the_report_and_status_name_cells_that_were_never_started(study, capsys)
 
     path, _ = study
     text = report.build(path, suite="scaling").markdown.read_text()
-    assert "3 of 4 cells complete; 1 never started" in text and "1 of them outside the current grid" in text
+    assert "3 of 4 runs complete; 1 never started" in text and "1 of them outside the current grid" in text
     assert status.main(["--results", str(path.parent), "--suite", "scaling", "--json"]) == 0
     listed = {cell["name"]: (cell["state"], cell["note"]) for cell in json.loads(capsys.readouterr().out)["scaling"]}
     assert listed.pop("never-0000000000") == ("never started", *REFUSED.values())

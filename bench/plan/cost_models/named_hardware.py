@@ -49,7 +49,7 @@ def of(options: StudyOptions, *, device: str, reason: str) -> NamedHardware:
     """The cost model of the devices that --hardware names; without it, of one accelerator that is assumed."""
     if options.share != "none":
         what = f"--share {options.share} is for GPUs of this machine, and not for {options.hardware or 'others'}."
-        raise UserError(what, "Leave it out: a plan for other devices has one cell on each.")
+        raise UserError(what, "Leave it out: a plan for other devices has one run on each.")
     if not options.hardware:
         assumed = Hardware(device=accelerator(options.accelerator or "H100"))
         said = f"one {assumed}, assumed: name yours with --hardware"

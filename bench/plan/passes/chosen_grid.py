@@ -102,7 +102,7 @@ def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = F
         names = list(dict.fromkeys(cell.model for cell in cells))
         close = nearest(strange[0].model, names)
         raise UserError(
-            f"{strange[0]}: the suite trains no such cell.",
+            f"{strange[0]}: the suite has no such run.",
             f"Did you mean {close[0]}?" if close else f"Models: {', '.join(names)}.",
         )
     return kept

@@ -26,5 +26,5 @@ def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]
     chosen = tuple(c for c in cells if not wanted or any(fnmatch.fnmatch(c.readable_name, form) for form in wanted))
     if wanted and not chosen:
         some = ", ".join(sorted({c.readable_name for c in cells})[:8])
-        raise UserError(f"No cell matches --only {' '.join(patterns)}.", f"Names are like: {some}.")
+        raise UserError(f"No run matches --only {' '.join(patterns)}.", f"Names are like: {some}.")
     return chosen

@@ -19,7 +19,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
         UserError: the suite judges nothing.
     """
     if not any(cell.tasks for cell in study.cells):
-        what = f"Suite {request.suite.name!r} judges nothing downstream at scale {request.options.scale}:"
+        what = f"Suite {request.suite.name!r} judges nothing on target sets at scale {request.options.scale}:"
         raise UserError(f"{what} no task has data to read.", "Leave out --tasks, or take another suite or scale.")
     return replace(study, cells=tuple(with_tasks(cell, request.options.tasks) for cell in study.cells))
 
