@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import textwrap
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
-CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
+CONSOLE_ROWS = 12  # answers that `say` prints, unless it is asked for all
 CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
 ANSWER = "answer"  # name of the figure that is drawn where no other shows what the title says
 REHEARSAL = "Rehearsal: these numbers mean nothing."  # begins every title of a rehearsal's report
@@ -277,7 +278,10 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
         line(f"Not settled: {'; '.join(left)}.", "dim")
     if not verbose and warnings and not paths.check:
         line(f"{plural(len(warnings), 'warning')} about validity: in the report, or with --verbose.", "yellow")
-    line(f"Next: {paths.next_step.text}: {paths.next_step.command} ({paths.next_step.price}).")
+    step = paths.next_step
+    for words in textwrap.wrap(f"Next: {step.text} ({step.price}):", console.width):
+        line(words)
+    console.print(Text(f"  {step.command}"), soft_wrap=True, highlight=False)
     for title, error in paths.broken:
         line(f"Not drawn: {title} ({error}).", "red")
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)

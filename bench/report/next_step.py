@@ -55,7 +55,7 @@ def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *
     if check:
         takes = registry.load("suite", MAIN_SUITE).takes
         return NextStep(
-            text="Run the main study", command=f"vit-bench run --suite {MAIN_SUITE}", price=f"{takes} on two cores"
+            text="Run the main study", command=f"vit-bench run --suite {MAIN_SUITE}", price=f"{takes}, two cores"
         )
     usage = next((question_of(f).usage for f in findings.findings if question_of(f).usage), "")
     if usage:

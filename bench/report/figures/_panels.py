@@ -457,7 +457,7 @@ def annotation(
 def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
     """A panel's title, broken where it is wider than the panel."""
     name = evidence.name(measure, points)
-    name = f"{name}, far" if measure in evidence.far and FAR not in name else name
+    name = f"{name}, out-of-domain" if measure in evidence.far and FAR not in name else name
     return textwrap.fill(", ".join(filter(None, set_and_task(name))), TITLE_WIDTH, break_on_hyphens=False)
 
 

@@ -77,9 +77,9 @@ def _name(line: GapSeries, shown: Sequence[GapSeries]) -> str:
 
 
 def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
-    """That of the family which is compared with; lines of one family are shades of it."""
+    """That of the family whose lead is drawn; lines of one family are shades of it."""
     families = [s.family for s in evidence.series]
-    base = [_style.look(line.families[1], families)[0] for line in lines]
+    base = [_style.look(line.families[0], families)[0] for line in lines]
     made = {colour: iter(_style.shades(colour, base.count(colour))) for colour in base}
     return [next(made[colour]) for colour in base]
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Accuracy versus pre-training data set"
-MAX_PANELS = 8
 BAND_OPACITY = 0.12  # opacity
 
 
@@ -32,7 +31,7 @@ def draw(evidence: Evidence) -> Drawing:
         m
         for m in _panels.measures_of(evidence)
         if m != UPSTREAM and sum(evidence.estimate(p, m) is not None for p in points.values()) > 1
-    ][:MAX_PANELS]
+    ][:1]  # single tasks are in the tables
     if not measures:
         raise NothingToDraw("no downstream score of the models that were pre-trained on several data sets")
     lines = _lines(points, sets)
@@ -53,9 +52,7 @@ def draw(evidence: Evidence) -> Drawing:
         alt=f"{TITLE}: {len(lines)} models on {len(sets)} sets.",
     )
     if len(resnets) > 1:
-        panels = [*drawing.figure.axes, *(drawing.by_task.axes if drawing.by_task else ())]
-        for axes, measure in zip(panels, measures, strict=True):
-            _range_of(axes, evidence, resnets, measure)
+        _range_of(drawing.figure.axes[0], evidence, resnets, measures[0])
     return drawing
 
 
