@@ -104,7 +104,10 @@ LARGER = Shown(
     options={"average": 0.9999},
 )
 PROBED = Shown(
-    task="fewshot", data=("imagenet",), words="5-shot ImageNet, 3 few-shot samples, all test images", options={"shots": (5,)}
+    task="fewshot",
+    data=("imagenet",),
+    words="5-shot ImageNet, 3 few-shot samples, all test images",
+    options={"shots": (5,)},
 )
 AVERAGE = Shown(
     task="fewshot",
@@ -152,7 +155,7 @@ ROWS: tuple[Row, ...] = (
         about="5-shot accuracy by the number of images of JFT-300M",
         suite="data",
         shown=(PROBED,),
-        deviates="Early stopping takes the best of 20 checks by upstream test accuracy; the paper does not say how "
+        deviates="Early stopping takes the best of 20 checks by accuracy on the pre-training set's test images; the paper does not say how "
         "often it looked. Every part is seen for 7 epochs of the whole, which it does not state either.",
     ),
     Row(
@@ -163,7 +166,7 @@ ROWS: tuple[Row, ...] = (
         shown=(TUNED, PROBED),
         axis="compute",
         more="vit-bench report --suite scaling --reference paper",
-        deviates="R200x3 is not in Table 3 and is trained as R152x2. ViT-b/32 of Figure 4 is among the cells.",
+        deviates="R200x3 is not in Table 3 and is trained as R152x2. ViT-b/32 of Figure 4 is among the runs.",
     ),
     Row(
         name="Figures 6, 14 (D.8)",
@@ -274,7 +277,7 @@ PROTOCOL: tuple[tuple[str, str, str, str], ...] = (  # what; the paper or its pu
         "none measured",
     ),
     ("Training images", "random crops of 5 to 100 % of the area, mirrored", "the same, bilinear", ""),
-    ("Upstream test images", "shorter side 256, central 224", "central square to 224", "none measured"),
+    ("Test images of pre-training", "shorter side 256, central 224", "central square to 224", "none measured"),
     ("Moments, momentum", "bfloat16 in the public code", "float32", "none measured"),
     (
         "Fine-tuning",

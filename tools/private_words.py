@@ -3,7 +3,7 @@
     python -m tools.private_words [--at COMMIT] [--where]
 
 Counts README, docs/, the committed reports and the `--help` of every command, of this folder or of a
-commit. `--where` prints each place of a word that has another in the field. Fenced examples, `code`, links, and names of
+commit. `--where` prints each place of a word that has another in the field. Fenced examples, `code`, links, names of
 options are not counted, because they are names that a person types.
 """
 

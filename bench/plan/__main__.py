@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument(
         "--recipes",
         action="store_true",
-        help="show how each network is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
+        help="show how each run is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
         "nothing",
     )
     p.add_argument(

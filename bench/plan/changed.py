@@ -78,7 +78,7 @@ def _other_code(changed: Sequence[Change]) -> UserError:
         )
     return UserError(
         _changed_since(about, changed, what),
-        f"If the network now computes something else, increment the revision in {family}: the networks are trained again "
+        f"If the network now computes something else, increment the revision in {family}: they are trained again "
         "and the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept "
         "them because the network is the same.",
     )

@@ -20,6 +20,7 @@ from bench.analysis.findings import (
 )
 from bench.analysis.question import Tone, question_of
 from bench.analysis.questions import SHARE_FALSE, asked_together
+from bench.analysis.wording import MEASURES
 from bench.core.formatting import (
     core_days,
     count,
@@ -139,7 +140,7 @@ def shared_facts(findings: Findings) -> str:
         return "" if findings.judged else "This study has no evaluation on target sets: see its tables."
     levels = sorted({f.level for f in findings.findings if f.level is not None}, reverse=True)
     usual = [
-        text if measure == "headline" else f"{text} ({', '.join(filter(None, set_and_task(measure)))})"
+        text if measure == "headline" else f"{text} ({_on(measure)})"
         for measure, text in usual_counts(findings).items()
     ]
     laws = f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else ""
@@ -153,6 +154,11 @@ def shared_facts(findings: Findings) -> str:
         else "",
     )
     return " ".join(text for text in texts if text)
+
+
+def _on(measure: str) -> str:
+    """What a measure other than the mean of the main sets is read on."""
+    return MEASURES.get(measure, "").removeprefix(", ") or ", ".join(filter(None, set_and_task(measure)))
 
 
 def limits(findings: Findings) -> tuple[str, ...]:
@@ -255,7 +261,7 @@ def _energy(spent: CostSummary) -> str:
 CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     CheckKind.DAMAGED_RECORD: "Excluded damaged record: {names} ({message}).",
     CheckKind.UNSUCCESSFUL: lambda c: f"{' '.join(c.names)}: {c.message or 'no reason given'}.",
-    CheckKind.UNFINISHED: "{count} runs are not finished. vit-bench status shows why; rerun the same command to continue.",
+    CheckKind.UNFINISHED: "{count} runs are not finished. vit-bench status shows why; the same command continues.",
     CheckKind.ONE_SEED: lambda c: _one_seed(c),
     CheckKind.SEEDS_DISAGREE: lambda c: _disagree(c),
     CheckKind.NARROW_COMPUTE: lambda c: _narrow(c, flops),
@@ -270,7 +276,9 @@ CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     CheckKind.MIXED: "Records mix values of {names} ({groups}): times are not comparable, and scores may differ "
     "slightly.",
     CheckKind.DIRTY_TREE: "Some records were made with uncommitted changes, so their commit may not reproduce them.",
-    CheckKind.MISSING_BASELINE: "Baselines not measured: {names}.",
+    CheckKind.MISSING_BASELINE: lambda c: f"Baselines not measured: {_names(c)}.".replace(
+        "raw pixels", "pixel baseline"
+    ),
     CheckKind.RECIPES_BETWEEN: "Families differ in {field} ({groups}): part of a difference may be due to the recipe.",
     CheckKind.RECIPES_WITHIN: "Every family was trained with {field} {groups}.",
     CheckKind.UNEQUAL_RECIPES: "Runs that are compared on the {names} axis were not trained alike "

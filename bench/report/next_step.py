@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bench.analysis import lr_sweep
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import ALL_MODELS, Finding, Reason, Unit, Verdict
 from bench.analysis.findings import Findings
@@ -34,7 +35,8 @@ class NextStep:
 
 def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *, study: str, check: bool) -> NextStep:
     """The most useful step after a study, by rules that are tried in order: finish it, go on from its check of the
-    pipeline, use what it chose, repeat every training, add seeds where an answer is near, or price a larger study.
+    pipeline, use what it chose, widen a sweep that ends too early,
+    repeat every training, add seeds where an answer is near, or price a larger study.
 
     Args:
         leading: the finding that titles the report.
@@ -60,7 +62,18 @@ def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *
     usage = next((question_of(f).usage for f in findings.findings if question_of(f).usage), "")
     if usage:
         return NextStep(
-            text="Take the best model to photos of your own", command=usage.splitlines()[0].removeprefix("# "), price="a minute"
+            text="Take the best model to photos of your own",
+            command=usage.splitlines()[0].removeprefix("# "),
+            price="a minute",
+        )
+    at_edge = next((s for s in lr_sweep.sweeps(evidence) if s.further), None)
+    if at_edge is not None:
+        rates = ",".join(f"{rate:.3g}" for rate in at_edge.further)
+        seconds = _seconds(evidence, len(at_edge.further) * _num_seeds(evidence) * ("",))
+        return NextStep(
+            text=f"Sweep further rates of {at_edge.model}, whose best lies at the edge",
+            command=f"{run} --models {at_edge.model} --sweep lr={rates}",
+            price=_took(seconds),
         )
     if leading is not None and leading.question == RATE_QUESTION and leading.estimate is not None:
         named = f"--models {leading.subject[0]} --set lr={leading.estimate:.2g}"
@@ -87,6 +100,10 @@ def _seconds(evidence: Evidence, names: tuple[str, ...]) -> float:
     return math.fsum(plans[name].seconds if name in plans else usual for name in names)
 
 
+def _num_seeds(evidence: Evidence) -> int:
+    return len({record.cell.seed for record in evidence.records.records})
+
+
 def _took(seconds: float) -> str:
     return f"about {duration(seconds)} of one worker, as this study's runs took"
 
@@ -95,7 +112,7 @@ def _more_seeds(evidence: Evidence, findings: Findings, run: str) -> NextStep | 
     """More seeds: a second one where every network was trained once, else as many as may settle the first open answer.
     None where nothing is open, or where it takes too many."""
     records = evidence.records.records
-    seeds = len({r.cell.seed for r in records})
+    seeds = _num_seeds(evidence)
     each = math.fsum(r.cost.seconds.total or 0.0 for r in records) / max(1, seeds)
     if seeds == 1:
         text = "Train every network with a second seed, so that intervals hold the luck of a training"
@@ -107,7 +124,9 @@ def _more_seeds(evidence: Evidence, findings: Findings, run: str) -> NextStep | 
         wanted = _seeds_for(f, seeds)
         if wanted is not None:
             question = question_of(f)
-            text = f"More seeds may settle “{question.label.format(target=question.target(f))}” for {question.subject(f)}"
+            text = (
+                f"More seeds may settle “{question.label.format(target=question.target(f))}” for {question.subject(f)}"
+            )
             return NextStep(text=text, command=f"{run} --seeds {wanted}", price=_took(each * (wanted - seeds)))
     return None
 
