@@ -15,9 +15,10 @@ def test_pictures_of_the_gallery_are_those_of_the_studies():
     assert not old, f"python -m tools.gallery: {old}"
 
 
-@pytest.mark.parametrize(
-    "page", [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))], ids=lambda p: p.name
-)
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_use_the_fields_words(page):
     """Where this project's code has a word of its own, a page has the field's (python -m tools.private_words --where)."""
     text = private_words.prose(page.read_text())

@@ -94,6 +94,15 @@ def test_extras_that_recipes_and_pages_install_are_declared():
     assert len(named) > 5 and not {(name, extra) for name, extra in named if extra not in declared}
 
 
+def test_what_is_installed_without_torch_is_declared_and_all_else_of_it():
+    """Its list is the dependencies but for torch and what needs it."""
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+    light = (PROJECT / "docs/recipes/without-torch.txt").read_text().splitlines()[1:]
+    heavy = {re.match(r"[\w-]+", entry)[0] for entry in set(declared) - set(light)}
+    assert set(light) < set(declared)
+    assert heavy == {"torch", "torchvision", "timm", "huggingface_hub", "fvcore", "torch-tb-profiler", "tensorboard"}
+
+
 def test_the_spine_exists():
     assert len(spine()) > 20 and set(spine()) <= set(HOUSE.paths)
 

@@ -14,8 +14,8 @@ from bench.plan import __main__ as plan
 from bench.report import next_step
 from bench.report.next_step import NextStep
 from bench.store.grid import WantedCells
-from tests.analysis._study import study, swept
 from tests.analysis._study import read as evidence_of
+from tests.analysis._study import study, swept
 
 
 def step_of(evidence, *, check: bool = False) -> tuple[NextStep, Findings]:

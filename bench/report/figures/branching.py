@@ -73,7 +73,8 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             f"Accuracy ({measure_text(measures[0])}) of the model cooled down from a shared training minus that of the "
             "model trained to the same budget on its own, paired by seed, with "
-            f"{evidence.level:.0%} intervals over training seeds and test images (n = {max(s.seeds for s in savings)} seeds).{exact} Right: training compute of all budgets "
+            f"{evidence.level:.0%} intervals over training seeds and test images (n = {max(s.seeds for s in savings)} "
+            f"seeds).{exact} Right: training compute of all budgets "
             "on branches as a fraction of all trained on their own, same schedule. Peak rates are alike: a "
             "cosine falls from the start, a branch in its cool-down alone."
         ),

@@ -158,7 +158,8 @@ def _panel(
         axes.fill_between(curve["x"], low, high, color=looks[str(family)][0], alpha=BAND_OPACITY, linewidth=0, zorder=1)
     points = table[~table["kind"].isin(["fitted", "extrapolated"])]["percent"]
     least = min([points.min(), *curves.loc[curves["kind"] == "extrapolated", "percent"]])
-    axes.set_ylim(0.9 * least, min(100.0, 1.25 * points.max()))
+    top = points.max() * max(1.25, (points.max() / least) ** 0.3)  # the key has room above the points
+    axes.set_ylim(0.9 * least, min(100.0, top))
     if points.max() > 1.5 * points.min():
         _style.plain_log_y(axes)
     _style.plain_log_x(axes, list(table["x"]), room=0.02)

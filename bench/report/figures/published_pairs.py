@@ -26,7 +26,7 @@ def draw(evidence: Evidence) -> Drawing:
     panels = by_key((c.name.partition(", ")[2] + (" " if c.differs else ""), c) for c in asked)
     parts, annotations, names = [], [], dict[Any, tuple[list[Any], list[Any]]]()
     with _style.context():
-        columns = max(2, _style.columns(COLUMNS))
+        columns = _style.columns(COLUMNS)
         rows = -(-len(panels) // columns)
         figure = _style.figure(height=_style.current().panel_height * rows)
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -41,8 +41,7 @@ def draw(evidence: Evidence) -> Drawing:
                 best = networks.iloc[pareto(list(networks["compute"]), list(networks["error"]))]
                 axes.plot(best["compute"], best["error"], marker="o", **look)
                 curves.append(list(zip(best["compute"], best["error"], strict=True)))
-                short = label if columns == COLUMNS else label.replace(" (", "\n(")
-                named.append((*curves[-1][len(best) // 2], short, colour))
+                named.append((*curves[-1][len(best) // 2], label, colour))
                 axes.plot(networks["compute"], networks["error"], marker="o", **{**look, "linestyle": ""})
                 for row in networks.to_dict("records"):
                     said = (
