@@ -20,7 +20,7 @@ PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_use_the_fields_words(page):
-    """Where this project's code has a word of its own, a page has the field's (python -m tools.private_words --where)."""
+    """Where the code has a word of its own, a page has the field's (python -m tools.private_words --where)."""
     text = private_words.prose(page.read_text())
     said = {field: private_words.found(text, pattern) for field, pattern in private_words.FIELD.items()}
     assert not {field: lines for field, lines in said.items() if lines}
