@@ -155,8 +155,9 @@ ROWS: tuple[Row, ...] = (
         about="5-shot accuracy by the number of images of JFT-300M",
         suite="data",
         shown=(PROBED,),
-        deviates="Early stopping takes the best of 20 checks by accuracy on the pre-training set's test images; the paper "
-        "does not say how often it looked. Every part is seen for 7 epochs of the whole, which it does not state either.",
+        deviates="Early stopping takes the best of 20 checks by accuracy on the pre-training set's test images; the "
+        "paper does not say how often it looked. Every part is seen for 7 epochs of the whole, which it does not state "
+        "either.",
     ),
     Row(
         name="Figure 5, Table 6",
