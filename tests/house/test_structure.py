@@ -84,7 +84,8 @@ def test_what_is_imported_is_declared():
 def test_extras_that_recipes_and_pages_install_are_declared():
     """pip only warns of one that is not."""
     declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    pages = [PROJECT / "README.md", *(path for path in (PROJECT / "docs").rglob("*") if path.is_file())]
+    documents = (path for path in (PROJECT / "docs").rglob("*") if path.is_file() and path.suffix != ".png")
+    pages = [PROJECT / "README.md", *documents]
     named = {
         (path.name, extra)
         for path in pages
