@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.analysis.evidence import UPSTREAM, Evidence, Point, family_rank
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Accuracy versus pre-training data set"
+MAX_PANELS = 8
 BAND_OPACITY = 0.12  # opacity
 
 
@@ -31,7 +33,7 @@ def draw(evidence: Evidence) -> Drawing:
         m
         for m in _panels.measures_of(evidence)
         if m != UPSTREAM and sum(evidence.estimate(p, m) is not None for p in points.values()) > 1
-    ][:1]  # single tasks are in the tables
+    ][:MAX_PANELS]
     if not measures:
         raise NothingToDraw("no downstream score of the models that were pre-trained on several data sets")
     lines = _lines(points, sets)
@@ -52,8 +54,13 @@ def draw(evidence: Evidence) -> Drawing:
         alt=f"{TITLE}: {len(lines)} models on {len(sets)} sets.",
     )
     if len(resnets) > 1:
-        _range_of(drawing.figure.axes[0], evidence, resnets, measures[0])
-    return drawing
+        panels = [*drawing.figure.axes, *(drawing.by_task.axes if drawing.by_task else ())]
+        for axes, measure in zip(panels, measures, strict=True):
+            _range_of(axes, evidence, resnets, measure)
+    if evidence.published or drawing.by_task is None:  # the paper's own Figure 3 is by task
+        return drawing
+    shown = tuple(a for a in drawing.annotations if a.axes in drawing.figure.axes)
+    return replace(drawing, by_task=None, annotations=shown)  # a study's own single tasks are in its tables
 
 
 def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints], measure: str) -> None:
