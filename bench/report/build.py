@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
-CONSOLE_ROWS = 12  # answers that `say` prints, unless it is asked for all
+CONSOLE_ROWS = 10  # answers that `say` prints, unless it is asked for all
 CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
 ANSWER = "answer"  # name of the figure that is drawn where no other shows what the title says
 REHEARSAL = "Rehearsal: these numbers mean nothing."  # begins every title of a rehearsal's report
