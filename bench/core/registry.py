@@ -88,6 +88,7 @@ KINDS = {
     "executor": PluginKind(
         package="bench.execute.executors", export="EXECUTOR", defined="bench.execute.executors.executor"
     ),
+    "pass": PluginKind(package="bench.plan.passes", export="PASS", defined="bench.plan.study_cells:Pass"),
     "cost model": PluginKind(package="bench.plan.cost_models", export="COST_MODEL"),
     "quoted source": PluginKind(
         package="bench.report.quoted", export="QUOTED", defined="bench.report.quoted.source:QuotedSource"
