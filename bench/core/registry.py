@@ -72,6 +72,8 @@ KINDS = {
     "question": PluginKind(
         package="bench.questions", export="QUESTION", defined="bench.analysis.question:Question", subfolder="questions"
     ),
+    "validity check": PluginKind(package="bench.validity", export="CHECK", defined="bench.analysis.check:Check"),
+    "claim": PluginKind(package="bench.claims", export="CLAIM", defined="bench.analysis.claim:PaperClaim"),
     "figure": PluginKind(
         package="bench.report.figures",
         export="FIGURE",

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from bench.analysis.check import Words
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
@@ -234,16 +235,10 @@ def _without_n(caption: str, note: str) -> str:
     return re.sub(r" ?\bn: ([^.]*)\.", lambda n: "" if n[1] in note else n[0], caption).strip()
 
 
-def _once(sentences: Iterable[str]) -> list[str]:
-    """A rule in brackets, "(rule: …)", is said where it is met first."""
-    known: set[str] = set()
-
-    def rule(match: re.Match[str]) -> str:
-        again = match[0] in known
-        known.add(match[0])
-        return "" if again else match[0]
-
-    return [re.sub(r" \(rule: [^)]*\)", rule, sentence) for sentence in sentences]
+def _once(results: Sequence[Words]) -> list[str]:
+    """Results of checks in words, each rule said where it is met first."""
+    first = {words.rule: nth for nth, words in reversed(list(enumerate(results)))}
+    return [str(words) if first[words.rule] == nth else words.without_rule for nth, words in enumerate(results)]
 
 
 def _environment(*, autoescape: bool) -> Environment:
@@ -253,7 +248,7 @@ def _environment(*, autoescape: bool) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=not autoescape,
         lstrip_blocks=not autoescape,
-        finalize=lambda v: clean(v) if type(v) is str else v,
+        finalize=lambda v: clean(str(v)) if type(v) in (str, Words) else v,
     )
 
 
