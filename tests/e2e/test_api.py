@@ -74,7 +74,7 @@ def test_why_cells_failed_is_known_where_the_report_fails_too(tmp_path, monkeypa
     def full_disk(*_, **__):
         raise UserError("The disk is full.")
 
-    def none_works(plan, *_):
+    def none_works(plan, *_, **__):
         begin(plan)
         return [Failure(cell=planned.name, reason="not enough memory") for planned in plan.cells]
 

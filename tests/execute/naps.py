@@ -62,10 +62,10 @@ def run(
     **how: Any,
 ) -> list[Failure]:
     """As `bench.run --executor`."""
-    plan = plan_of(cells, store, ranks=how.pop("ranks", nodes))
+    plan = plan_of(cells, store, workers=workers or 1, ranks=how.pop("ranks", nodes))
     named = tuple(replace(planned, name=registry.directory_name(planned.cell)) for planned in plan.cells)
     asked = Machine(executor=executor, workers=workers, job=tuple(job), detach=detach, device="cpu", nodes=nodes)
-    plan = calibrated(changed(plan, cells=named, asked=asked, cost=replace(plan.cost, workers=workers or 1)))
+    plan = calibrated(changed(plan, cells=named, asked=asked))
     shown = LiveProgress(plan, Console(file=io.StringIO()))
     how = {"on_event": shown.event, "tick": shown.refresh} | how
     run_cells = how.pop("run_cells", None) or registry.load("executor", executor)

@@ -68,6 +68,8 @@ def changed(plan: Plan, **changes: Any) -> Plan:
     """The plan with other values, each given by the name of its field in whichever part of the plan has it."""
     machine, cost, study = plan.machine, plan.cost, plan.study
     for name, value in changes.items():
+        if name in ("machine", "cost", "study"):
+            raise TypeError(f"{name}: give the fields of the part")
         if name in {entry.name for entry in fields(Plan)}:
             plan = replace(plan, **{name: value})
         elif name in {entry.name for entry in fields(StudyCost)}:

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from bench import run
 from bench.analysis import check, published, questions, saved_findings, table, wording
+from bench.analysis.check import Words
 from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.findings import CostSummary, Findings, ValidityCheck
 from bench.analysis.question import question_of
@@ -266,10 +267,8 @@ def test_nothing_is_said_twice_in_markdown(built: Path) -> None:
     assert {name for _, name in pictures} == {path.stem for path in (built / "synthetic" / "figures").glob("*.png")}
     assert all((mark == "") == name.endswith("-by-task") for mark, name in pictures)
     assert page._alike([("A", "1"), ("B", "2"), ("C", "1")]) == [("A, C", "1"), ("B", "2")]
-    caption = "Lines: laws. n: 2 seeds, 2,000 test images. More."
-    assert page._without_n(caption, "n, unless stated: 2 seeds, 2,000 test images.") == "Lines: laws. More."
-    assert page._without_n(caption, "n: 3 seeds.") == caption
-    assert page._once(["A (rule: b).", "C (rule: b), d (rule: e)."]) == ["A (rule: b).", "C, d (rule: e)."]
+    ruled = [Words(text="A", rule="rule: b", rest="."), Words(text="C", rule="rule: b", rest=": d."), Words(text="E.")]
+    assert page._once(ruled) == ["A (rule: b).", "C: d.", "E."]
 
 
 def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) -> None:
