@@ -426,5 +426,6 @@ def _short(title: str, others: str) -> Markup:
         if isinstance(part, Interval):  # the space before it goes with it
             made = f"{made.removesuffix(' ')}{WIDE_ONLY.format(f' {_on_one_line(part)}')}"
         else:
-            made += _on_one_line(part)
-    return Markup(made.strip() + WIDE_ONLY.format(f" {Markup('').join(map(_on_one_line, ends))}"))
+            made += str(_on_one_line(part))
+    last = "".join(map(str, map(_on_one_line, ends)))
+    return Markup(made.strip() + WIDE_ONLY.format(f" {last}"))
