@@ -213,7 +213,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
     environment.filters["md"] = lambda value: markdown(str(value))
     lead = shown["lead"]
     template = environment.get_template("report.md.j2")
-    said = (lead.caption if lead.n in shown["usual"] else lead.explained) if lead else ""
+    said = (lead.caption if lead.n in shown["usual"] else lead.explained).strip() if lead else ""
     answered = _merged([*shown["overview"].shown, *shown["overview"].more])
     lines = template.render(shown, caption=said, answered=answered, provenance=_alike(shown["provenance"])).splitlines()
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip() + "\n"

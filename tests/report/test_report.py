@@ -436,7 +436,7 @@ def test_cells_that_failed_are_named_even_where_the_report_fails(tmp_path: Path,
     plan = SimpleNamespace(todo=(), store=tmp_path, suite="smoke")
     monkeypatch.setattr(run, "make_plan", lambda *_, **__: plan)
     monkeypatch.setattr(run.view, "show", lambda *_: None)
-    monkeypatch.setattr(run, "work_off", lambda *_: [run.Failure("vit_s0", "it was to fail")])
+    monkeypatch.setattr(run, "work_off", lambda *_, **__: [run.Failure("vit_s0", "it was to fail")])
     assert run.main(["--suite", "smoke"]) == 2
     said = capsys.readouterr()
     assert "failed: vit_s0: it was to fail" in said.out and "no results" in said.err
