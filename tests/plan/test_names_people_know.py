@@ -84,7 +84,7 @@ def test_a_path_is_a_data_set(tmp_path: Path, monkeypatch) -> None:
     made = typed("--data", "photos/flowers:64px@100,./photos/birds", "--downstream", "photos/birds,mnist")
     assert made.what.data == ("folder:flowers:64px@100", "folder:birds")
     assert made.what.downstream == ("folder:birds", "mnist") and made.where.data_root == tmp_path / "photos"
-    assert typed("--data", "hf:owner/name,fashion-mnist").data == ("hf:owner/name", "fashion-mnist")
+    assert typed("--data", "hf:owner/name,fashion-mnist").what.data == ("hf:owner/name", "fashion-mnist")
 
 
 @pytest.mark.parametrize(
