@@ -67,7 +67,8 @@ def main(argv: list[str] | None = None) -> int:
             "Which study?", f"Name one (times: on two cores, where measured), or a study file:\n{table_of_suites()}"
         )
     options = StudyOptions.parsed(arguments)
-    trackers.chosen(options.track)
+    trackers.chosen(options.reporting.track)
+    options.where.use()
     for name in ("project", "entity"):  # for the process that sends the runs
         if given := getattr(arguments, f"wandb_{name}"):
             os.environ[f"WANDB_{name.upper()}"] = given
@@ -79,15 +80,15 @@ def main(argv: list[str] | None = None) -> int:
             print(json.dumps(plan.json()))
         return EXIT_OK
 
-    failures = work_off(plan, options, console)
+    failures = work_off(plan, console, track=options.reporting.track)
     for line in by_reason(failures):  # before the report, which may fail too
         write(console, f"failed: {line}", style="red")
-    if options.detach and plan.todo:
+    if options.machine.detach and plan.todo:
         write(console, "vit-bench status --watch follows them; the same command without --detach writes the report.")
         return EXIT_FAILED if failures else EXIT_OK
     with sigterm_interrupts():
         with busy("Asking the questions, drawing the figures …"):
-            paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
+            paths = report.build(plan.store, suite=plan.suite, reference=options.reporting.reference)
         report.say(paths, console, verbose=arguments.verbose)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))
@@ -100,7 +101,7 @@ def table_of_suites() -> str:
     return "\n".join(f"  --suite {suite.name:13} {suite.takes or '–':11} {suite.question}" for suite in made)
 
 
-def work_off(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:
+def work_off(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
     """Do what is left of a plan. The store keeps the planned and the real cost. Returns the cells that
     failed.
 
@@ -108,13 +109,13 @@ def work_off(plan: Plan, options: StudyOptions, console: Console) -> list[Failur
         As `execute`.
     """
     began = time.monotonic()
-    failures = execute(plan, options, console)
+    failures = execute(plan, console, track=track)
     done = [cell.name for cell in plan.todo]
-    if done and not failures and not options.detach:
+    if done and not failures and not plan.machine.asked.detach:
         run = PlannedRun(
             ended=now(),
-            executor=options.executor,
-            workers=plan.workers,
+            executor=plan.machine.asked.executor,
+            workers=plan.cost.workers,
             cells=len(done),
             planned=plan.seconds,
             took=time.monotonic() - began,
@@ -138,22 +139,22 @@ def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -
     return "; ".join(parts) + "."
 
 
-def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:
+def execute(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
     """Do what is left of a plan, shown on the console and in trackers. Returns the cells that failed.
 
     Raises:
         Interrupted: see `bench.execute.local.run`.
         UserError: the store cannot be written; a tracker's library is missing; ….
     """
-    names = trackers.chosen(options.track)
-    live = trackers.AUTO not in options.track and not suites.load(plan.suite).exclusive
+    names = trackers.chosen(track)
+    live = trackers.AUTO not in track and not plan.study.suite.exclusive
     begin(plan)
     with (
         tracked(plan.store, names, live=live, say=lambda text: write(console, text, style="yellow")),
         LiveProgress(plan, console) as progress,
     ):
-        run_cells = registry.load("executor", options.executor)
-        failures: list[Failure] = run_cells(plan, options, on_event=progress.event, tick=progress.refresh)
+        run_cells = registry.load("executor", plan.machine.asked.executor)
+        failures: list[Failure] = run_cells(plan, on_event=progress.event, tick=progress.refresh)
         return failures
 
 

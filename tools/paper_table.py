@@ -20,7 +20,8 @@ from bench.core.formatting import significant
 from bench.core.spec import Cell
 from bench.cost import units
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions
+from bench.plan.options import StudyOptions, What
+from bench.plan.overrides import Overrides
 from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes
 from bench.suites import _paper
@@ -82,13 +83,10 @@ class Row:
         named = " ".join(f"--only {shlex.quote(pattern)}" for pattern in self.only)
         return f"vit-bench run --suite {self.suite} --scale paper {named}".strip()
 
-    @property
-    def options(self) -> StudyOptions:
-        return StudyOptions.of({"suite": self.suite, "scale": "paper", "only": self.only})
-
     def cells(self) -> tuple[Cell, ...]:
         """The cells that the command trains, after every pass of the planner."""
-        return expand(suites.load(self.suite), self.options, DataSizes(published=True)).chosen
+        what = What(suite=self.suite, scale="paper")
+        return expand(suites.load(self.suite), what, Overrides(), DataSizes(published=True), only=self.only).chosen
 
 
 TUNED = Shown(

@@ -121,8 +121,10 @@ class Pool:
         with contextlib.ExitStack() as opened:  # closes everything where a worker cannot be started
             variables = _served(opened, plan)
             cells = _shared(opened, plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
-            computed = _shared(opened, plan.store / "run.precomputed.json", plan.calibration.precomputed)
-            arguments = command(plan, cells=cells, precomputed=computed, device=plan.device, profile=profile, co2=co2)
+            computed = _shared(opened, plan.store / "run.precomputed.json", plan.cost.calibration.precomputed)
+            arguments = command(
+                plan, cells=cells, precomputed=computed, device=plan.machine.device, profile=profile, co2=co2
+            )
             self._told_to_stop = False
             self.interrupted = False  # whether a worker was interrupted by a signal of its own
             self.complaints: list[UserError] = []  # of workers that failed outside a cell
@@ -130,14 +132,14 @@ class Pool:
             self.events: queue.Queue[tuple[int, WorkerEvent | None]] = queue.Queue()
             self._errors = [
                 opened.enter_context(tempfile.TemporaryFile("a+", errors="replace"))
-                for _ in range(min(plan.workers, len(plan.todo)))
+                for _ in range(min(plan.cost.workers, len(plan.todo)))
             ]
-            devices = accelerators(plan.device)
-            share = sharing(plan.device, len(self._errors) * plan.ranks)
+            devices = accelerators(plan.machine.device)
+            share = sharing(plan.machine.device, len(self._errors) * plan.cost.ranks)
             self._command = [*arguments, "--share", str(share), "--parent", str(os.getpid())]
             self._restarts = MAX_RESTARTS
             self._environments = [
-                child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks)) | variables
+                child_environment(plan.cost.threads, devices=place(devices, number, ranks=plan.cost.ranks)) | variables
                 for number in range(len(self._errors))
             ]
             self._groups = groups_for(plan)
@@ -259,8 +261,8 @@ def groups_for(plan: Plan) -> list[set[int]]:
     """The cores that workers keep to, in turn, so that their memory stays near: nothing where it is all as near, or a
     worker has more threads than a group has cores, or a GPU is what it waits for."""
     groups = environment.core_groups()
-    fits = all(plan.ranks * plan.threads <= len(group) for group in groups)
-    return groups if plan.device == "cpu" and len(groups) > 1 and fits else []
+    fits = all(plan.cost.ranks * plan.cost.threads <= len(group) for group in groups)
+    return groups if plan.machine.device == "cpu" and len(groups) > 1 and fits else []
 
 
 def command(
@@ -280,8 +282,8 @@ def command(
         precomputed: a file of measurements that it reads.
         ranks: processes that make it up on each machine (default: the plan's).
     """
-    alone = plan.ranks == 1
-    program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.ranks)]
+    alone = plan.cost.ranks == 1
+    program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.cost.ranks)]
     words = [
         sys.executable,
         "-m",
@@ -297,13 +299,13 @@ def command(
         "--device",
         device,
         "--threads",
-        str(plan.threads),
+        str(plan.cost.threads),
         "--precomputed",
         str(precomputed),
         "--run",
         secrets.token_hex(8),
     ]
-    words += ["--data-root", str(plan.data_root.absolute())] if plan.data_root else []
+    words += ["--data-root", str(plan.study.where.data_root.absolute())] if plan.study.where.data_root else []
     words += ["--co2", str(co2)] if co2 is not None else []
     return words + (["--profile"] if profile else [])
 
@@ -348,7 +350,7 @@ def refused(plan: Plan) -> list[Failure]:
 
 def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
     """Environment variables by which workers find NVIDIA's MPS until `opened` is closed; none without `--share mps`."""
-    if plan.share != "mps":
+    if plan.machine.share != "mps":
         return {}
     from bench.execute.sharing import served
 

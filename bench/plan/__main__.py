@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = p.parse_args(argv)
     options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
-    if options.rehearse and arguments.budget:
+    options.where.use()
+    if options.what.rehearse and arguments.budget:
         raise UserError(
             "--budget is for studies whose cost is known, and a rehearsal's is not.", "Leave one of them out."
         )
@@ -109,14 +109,14 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
     wanted = budget.parse(text)
     whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
     chosen = budget.chosen(budget.question(whole, _evidence(options)), budget.within(whole, wanted), budget=wanted)
-    for line in budget.sentences(chosen, workers=whole.workers):
+    for line in budget.sentences(chosen, workers=whole.cost.workers):
         write(console, line)
-    options = replace(options, grid=chosen.grid, seeds=chosen.seeds, calibrate=False)
+    options = options.changed(grid=chosen.grid, seeds=chosen.seeds, calibrate=False)
     plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console))
     view.show(plan, console)
     if save is not None:
-        write_bytes(save, f"# {text} of budget: vit-bench run {save}\n{plan.asked}".encode())
-        named = "".join(f" --plugins {folder}" for folder in options.plugins)
+        write_bytes(save, f"# {text} of budget: vit-bench run {save}\n{plan.study.asked}".encode())
+        named = "".join(f" --plugins {folder}" for folder in options.where.plugins)
         write(console, f"Written to {save}: vit-bench run {save}{named}")
     return plan, chosen
 
@@ -125,8 +125,8 @@ def _evidence(options: StudyOptions) -> Evidence | None:
     """The suite's results; None without any."""
     from bench.analysis import lr_sweep, study_data  # pandas, which no other plan needs
 
-    suite = suites.load(options.suite)
-    folder = options.results / suite.name
+    suite = suites.load(options.what.suite)
+    folder = options.where.results / suite.name
     if not (folder / "cells").is_dir():
         return None
     return lr_sweep.of_chosen(study_data.load(folder, suite=suite.name), headline=suite.headline, far=suite.far)

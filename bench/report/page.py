@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from bench.analysis.check import Words
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
@@ -25,6 +26,7 @@ from bench.analysis.table import Column, Table, clean, markdown, shown
 from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.formatting import join, plural
+from bench.core.phrase import Interval, Phrase, parts_of
 from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, next_step, runs, text
 from bench.report.figures.figure import MAX_NARROW_INCHES, RenderedFigure
@@ -34,6 +36,7 @@ from bench.stats.intervals import Estimate
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 500  # of a table in the page; the CSV has all
 MAX_WARNINGS = 4  # that the section shows when it is unfolded; the others are a click further
+NO_BREAK = "\u00a0"
 MAX_FAILURES = 6  # named in one sentence
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
@@ -99,6 +102,7 @@ def content(
         "note": caveats.shared_facts(findings),
         "next": next_step.next_step(evidence, findings, leading, study=of, check=check),
         "not_shown": next_step.not_shown(findings),
+        "usual": frozenset(text.usual_counts(findings).values()),
         "warnings": warnings,
         "notes": notes,
         "counted": join([plural(len(said), noun) for said, noun in ((warnings, "warning"), (notes, "note")) if said]),
@@ -209,7 +213,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
     environment.filters["md"] = lambda value: markdown(str(value))
     lead = shown["lead"]
     template = environment.get_template("report.md.j2")
-    said = _without_n(lead.caption, shown["note"]) if lead else ""
+    said = (lead.caption if lead.n in shown["usual"] else lead.explained).strip() if lead else ""
     answered = _merged([*shown["overview"].shown, *shown["overview"].more])
     lines = template.render(shown, caption=said, answered=answered, provenance=_alike(shown["provenance"])).splitlines()
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip() + "\n"
@@ -229,21 +233,10 @@ def _alike(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(", ".join(names), value) for value, names in by_key((value, name) for name, value in facts).items()]
 
 
-def _without_n(caption: str, note: str) -> str:
-    """A caption without the sentence "n: …" where the note below the answers says it."""
-    return re.sub(r" ?\bn: ([^.]*)\.", lambda n: "" if n[1] in note else n[0], caption).strip()
-
-
-def _once(sentences: Iterable[str]) -> list[str]:
-    """A rule in brackets, "(rule: …)", is said where it is met first."""
-    known: set[str] = set()
-
-    def rule(match: re.Match[str]) -> str:
-        again = match[0] in known
-        known.add(match[0])
-        return "" if again else match[0]
-
-    return [re.sub(r" \(rule: [^)]*\)", rule, sentence) for sentence in sentences]
+def _once(results: Sequence[Words]) -> list[str]:
+    """Results of checks in words, each rule said where it is met first."""
+    first = {words.rule: nth for nth, words in reversed(list(enumerate(results)))}
+    return [str(words) if first[words.rule] == nth else words.without_rule for nth, words in enumerate(results)]
 
 
 def _environment(*, autoescape: bool) -> Environment:
@@ -253,7 +246,7 @@ def _environment(*, autoescape: bool) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=not autoescape,
         lstrip_blocks=not autoescape,
-        finalize=lambda v: clean(v) if type(v) is str else v,
+        finalize=lambda v: clean(str(v)) if type(v) in (str, Words, Phrase) else v,
     )
 
 
@@ -263,7 +256,7 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
     return {
         "name": figure.name,
         "title": figure.title,
-        "caption": figure.caption,
+        "caption": figure.explained,
         "limit": f"{figure.pointed:,} of {figure.points:,} points can be pointed at."
         if figure.pointed < figure.points
         else "",
@@ -413,13 +406,26 @@ def _images(data: DataFacts) -> str:
     return f"{images} sha256:{data.content_hash[:12]}".strip() if data.content_hash else images
 
 
-def _unbroken(number: str) -> Markup:
-    """A number whose interval, and whose unit, stay on one line."""
-    kept = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\u00a0"), clean(number))
-    return escape(kept.replace(" %", "\u00a0%"))
+def _unbroken(text: str) -> Markup:
+    """A text whose intervals and units stay on one line."""
+    return Markup("").join(map(_on_one_line, parts_of(text)))
+
+
+def _on_one_line(part: str) -> Markup:
+    kept = clean(part)
+    kept = kept.replace(" ", NO_BREAK) if isinstance(part, Interval) else kept
+    return escape(kept.replace(" %", f"{NO_BREAK}%"))
 
 
 def _short(title: str, others: str) -> Markup:
     """A title of which a narrow page leaves out intervals and `others`, its end; its tables have both."""
-    said, last = (str(_unbroken(part)) for part in (title.removesuffix(others), others))
-    return Markup(re.sub(r" \[[^\]]*\]|$", lambda match: WIDE_ONLY.format(match[0] or f" {last}"), said.strip()))
+    parts = list(parts_of(title))
+    ends = [parts.pop()] if others else []
+    made = ""
+    for part in parts:
+        if isinstance(part, Interval):  # the space before it goes with it
+            made = f"{made.removesuffix(' ')}{WIDE_ONLY.format(f' {_on_one_line(part)}')}"
+        else:
+            made += str(_on_one_line(part))
+    last = "".join(map(str, map(_on_one_line, ends)))
+    return Markup(made.strip() + WIDE_ONLY.format(f" {last}"))

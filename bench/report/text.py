@@ -20,7 +20,6 @@ SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": 
 MAX_ROWS = 5  # of the tables that are seen before anything is unfolded
 MAX_COLUMNS = 4  # subjects that are columns of the table at a glance; more become rows
 MAX_TOGETHER = 3  # subjects whose like answers share a row on the console
-MAX_NAMED = 6  # names in one sentence
 
 
 @dataclass(frozen=True, kw_only=True)

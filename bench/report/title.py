@@ -11,6 +11,7 @@ from bench.analysis.families import RESNET, VIT, family_of_kind
 from bench.analysis.finding import ALL_MODELS, Finding, Reason, Unit
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
+from bench.core.phrase import phrase
 from bench.report.text import verdict_of
 
 MAX_NAMED = 2  # subjects with another answer that a title names
@@ -66,7 +67,7 @@ def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> 
     chosen = findings.findings[place]
     figure = figures[shown] if shown < len(figures) else ""
     also = _others(chosen, findings)
-    text, caption = (f"{said} {also}".strip() for said in (sentence(chosen), statement(chosen)))
+    text, caption = (phrase(said, " " if also else "", also) for said in (sentence(chosen), statement(chosen)))
     return StudyTitle(text=text, finding=place, figure=figure, others=also, caption=caption)
 
 
@@ -107,7 +108,8 @@ def is_answered(f: Finding) -> bool:
 
 def sentence(f: Finding) -> str:
     """A finding as one sentence; after an open one, what it would take to answer it."""
-    return statement(f) if is_answered(f) else f"{statement(f)} {takes(f)}".strip()
+    condition = "" if is_answered(f) else takes(f)
+    return phrase(statement(f), " " if condition else "", condition)
 
 
 def statement(f: Finding) -> str:
@@ -116,15 +118,17 @@ def statement(f: Finding) -> str:
     about = question.subject(f) + question.measure(f)
     if is_answered(f):
         if question.sentence is not None:
-            return f"{question.sentence(f)}{question.measure(f)}."
-        parts = (f"{about}: {verdict_of(f)[0]}", question.number(f).text)
-        return f"{question.text.format(target=question.target(f))} {', '.join(part for part in parts if part)}."
+            return phrase(question.sentence(f), question.measure(f), ".")
+        number = question.number(f).text
+        said = f"{question.text.format(target=question.target(f))} {about}: {verdict_of(f)[0]}"
+        return phrase(said, ", " if number else "", number, ".")
     if question.about_two and f.unit == Unit.SHARE and f.estimate is not None:
         label, number = question.label.format(target=question.target(f)), question.number(f).text
         span = f", {wording.between(f, f.trend[0].x, f.trend[-1].x, 'to')}" if len(f.trend) > 1 else ""
-        return f"{label} Inconclusive: {' − '.join(f.subject)} {number}{span}."
-    number = f" ({question.number(f).text})" if question.number(f).text else ""
-    return f"{question.text.format(target=question.target(f))} Inconclusive for {about}{number}."
+        return phrase(f"{label} Inconclusive: {' − '.join(f.subject)} ", number, f"{span}.")
+    number = question.number(f).text
+    shown = (" (", number, ")") if number else ()
+    return phrase(f"{question.text.format(target=question.target(f))} Inconclusive for {about}", *shown, ".")
 
 
 def takes(f: Finding) -> str:

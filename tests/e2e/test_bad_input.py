@@ -179,7 +179,7 @@ def test_mistakes_of_other_commands(verb, tmp_path, words, said):
 
 def test_options_of_training_are_said_to_have_no_effect_where_nothing_is_trained():
     asked = StudyOptions.called(None, {"data": "digits", "horizons": "100", "scale": "cpu"})
-    study = expand(suites.load("speed"), asked, DataSizes())
+    study = expand(suites.load("speed"), asked.what, asked.overrides, DataSizes())
     assert study.notes == ("Suite 'speed' trains nothing: --data and --horizons have no effect.",)
 
 

@@ -314,12 +314,13 @@ def test_listing_suites_and_their_cells_needs_no_torch():
 from bench.core import registry
 from bench.core.registry import directory_name
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions
+from bench.plan.options import What
+from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
 from bench.suites.suite import load
 for name in registry.names("suite"):
     scale = "paper" if name == "whole-paper" else "cpu"
-    for cell in expand(load(name), StudyOptions.of(dict(scale=scale)), DataSizes(published=scale == "paper")).cells:
+    for cell in expand(load(name), What(scale=scale), Overrides(), DataSizes(published=scale == "paper")).cells:
         directory_name(cell)
 assert "torch" not in sys.modules
 """

@@ -209,7 +209,7 @@ def test_plugins_of_a_study_file_that_the_user_names_too_are_found(named, tmp_pa
     monkeypatch.setenv(registry.PLUGINS, str(tmp_path / "mine") if named == "variable" else "")
     (tmp_path / "mine.toml").write_text('plugins = ["mine"]')
     asked = {"plugins": ["./mine"]} if named == "option" else {}
-    assert StudyOptions.called("mine.toml", asked).plugins == (("./mine",) if asked else ("mine",))
+    assert StudyOptions.called("mine.toml", asked).where.plugins == (("./mine",) if asked else ("mine",))
 
 
 @pytest.mark.parametrize("name", [".lease.lock", "lease.json"])

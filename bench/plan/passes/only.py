@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bench.core.errors import UserError
 from bench.core.spec import Cell
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -17,7 +17,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     Raises:
         UserError: none matches.
     """
-    return replace(study, chosen=matching(study.cells, request.options.only))
+    return replace(study, chosen=matching(study.cells, request.only))
 
 
 def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
@@ -28,3 +28,6 @@ def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]
         some = ", ".join(sorted({c.readable_name for c in cells})[:8])
         raise UserError(f"No run matches --only {' '.join(patterns)}.", f"Names are like: {some}.")
     return chosen
+
+
+PASS = Pass(apply=apply, after=("rehearsal",))

@@ -62,6 +62,7 @@ def draw(evidence: Evidence) -> Drawing:
         data=table,
         annotations=tuple(_annotation(evidence, axes, place) for place in places),
         caption=_caption(evidence, shown, places),
+        n=places[0].estimate.counts,
         alt=f"{TITLE}: {' minus '.join(shown[0].names)}, {_ends(shown)}.",
     )
 
@@ -148,8 +149,7 @@ def _caption(evidence: Evidence, lines: Sequence[GapSeries], every: Sequence[Equ
         f"Above zero the first is ahead. Models: {join(list(names))}; a line joins runs of equal training "
         "compute, its band is the interval. A model that sees fewer images than there are counts as trained on all. "
         f"{evidence.shots}-shot linear probe, mean over "
-        f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.estimate for p in every], trained_on=trained_on)} "
-        f"n: {every[0].estimate.counts}."
+        f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.estimate for p in every], trained_on=trained_on)}"
     )
 
 

@@ -22,6 +22,7 @@ from bench.analysis.families import kind_of
 from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
 from bench.analysis.frontiers import along_compute
 from bench.analysis.question import Question
+from bench.core.phrase import phrase
 from tools.control.kinds import OUTSIDE
 from tools.control.questions.stands_for_its_family import say
 
@@ -67,7 +68,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 def sentence(f: Finding) -> str:
     who = f.leader or "neither"
-    return f"{' and '.join(f.subject)}: with a rate for each budget, {who} is ahead at the largest: {wording.amount(f)}"
+    both = " and ".join(f.subject)
+    return phrase(f"{both}: with a rate for each budget, {who} is ahead at the largest: ", wording.amount(f))
 
 
 QUESTION = Question(

@@ -17,6 +17,7 @@ from bench.analysis.families import kind_of
 from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
 from bench.analysis.frontiers import along_compute
 from bench.analysis.question import Question
+from bench.core.phrase import phrase
 from tools.control.kinds import OUTSIDE
 
 NAME = "stands for its family"
@@ -68,7 +69,9 @@ def say(f: Finding) -> list[str]:
 
 def sentence(f: Finding) -> str:
     side = "ahead of" if wording.or_nan(f.estimate) >= 0 else "behind"
-    return f"{f.subject[0]}: where it is worst, the study's best network is {wording.amount(f)} {side} others' best"
+    return phrase(
+        f"{f.subject[0]}: where it is worst, the study's best network is ", wording.amount(f), f" {side} others' best"
+    )
 
 
 QUESTION = Question(
