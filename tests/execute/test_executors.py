@@ -506,27 +506,27 @@ def test_whatever_happens_to_jobs_is_noticed_and_every_cell_is_done(slurm_cluste
 
 @pytest.mark.gate
 def test_a_cluster_that_refuses_is_silent_or_loses_a_node_is_asked_again(slurm_cluster, tmp_path, monkeypatch):
-    """One after the other, each time that a worker begins the first cell."""
+    """One after the other, each to another cell, since one that is killed twice is given up."""
     monkeypatch.setattr(slurm, "LOOK_SECONDS", 1.0)
     monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 3.0)
     store, (said, on_event) = tmp_path / "test", heard()
-    cells, hold = naps.naps(2), naps.held(store)
-    first = Study(store).cell(cells[0]).path
+    cells, hold = naps.naps(3), naps.held(store)
+    own = [Study(store).cell(cell).path for cell in cells]
 
     def refuse():
         ask("scontrol", "update", "PartitionName=low", "State=DRAIN")
-        os.kill(job_of(store, first.name).worker, signal.SIGKILL)
+        os.kill(job_of(store, own[0].name).worker, signal.SIGKILL)
         yield "sbatch refuses"
         ask("scontrol", "update", "PartitionName=low", "State=UP")
 
     def fall_silent():
         slurm_cluster.stop("slurmctld")
-        os.kill(job_of(store, first.name).worker, signal.SIGKILL)
+        os.kill(job_of(store, own[1].name).worker, signal.SIGKILL)
         yield "squeue refuses"
         slurm_cluster.start("slurmctld")
 
     def crash():
-        node = job_of(store, first.name).node
+        node = job_of(store, own[2].name).node
         slurm_cluster.stop(node, signal.SIGKILL)
         for pid in pids_below(node):
             with contextlib.suppress(ProcessLookupError):
@@ -536,18 +536,23 @@ def test_a_cluster_that_refuses_is_silent_or_loses_a_node_is_asked_again(slurm_c
 
     steps, under_way = [refuse, fall_silent, crash], []
 
+    def begun() -> list[int]:
+        """Attempts at each cell, when those that were lost have been begun again."""
+        return [2 if index < 3 - len(steps) else 1 for index in range(3)]
+
     def tick():
         if under_way and any(under_way[0][1] in notice for notice in said):
             next(under_way.pop()[0], None)
-        elif not under_way and steps and len(list(first.glob("attempts/*/status.json"))) == 4 - len(steps):
+        elif not under_way and steps and [len(list(path.glob("attempts/*/status.json"))) for path in own] == begun():
             step = steps.pop(0)()
             under_way.append((step, next(step)))
         elif not under_way and not steps:
             hold.unlink(missing_ok=True)
 
-    assert naps.run(cells, store, executor="slurm", on_event=on_event, tick=tick) == []
-    assert not steps and not under_way and [a.outcome for a in CellDirectory(first).attempt_log()][-1] == "complete"
-    assert attempts(store) == {1: 1, 4: 1} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
+    assert naps.run(cells, store, executor="slurm", workers=3, on_event=on_event, tick=tick) == []
+    assert not steps and not under_way
+    assert all([a.outcome for a in CellDirectory(path).attempt_log()][-1] == "complete" for path in own)
+    assert attempts(store) == {2: 3} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
 def pids_below(node: str) -> list[int]:
