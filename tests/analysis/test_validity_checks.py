@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from bench.analysis import lr_sweep, questions, scaling_laws, study_data
@@ -15,10 +17,10 @@ from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.record import Horizon, Operations, Record, Score
 from bench.core.spec import RECIPE_REVISION
-from bench.report.build import _data_kinds
+from bench.report.build import _data_kinds, measured
 from bench.train import schedule
 from bench.train.effective import LAST_CAPPED_REVISION
-from bench.validity import support_images
+from bench.validity import size_at_edge, support_images
 from tests.analysis._records import HEADLINE, World, change, map_scores
 from tests.analysis._study import ask, read
 
@@ -293,6 +295,24 @@ def test_no_trend_is_missed_where_one_budget_was_meant(budgets: int, warned: boo
     made = [r for r in records() if r.cell.model == "ViT-mini/7"]
     made = [replace(r, horizons=tuple(h for h in r.horizons if h.images_seen)[:budgets]) for r in made]
     assert made and bool(found(made, "narrow compute")) is warned
+
+
+def test_a_best_network_at_the_end_of_its_familys_sizes_is_named() -> None:
+    """In the main study: counted once more, from its table of budgets."""
+    study = REFERENCE / "scaling-cpu"
+    evidence, _ = measured(study, "scaling", None)
+    rows = pd.read_csv(study / "figures/frontier.csv")
+    rows["rung"] = np.log2(rows["compute_GFLOPs"]).round(1)
+    several = rows.groupby(["family", "rung"]).filter(lambda group: len(group) > 1)
+    best = several.loc[several.groupby(["family", "rung"])["accuracy"].idxmax()]
+    size = {s.label: s.last.train_flops / s.last.images_seen for s in evidence.on_axis("compute")}
+    expected = set()
+    for family, of_family in best.groupby("family"):
+        sizes = {name: size[name] for name in rows[rows["family"] == family]["series"]}
+        for kind, end in ((size_at_edge.SMALLEST, min), (size_at_edge.LARGEST, max)):
+            if count := int((of_family["series"] == (name := end(sizes, key=sizes.__getitem__))).sum()):
+                expected.add((kind, family, name, count))
+    assert expected and {(c.kind, *c.names, c.count) for c in size_at_edge.find(evidence)} == expected
 
 
 def test_mixtures_of_any_kind_are_named() -> None:
