@@ -175,7 +175,7 @@ def test_a_task_that_is_new_to_the_suite_is_asked_once_of_each_set() -> None:
 
 @pytest.mark.parametrize("suite, scale", [("rates", "cpu"), ("speed", "cpu")])
 def test_tasks_are_refused_where_nothing_is_judged(suite: str, scale: str) -> None:
-    with pytest.raises(UserError, match="judges nothing downstream"):
+    with pytest.raises(UserError, match="judges nothing on target sets"):
         grid_of(suite, scale=scale, tasks=("fewshot",))
 
 
