@@ -18,6 +18,13 @@ from typing import Any
 from bench.suites._grid import Grid, fewshot
 
 TRAIN_FLOPS = {
+    "ViT-atto/7": 0.779e6,
+    "ViT-femto/7": 2.737e6,
+    "ViT-pico-2/7": 5.875e6,
+    "ResNet-8x0.5-s4+ViT-atto/8": 1.777e6,
+    "ResNet-8x0.5-s4+ViT-femto/8": 3.685e6,
+    "ResNet-8-s4+ViT-pico-2/8": 9.78e6,
+    "ResNet-8x0.5-s4": 0.78e6,
     "ViT-pico/7": 8.63e6,
     "ViT-nano/7": 19.97e6,
     "ViT-Lite-2/7": 21.55e6,
