@@ -7,7 +7,8 @@ from bench.analysis.families import RESNET, VIT, kind_of
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Stated
 
-ASKED = ("compute to match", "compute at equal error")  # of a study, and of published networks
+ASKED = ("compute to match", "compute at equal error")
+"""A study asks the first of these questions, and published networks the second."""
 STATED = (2.0, 4.0)  # times less compute
 
 

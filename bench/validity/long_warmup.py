@@ -11,7 +11,8 @@ from bench.train.schedule import total_steps
 
 LONG_WARMUP = "long warm-up"
 """Names (model,); high: share of its shortest run, which looks worse: bends exponents."""
-MAX_WARMUP = 0.1  # of the shortest run
+MAX_WARMUP = 0.1
+"""A warm-up that takes a larger share of a model's shortest run is named."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:

@@ -16,7 +16,8 @@ PIXEL_BASELINE = "raw pixels"  # as findings.json calls it
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    if evidence.published or not evidence.headline:  # what was not printed cannot be measured now; nothing was judged
+    """None of published networks, whose baselines nobody can measure now, nor of studies that judge nothing."""
+    if evidence.published or not evidence.headline:
         return
     pixels = [PIXEL_BASELINE] if evidence.pixels is None and evidence.series else []
     begun = {s.last.model for s in evidence.series if s.untrained}  # one untrained network for its runs on every size

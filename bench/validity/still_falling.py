@@ -14,7 +14,8 @@ STILL_FALLING = "still falling"
 """At the budget low (FLOP) of models compared at equal compute over images, names: of them (of all, in a note) the
 training loss still fell in the last doubling by up to high, as a share of the loss of guessing; limit: above which
 training has only begun, a warning."""
-MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
+MOST_FALL = 0.1
+"""Training has only begun where its loss falls by a larger share of the loss of guessing per doubling."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:

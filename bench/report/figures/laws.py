@@ -52,9 +52,8 @@ def draw(evidence: Evidence) -> Drawing:
                 hollow=evidence.published,
             )
             axes.set_xlabel(f"Pre-training compute [{unit}s]" if name == "compute" else "Distinct pre-training images")
-            axes.set_ylabel(
-                f"Error, {_panels.title(evidence, HEADLINE, []).lower()} [%]" if axes is figure.axes[0] else ""
-            )
+            is_first = axes is figure.axes[0]
+            axes.set_ylabel(_panels.y_label(evidence, HEADLINE, quantity="error") if is_first else "")
             annotations += [
                 _annotation(axes, card, point, scale, evidence) for card in mine for point in card["frontier"]
             ]

@@ -69,7 +69,7 @@ def draw(evidence: Evidence) -> Drawing:
     lowest = -3.0 if diverged else max(-3.0, 100 * table["low"].min() - 25.0)  # the key has room below the points
     annotations: list[Annotation] = []
     with _style.context():
-        columns = 2 if several else _style.columns(len(families))
+        columns = _style.columns(2 if several else len(families))
         figure = _style.figure(columns=columns, height=3.6 * -(-len(panels_wanted) // columns) + 0.3)
         panels = _panels.seaborn_panels(
             figure, drawn.dropna(subset=["accuracy"]), panels_wanted, axis, looks, by="series", columns=columns

@@ -20,7 +20,8 @@ from bench.suites.suite import Suite, SuiteOptions, pick
 from tools.control.kinds import OUTSIDE
 
 FEWEST_STEPS = 80  # of a budget
-REPLACED = ("ViT-nano/7", "R8x0.125+ViT-pico/4", "CCT-2/3x2")  # of the first main study; best of their family nowhere
+REPLACED = ("ViT-nano/7", "R8x0.125+ViT-pico/4", "CCT-2/3x2")
+"""The first main study had them, and they were the best of their family at no budget."""
 CANDIDATES = ("ResNet-8-s4+ViT-pico/8", "ResNet-8-s2+ViT-pico/8", "CCT-2/3x2:width=64")
 """Hybrids that were named on 2026-11-28, after the first control had found those of the main study beaten, and before
 any of them was trained: a small ViT behind the ResNets that stand, and a CCT that is cheap enough for these budgets."""
