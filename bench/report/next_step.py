@@ -21,7 +21,7 @@ LARGER = {"cpu": "gpu", "gpu": "paper"}
 """Scale -> the next larger one."""
 DEVICES = {"gpu": "H100", "paper": "8xH100"}
 """Devices that a plan of a scale is made for."""
-PLANNED = "a minute; it trains nothing, and prices the study"
+PLANNED = "a minute, without training"
 
 
 @dataclass(frozen=True, kw_only=True)

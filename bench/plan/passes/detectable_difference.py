@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from bench.core.formatting import percent, plural
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
-from bench.stats.paired import POWER, detectable
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -22,6 +21,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 def _note(name: str, count: int, groups: int | None) -> str:
     if groups is not None:  # that of a packed set, which carries its groups with it
         return f"{name}: {plural(groups, 'group')} to test. Intervals take groups as independent, not their images."
+    from bench.stats.paired import POWER, detectable  # it takes scipy, for which a plan without advice need not wait
+
     if (found := detectable(count)) is None:
         return f"{plural(count, 'test image')} of {name} cannot tell two models apart."
     gap, disagree = found
