@@ -1,7 +1,7 @@
 """A Vision Transformer as data: the configuration, the table of variants and the grammar of names.
 
 Sources: the paper's Table 1 (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g, G), the paper's
-Figure 4 (b), Hassani et al. 2021 (Lite-2 ... Lite-7: ViT-Lite of Compact Transformers). The rows `pico` ... `mini` are
+Figure 4 (b), Hassani et al. 2021 (Lite-2 ... Lite-7: ViT-Lite of Compact Transformers). The rows `atto` ... `mini` are
 ours, for studies of 28-32 px images on a CPU. No torch here.
 """
 
@@ -202,6 +202,8 @@ _SMALL = {"position": "sincos-2d", "pooling": "mean"}
 _LITE = {"gelu": "exact", "norm_eps": 1e-5, "position_std": 0.2, "qkv_bias": False}
 
 VARIANTS: dict[str, dict[str, Any]] = {
+    "atto": _row(16, 2, 2, 64, **_SMALL),
+    "femto": _row(32, 2, 2, 128, **_SMALL),
     "pico": _row(48, 3, 3, 192, **_SMALL),
     "nano": _row(64, 4, 4, 256, **_SMALL),
     "micro": _row(96, 5, 3, 384, **_SMALL),

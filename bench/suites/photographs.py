@@ -19,7 +19,7 @@ from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, merge, pick, task
 
 DATA = "fashion-mnist"
-WHOLE = tuple(LADDER[0] * 2**rung for rung in range(4, 13))  # FLOPs: 208 GFLOPs, … 53 TFLOPs
+WHOLE = tuple(LADDER[0] * 2**rung for rung in range(5, 14))  # FLOPs: 208 GFLOPs, … 53 TFLOPs
 RUNGS = {
     "ViT-pico/7": 5,
     "ViT-Lite-2/4": 9,
