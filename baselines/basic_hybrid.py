@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from vit.model import VisionTransformer
 
-_NAME = re.compile(r"(?P<resnet>ResNet-[^+]+)\+ViT-(?P<row>[A-Za-z]+)/(?P<total>[1-9]\d*)")
+_NAME = re.compile(r"(?P<resnet>ResNet-[^+]+)\+ViT-(?P<row>[A-Za-z]+(?:-\d+)?)/(?P<total>[1-9]\d*)")
 _NAMES = ("ResNet-8-s4+ViT-pico/8", "ResNet-8-s2+ViT-pico/8", "ResNet-14-s2+ViT-nano/8", "ResNet-20-s2+ViT-nano/8")
 
 

@@ -13,13 +13,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Pooling = Literal["cls", "mean"]
+Pooling = Literal["cls", "mean", "tokens"]
 Position = Literal["none", "learned-1d", "learned-2d", "sincos-2d", "relative"]
 PositionAt = Literal["stem", "every-layer", "shared"]
 Size = int | tuple[int, int]
 
 CHOICES = {
-    "pooling": ("cls", "mean"),
+    "pooling": ("cls", "mean", "tokens"),
     "position": ("none", "learned-1d", "learned-2d", "sincos-2d", "relative"),
     "position_at": ("stem", "every-layer", "shared"),
     "head": ("linear", "mlp", "masked"),
@@ -43,7 +43,8 @@ class ViTConfig:
         patch_size: total down-sampling from pixels to tokens, whatever the stem: the number in the paper's names.
         head_dim: width of one attention head; None = width / heads. It need not divide the width.
         qkv_bias: whether queries, keys and values have a bias.
-        pooling: what the head sees: the class token, or the mean of the patch tokens.
+        pooling: what the head sees: the class token, the mean of the patch tokens, or all of them side by side, which
+            serves networks so small that they cannot bring what 16 tokens know into one.
         cls_token: whether there is a class token; None = only where it is pooled.
         norm_after_pool: the last LayerNorm comes after pooling instead of before.
         position: which position signal. `relative` adds query-dependent logits in every attention layer.
@@ -122,6 +123,8 @@ class ViTConfig:
             )
         if self.pooling == "cls" and self.cls_token is False:
             raise ValueError("pooling='cls' needs the class token; use pooling='mean' or leave cls_token out")
+        if self.pooling == "tokens" and (self.head != "linear" or self.norm_after_pool):
+            raise ValueError("pooling='tokens' goes with head='linear' and a norm before it")
         if self.position == "sincos-2d" and self.width % 4:
             raise ValueError(f"position='sincos-2d' needs a width divisible by 4, not {self.width}")
         if self.position == "learned-2d" and self.width % 2:
@@ -168,6 +171,8 @@ class ViTConfig:
     @property
     def num_features(self) -> int:
         """Width of what feeds the classifier."""
+        if self.pooling == "tokens":
+            return self.width * math.prod(self.grid)
         return (self.head_width or self.width) if self.head == "mlp" else self.width
 
 
@@ -196,14 +201,16 @@ def _row(width: int, depth: int, heads: int, mlp_width: int, **more: Any) -> dic
 
 # A unit-scale sine-cosine table makes ViTs this small learn far faster than N(0, 0.02) positions do.
 _SMALL = {"position": "sincos-2d", "pooling": "mean"}
+_TINY = {"position": "sincos-2d", "pooling": "tokens"}
 
 # ViT-Lite as its authors' code has it, but for two things that stay those of ViT: an MLP's norm is not in the residual
 # stream, and weights begin as Xavier's. The authors' rates of dropout are for long trainings.
 _LITE = {"gelu": "exact", "norm_eps": 1e-5, "position_std": 0.2, "qkv_bias": False}
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "atto": _row(16, 2, 2, 64, **_SMALL),
-    "femto": _row(32, 2, 2, 128, **_SMALL),
+    "atto": _row(16, 2, 2, 64, **_TINY),
+    "femto": _row(32, 2, 2, 128, **_TINY),
+    "pico-2": _row(48, 2, 3, 192, **_TINY),
     "pico": _row(48, 3, 3, 192, **_SMALL),
     "nano": _row(64, 4, 4, 256, **_SMALL),
     "micro": _row(96, 5, 3, 384, **_SMALL),

@@ -164,6 +164,8 @@ class VisionTransformer(nn.Module):
             x_BD = self.norm(x_BND[:, 0])  # LayerNorm acts on each token: normalising the others would be wasted
         else:
             patches_BND = x_BND[:, int(self.config.has_cls) :]
+            if self.config.pooling == "tokens":
+                return self.norm(patches_BND).flatten(1)
             after = self.config.norm_after_pool
             x_BD = self.norm(patches_BND.mean(dim=1)) if after else self.norm(patches_BND).mean(dim=1)
         return x_BD if self.pre_logits is None else torch.tanh(self.pre_logits(x_BD))

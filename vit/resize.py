@@ -104,6 +104,7 @@ def exported(model: Any, layout: str) -> dict[str, Tensor]:
         (config.head == "mlp" and layout == "timm", "a hidden layer in the head"),
         (config.norm_after_pool and layout != "timm", "a norm after pooling"),
         (config.pooling == "mean" and layout == "torchvision", "mean pooling"),
+        (config.pooling == "tokens", "a head over all tokens"),
     ]
     if without_place := [what for present, what in obstacles if present]:
         raise CheckpointError(

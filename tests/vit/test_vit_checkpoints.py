@@ -55,6 +55,7 @@ def arrays(model: nn.Module) -> dict[str, np.ndarray]:
         ("safetensors", {"position": "learned-2d"}),
         ("safetensors", {"position": "learned-1d", "position_at": "every-layer"}),
         ("safetensors", {"position": "sincos-2d", "pooling": "mean"}),
+        ("safetensors", {"pooling": "tokens"}),
         ("safetensors", {"position": "none", "pooling": "mean", "norm_after_pool": True, "head": "mlp"}),
         ("safetensors", {"stem": "conv", "conv_stem": ((8, 3, 2), (8, 3, 2))}),
     ],

@@ -193,6 +193,9 @@ def test_pooling_and_its_norm() -> None:
     torch.testing.assert_close(model.features(images(model)), model.norm(x_BND).mean(1))
     after = build("ViT-nano/7", pooling="mean", norm_after_pool=True)
     torch.testing.assert_close(after.features(images(model)), after.norm(after.tokens(images(model)).mean(1)))
+    every = build("ViT-atto/7")
+    assert every.num_features == every.head.in_features == 16 * 16
+    torch.testing.assert_close(every.features(images(every)), every.norm(every.tokens(images(every))).flatten(1))
     both = build("ViT-nano/7", pooling="mean", cls_token=True)
     assert both.tokens(images(both)).shape[1] == 17
     torch.testing.assert_close(both.features(images(both)), both.norm(both.tokens(images(both))[:, 1:]).mean(1))
@@ -344,6 +347,7 @@ def test_legal_names_beyond_the_registered() -> None:
     [
         ({"heads": 5}, "not divisible by 5 heads"),
         ({"pooling": "max"}, "not one of cls, mean"),
+        ({"pooling": "tokens", "head": "mlp"}, "goes with head='linear'"),
         ({"position": "rotary"}, "not one of none"),
         ({"cls_token": False}, "needs the class token"),
         ({"width": 66, "heads": 3, "position": "sincos-2d"}, "divisible by 4"),
