@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from bench.core import registry
 from bench.core.console import LOG_WIDTH, make_console
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import by_reason, plural
+from bench.core.options import spelt_out
 from bench.core.record import Record
 from bench.core.shown import Picture, Shown
 from bench.cost import public_models
@@ -37,7 +38,6 @@ from bench.cost.flops import ModelCost, ModuleCost, count_module
 from bench.data.__main__ import about
 from bench.execute.local import Failure
 from bench.plan import view
-from bench.plan.keywords import Keywords, spelt_out
 from bench.plan.options import RUN, StudyOptions
 from bench.plan.plan import Plan, make_plan
 from bench.report import fit_figure, fit_text
@@ -126,7 +126,7 @@ class Results(Shown):
         return self.findings[["question", "subject", "verdict", "estimate", "low", "high", "n_seeds"]]
 
     def __str__(self) -> str:
-        cells, answers = plural(len(self.records), "cell"), plural(len(self.answers), "answer")
+        cells, answers = plural(len(self.records), "run"), plural(len(self.answers), "answer")
         lines = [f"{self.folder}: {cells}, {answers}", *(f"failed: {line}" for line in by_reason(self.failures))]
         return "\n".join([*lines, self.table.to_string(index=False)] if self.answers else lines)
 
@@ -244,17 +244,19 @@ class ShownPlan(Shown, Plan):
 
 
 @spelt_out(RUN)
-def plan(study: Study = None, **options: Unpack[Keywords]) -> Plan:
+def plan(study: Study = None, **options: Any) -> Plan:
     """Which cells of a study are done, what is left, and what that costs here. Nothing is trained.
 
     Raises:
         UserError: unknown names or options, missing data, ….
     """
-    return ShownPlan(**vars(make_plan(StudyOptions.called(study, options), to_run=False)))
+    asked = StudyOptions.called(study, options)
+    asked.where.use()
+    return ShownPlan(**vars(make_plan(asked, to_run=False)))
 
 
 @spelt_out(RUN)
-def run(study: Study = None, *, verbose: bool = False, **options: Unpack[Keywords]) -> Results:
+def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Results:
     """Plan a study, run its missing cells in processes of their own, and report. To be called from the main thread.
 
     Args:
@@ -265,14 +267,15 @@ def run(study: Study = None, *, verbose: bool = False, **options: Unpack[Keyword
         Interrupted: a signal asked for a stop; the same call continues.
     """
     asked = StudyOptions.called(study, options)
-    if asked.detach:
-        raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: vit-bench run --detach.")
+    asked.where.use()
+    if asked.machine.detach:
+        raise UserError("bench.api.run waits for its runs.", "To leave SLURM jobs: vit-bench run --detach.")
     console = make_console() if verbose else Console(file=io.StringIO(), force_jupyter=False)
     made = make_plan(asked, to_run=True, report=view.ConsoleReporter(console))
     view.show(made, console)
-    failures = work_off(made, asked, console)
+    failures = work_off(made, console, track=asked.reporting.track)
     try:
-        paths = build(made.store, suite=made.suite, reference=asked.reference)
+        paths = build(made.store, suite=made.suite, reference=asked.reporting.reference)
     except UserError as error:  # such as a full disk, for which cells may have failed as well
         for line in by_reason(failures):
             error.add_note(f"failed: {line}")

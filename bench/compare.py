@@ -1,8 +1,8 @@
 """Compare two folders of results, two commits, or two models of a study: is B better or worse than A, and by how much?
 
 Models, and families, are compared at equal training compute: at the levels of compute that both were trained with, read
-between horizons where need be, by the study's headline tasks, as the study's report does. With --at images they are
-compared at equal images seen. Folders and commits are compared cell by cell. Paired on the same seeds, few-shot draws
+between budgets where need be, by the study's main sets, as the study's report does. With --at images they are
+compared at equal images seen. Folders and commits are compared run by run. Paired on the same seeds, few-shot samples
 and test images; per task, and averaged over tasks, which decides.
 """
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  vit-bench compare ViT-nano/7 ResNet-8-s2 --suite scaling   two models of one study, at equal compute
+  vit-bench compare ViT-pico/7 ResNet-8-s2 --suite scaling   two models of one study, at equal compute
   vit-bench compare ViT ResNet --suite scaling               two families: the best model of each
   vit-bench compare ViT-pico/7 R11x0.25 --suite scaling --at images    at equal images seen
-  vit-bench compare results/scaling other/scaling            two folders: the same cells before and after a change
+  vit-bench compare results/scaling other/scaling            two folders: the same runs before and after a change
   vit-bench compare v0.1 main --suite scaling                two commits or tags that records name
   vit-bench compare results/scaling new/scaling --fail-if worse || echo "do not merge"
 exit codes: 0; 4 if --fail-if applies; 2 for a mistake
@@ -179,7 +179,7 @@ def compare(
     kinds = {one.kind, two.kind}
     named = kinds & {"model", "family"}
     if at is not None and not named:
-        raise UserError(f"--at {at} is for two models: folders and commits are compared cell by cell.", "Leave it out.")
+        raise UserError(f"--at {at} is for two models: folders and commits are compared run by run.", "Leave it out.")
     if kinds == named and at != "images":
         return Compared(a=one, b=two, found=model_pairs.at_compute(_evidence(studies), a, b))
     if "family" in kinds:
@@ -342,11 +342,11 @@ def _notes(sides: SideBySide) -> list[str]:
     if sides.at == "compute":
         counts = f"{plural(average.runs, 'seed')}, {plural(average.cells, 'level')} of compute"
     else:
-        counts = f"{plural(average.runs, 'pair')} of runs, {plural(average.cells, 'point')} (cell and horizon)"
+        counts = f"{plural(average.runs, 'pair')} of runs, {plural(average.cells, 'point')} (run and budget)"
     text = [f"{counts}, {plural(average.draws, 'few-shot sample')}; test images compared {how}."]
     if off := average.margins.get("interpolation", 0.0):
         text.append(
-            f"Between horizons accuracy is interpolated; the interval holds up to {100 * off:.1f} points for it."
+            f"Between budgets accuracy is interpolated; the interval holds up to {100 * off:.1f} points for it."
         )
     if average.excluded:
         text.append(
@@ -355,7 +355,7 @@ def _notes(sides: SideBySide) -> list[str]:
         )
     text.append("Detectable: the smallest true difference that a comparison like this finds in three of four cases.")
     if sides.only_a or sides.only_b:
-        text.append(f"Without a counterpart: {sides.only_a} in A, {sides.only_b} in B (cell and horizon).")
+        text.append(f"Without a counterpart: {sides.only_a} in A, {sides.only_b} in B (run and budget).")
     if sides.partly:
         text.append(f"Not in the average, for want of a task on a side: {plural(sides.partly, 'point')}.")
     if sides.other_images:
@@ -399,7 +399,7 @@ def _equal(sides: SideBySide, *, short: bool = False) -> str:
         return f"{'' if short else 'equal compute, '}{flops_range(low, high)} of training"
     if sides.at == "images":
         return f"{seen}, not at equal compute" if short else f"equal images seen, {seen}"
-    return seen if short else f"the same cells, {seen}"
+    return seen if short else f"the same runs, {seen}"
 
 
 def _stand_ins(made: Compared, a: str, b: str) -> str:

@@ -85,7 +85,7 @@ def arguments_parser() -> argparse.ArgumentParser:
         default=None,
         help="y is (not) an accuracy (default: by its name)",
     )
-    p.add_argument("--cluster", help="column that names the trunk of a run; points of one trunk share its noise")
+    p.add_argument("--cluster", help="column that names the training that a row is from; points of one share its noise")
     p.add_argument("--budget", help="column of budgets, for --form isoflop")
     p.add_argument("--loss", default="huber", choices=("huber", "squares", "absolute"), help="loss on log residuals")
     p.add_argument("--delta", type=above_zero, help="Huber threshold (default: from the residuals of a pilot fit)")

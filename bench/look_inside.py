@@ -64,7 +64,7 @@ def of_cell(folder: Path) -> Inspected:
     checkpoint = cell.weights / WEIGHTS
     facts = weights.about(checkpoint) if checkpoint.is_file() else None
     if facts is None:
-        raise UserError(f"There are no weights at {checkpoint}.", "Name the folder of a finished cell.")
+        raise UserError(f"There are no weights at {checkpoint}.", "Name the folder of a finished run.")
     spec = files.read_sealed(cell.spec, legacy_fields=SPEC_FIELDS)["cell"]
     return Inspected(
         model=facts["model"],

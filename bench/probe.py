@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     result = cli.parser(
         "vit-bench probe",
-        "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a downstream data set.",
+        "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a data set.",
         EXAMPLES,
         plugins=True,
         effects=lambda args: {
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: from the weights' metadata)")
     result.add_argument("--checkpoint", type=Path, help="its weights (.npz, .safetensors, .pth); default: untrained")
     result.add_argument("--features", type=Path, help="an .npz of features, instead of --model and --data")
-    result.add_argument("--data", help="a downstream data set, such as fashion-mnist")
+    result.add_argument("--data", help="a data set, such as fashion-mnist")
     result.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
     result.add_argument("--task", default="fewshot", help="a task (default fewshot)")
     result.add_argument(

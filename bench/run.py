@@ -1,4 +1,4 @@
-"""Run a study: plan it, estimate its cost, run the missing cells, and report the findings."""
+"""Run a study: plan it, estimate its cost, do the missing runs, and report the findings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ examples:
   vit-bench run --suite smoke                        the whole pipeline, in under a minute
   vit-bench run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
   vit-bench run --suite data --data fashion-mnist    accuracy against number of images, on photographs
-  vit-bench run --suite scaling --only 'vit-*'       only matching cells; run the others later
-  vit-bench run --suite scaling --ranks 4            each cell trained by four processes together
+  vit-bench run --suite scaling --only 'vit-*'       only matching names; do the others later
+  vit-bench run --suite scaling --ranks 4            each network trained by four processes together
   vit-bench run --suite scaling --executor slurm --job partition=gpu       jobs of a cluster, see README
   vit-bench run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
   vit-bench run --suite scaling --track wandb,tensorboard     live curves; see vit-bench report --help
-  vit-bench run --suite scaling --scale paper --rehearse     every cell of it in seconds: what would break?
+  vit-bench run --suite scaling --scale paper --rehearse     every run of it in seconds: what would break?
   vit-bench run study.toml --seeds 3                 a file of options; flags override it
 
 Run the same command again to continue an interrupted run.
@@ -67,7 +67,8 @@ def main(argv: list[str] | None = None) -> int:
             "Which study?", f"Name one (times: on two cores, where measured), or a study file:\n{table_of_suites()}"
         )
     options = StudyOptions.parsed(arguments)
-    trackers.chosen(options.track)
+    trackers.chosen(options.reporting.track)
+    options.where.use()
     for name in ("project", "entity"):  # for the process that sends the runs
         if given := getattr(arguments, f"wandb_{name}"):
             os.environ[f"WANDB_{name.upper()}"] = given
@@ -79,15 +80,15 @@ def main(argv: list[str] | None = None) -> int:
             print(json.dumps(plan.json()))
         return EXIT_OK
 
-    failures = work_off(plan, options, console)
+    failures = work_off(plan, console, track=options.reporting.track)
     for line in by_reason(failures):  # before the report, which may fail too
         write(console, f"failed: {line}", style="red")
-    if options.detach and plan.todo:
+    if options.machine.detach and plan.todo:
         write(console, "vit-bench status --watch follows them; the same command without --detach writes the report.")
         return EXIT_FAILED if failures else EXIT_OK
     with sigterm_interrupts():
         with busy("Asking the questions, drawing the figures …"):
-            paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
+            paths = report.build(plan.store, suite=plan.suite, reference=options.reporting.reference)
         report.say(paths, console, verbose=arguments.verbose)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))
@@ -100,7 +101,7 @@ def table_of_suites() -> str:
     return "\n".join(f"  --suite {suite.name:13} {suite.takes or '–':11} {suite.question}" for suite in made)
 
 
-def work_off(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:
+def work_off(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
     """Do what is left of a plan. The store keeps the planned and the real cost. Returns the cells that
     failed.
 
@@ -108,13 +109,13 @@ def work_off(plan: Plan, options: StudyOptions, console: Console) -> list[Failur
         As `execute`.
     """
     began = time.monotonic()
-    failures = execute(plan, options, console)
+    failures = execute(plan, console, track=track)
     done = [cell.name for cell in plan.todo]
-    if done and not failures and not options.detach:
+    if done and not failures and not plan.machine.asked.detach:
         run = PlannedRun(
             ended=now(),
-            executor=options.executor,
-            workers=plan.workers,
+            executor=plan.machine.asked.executor,
+            workers=plan.cost.workers,
             cells=len(done),
             planned=plan.seconds,
             took=time.monotonic() - began,
@@ -134,26 +135,26 @@ def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -
     parts = [f"The run: {planned_and_took(run.planned, run.took)}"]
     if compared is not None:
         spent = planned_and_took(compared.planned, compared.took, compared.processor)
-        parts.append(f"{plural(compared.cells, 'cell')}, summed over workers: {spent}")
+        parts.append(f"{plural(compared.cells, 'run')}, summed over workers: {spent}")
     return "; ".join(parts) + "."
 
 
-def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:
+def execute(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
     """Do what is left of a plan, shown on the console and in trackers. Returns the cells that failed.
 
     Raises:
         Interrupted: see `bench.execute.local.run`.
         UserError: the store cannot be written; a tracker's library is missing; ….
     """
-    names = trackers.chosen(options.track)
-    live = trackers.AUTO not in options.track and not suites.load(plan.suite).exclusive
+    names = trackers.chosen(track)
+    live = trackers.AUTO not in track and not plan.study.suite.exclusive
     begin(plan)
     with (
         tracked(plan.store, names, live=live, say=lambda text: write(console, text, style="yellow")),
         LiveProgress(plan, console) as progress,
     ):
-        run_cells = registry.load("executor", options.executor)
-        failures: list[Failure] = run_cells(plan, options, on_event=progress.event, tick=progress.refresh)
+        run_cells = registry.load("executor", plan.machine.asked.executor)
+        failures: list[Failure] = run_cells(plan, on_event=progress.event, tick=progress.refresh)
         return failures
 
 

@@ -25,7 +25,7 @@ from bench.store.study import CellDirectory, Study, attempt_status, state_of
 EXAMPLES = """\
 examples:
   vit-bench status                       every study under results/
-  vit-bench status --suite scaling       one study, cell by cell
+  vit-bench status --suite scaling       one study, run by run
   vit-bench status study.toml            the study that this file asks for
   vit-bench status --suite scaling --json
   vit-bench status --watch               again and again, until everything is done
@@ -137,7 +137,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument(
         "--exit-code",
         action="store_true",
-        help=f"end with {EXIT_OK} if all is done, {EXIT_UNFINISHED} if cells are running or not begun, "
+        help=f"end with {EXIT_OK} if all is done, {EXIT_UNFINISHED} if runs are under way or not begun, "
         f"{EXIT_FAILED} if those that are left failed or cannot be run",
     )
     arguments = p.parse_args(argv)
@@ -229,7 +229,7 @@ def timed(cells: list[CellStatus], plans: Plans) -> str:
     compared, said = compare(plans, done), []
     if compared is not None:
         spent = planned_and_took(compared.planned, compared.took, compared.processor)
-        said.append(f"{plural(compared.cells, 'cell')} {spent}")
+        said.append(f"{plural(compared.cells, 'run')} {spent}")
     if left:
         said.append(f"planned for what is left: {duration(left)} of one worker")
     return "; ".join(said)

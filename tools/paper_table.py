@@ -20,7 +20,8 @@ from bench.core.formatting import significant
 from bench.core.spec import Cell
 from bench.cost import units
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions
+from bench.plan.options import StudyOptions, What
+from bench.plan.overrides import Overrides
 from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes
 from bench.suites import _paper
@@ -82,13 +83,10 @@ class Row:
         named = " ".join(f"--only {shlex.quote(pattern)}" for pattern in self.only)
         return f"vit-bench run --suite {self.suite} --scale paper {named}".strip()
 
-    @property
-    def options(self) -> StudyOptions:
-        return StudyOptions.of({"suite": self.suite, "scale": "paper", "only": self.only})
-
     def cells(self) -> tuple[Cell, ...]:
         """The cells that the command trains, after every pass of the planner."""
-        return expand(suites.load(self.suite), self.options, DataSizes(published=True)).chosen
+        what = What(suite=self.suite, scale="paper")
+        return expand(suites.load(self.suite), what, Overrides(), DataSizes(published=True), only=self.only).chosen
 
 
 TUNED = Shown(
@@ -104,7 +102,10 @@ LARGER = Shown(
     options={"average": 0.9999},
 )
 PROBED = Shown(
-    task="fewshot", data=("imagenet",), words="5-shot ImageNet, 3 draws, all test images", options={"shots": (5,)}
+    task="fewshot",
+    data=("imagenet",),
+    words="5-shot ImageNet, 3 few-shot samples, all test images",
+    options={"shots": (5,)},
 )
 AVERAGE = Shown(
     task="fewshot",
@@ -152,8 +153,9 @@ ROWS: tuple[Row, ...] = (
         about="5-shot accuracy by the number of images of JFT-300M",
         suite="data",
         shown=(PROBED,),
-        deviates="Early stopping takes the best of 20 checks by upstream test accuracy; the paper does not say how "
-        "often it looked. Every part is seen for 7 epochs of the whole, which it does not state either.",
+        deviates="Early stopping takes the best of 20 checks by accuracy on the pre-training set's test images; the "
+        "paper does not say how often it looked. Every part is seen for 7 epochs of the whole, which it does not state "
+        "either.",
     ),
     Row(
         name="Figure 5, Table 6",
@@ -163,7 +165,7 @@ ROWS: tuple[Row, ...] = (
         shown=(TUNED, PROBED),
         axis="compute",
         more="vit-bench report --suite scaling --reference paper",
-        deviates="R200x3 is not in Table 3 and is trained as R152x2. ViT-b/32 of Figure 4 is among the cells.",
+        deviates="R200x3 is not in Table 3 and is trained as R152x2. ViT-b/32 of Figure 4 is among the runs.",
     ),
     Row(
         name="Figures 6, 14 (D.8)",
@@ -274,7 +276,7 @@ PROTOCOL: tuple[tuple[str, str, str, str], ...] = (  # what; the paper or its pu
         "none measured",
     ),
     ("Training images", "random crops of 5 to 100 % of the area, mirrored", "the same, bilinear", ""),
-    ("Upstream test images", "shorter side 256, central 224", "central square to 224", "none measured"),
+    ("Test images of pre-training", "shorter side 256, central 224", "central square to 224", "none measured"),
     ("Moments, momentum", "bfloat16 in the public code", "float32", "none measured"),
     (
         "Fine-tuning",

@@ -114,7 +114,7 @@ class Runs:
             time.sleep(0.05)
         done = len(list(store.glob("cells/*/record.json")))
         begun = sum(any(path.iterdir()) for path in store.glob("cells/*/checkpoints"))
-        return f"{done} of {self.cells} cells were done, {begun} had been begun and saved"
+        return f"{done} of {self.cells} runs were done, {begun} had been begun and saved"
 
     @staticmethod
     def _written(store: Path) -> int:

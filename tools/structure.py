@@ -29,6 +29,8 @@ BY_NAME = (
     "bench.tasks.",
     "bench.suites.",
     "bench.questions.",
+    "bench.validity.",
+    "bench.claims.",
     "bench.plan.passes.",
     "bench.plan.cost_models.",
     "bench.report.figures.",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _PATCHES = {  # of the registered names; a row that is not listed is registered with patch 16
+    **dict.fromkeys(("atto", "femto", "pico-2"), (4, 7)),
     "pico": (4, 7, 14),
     "nano": (4, 7, 14),
     "micro": (4, 7, 14),

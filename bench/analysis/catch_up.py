@@ -14,6 +14,7 @@ from bench.analysis.finding import TREND_POINTS, Axis, Finding, Item, Reason, Tr
 from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
 from bench.core.errors import UserError
 from bench.core.formatting import count, flops, points, significant
+from bench.core.phrase import phrase
 from bench.stats import averaging, fit
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import forecast
@@ -207,7 +208,7 @@ def say(f: Finding) -> list[str]:
 
 
 def sentence(f: Finding, *, x: str) -> str:
-    return f"{f.leader} gains {wording.amount(f)} on {wording.other(f)} with ten times the {x}"
+    return phrase(f"{f.leader} gains ", wording.amount(f), f" on {wording.other(f)} with ten times the {x}")
 
 
 def _say_closing(f: Finding, item: Closing) -> str:

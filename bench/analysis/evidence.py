@@ -274,7 +274,7 @@ class Evidence:
         """A measure as a title: what it is, and what its images are. A set that was trained on is that of `points`."""
         if measure in (HEADLINE, FAR):
             parts = self.parts(measure)
-            return f"Average of {len(parts)} {measure} tasks" if len(parts) > 1 else self.name(parts[0])
+            return f"Average of {len(parts)} main tasks" if len(parts) > 1 else self.name(parts[0])
         if measure == UPSTREAM:
             used = {(p.data, p.kind) for p in (points or (s.last for s in self.series))}
             return "Test accuracy: {} ({})".format(*next(iter(used))) if len(used) == 1 else "Test accuracy"

@@ -21,6 +21,7 @@ from bench.analysis.law_findings import X_QUANTITY, law_finding, laws_of, of_kin
 from bench.analysis.scaling_laws import Law, laws
 from bench.analysis.wording import Number, Sentence
 from bench.core.formatting import count, flops, measure_text
+from bench.core.phrase import phrase
 from bench.stats.crossing import crossing
 
 # Reasons.
@@ -169,8 +170,8 @@ def number(f: Finding) -> Number:
 def sentence(f: Finding) -> str:
     tasks = f" (by task: {by_task(f)})" if by_task(f) else ""
     if f.estimate is None:
-        return f"{order.sentence(f)}, where the measured order changes{tasks}"
-    return f"{f.leader} is ahead of {wording.other(f)} beyond {wording.number(f).text}{tasks}"
+        return phrase(order.sentence(f), f", where the measured order changes{tasks}")
+    return phrase(f"{f.leader} is ahead of {wording.other(f)} beyond ", wording.number(f).text, f"{tasks}")
 
 
 def _open(f: Finding) -> str:

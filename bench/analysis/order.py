@@ -13,6 +13,7 @@ from bench.analysis.frontiers import Gaps, of_one_data_set
 from bench.analysis.law_findings import X_QUANTITY
 from bench.analysis.scaling_laws import laws
 from bench.analysis.wording import Number, Sentence
+from bench.core.phrase import phrase
 
 NO_CHANGE_OF_ORDER = "no change of order"  # a reason: no difference is beyond the intervals of the trend
 
@@ -69,7 +70,7 @@ def say(f: Finding) -> list[str]:
 
 def sentence(f: Finding) -> str:
     late = wording.begins(f)
-    return f"{f.leader} overtakes {wording.other(f)} {number(f).text}{f'; {late}' if late else ''}"
+    return phrase(f"{f.leader} overtakes {wording.other(f)} ", number(f).text, f"{f'; {late}' if late else ''}")
 
 
 def number(f: Finding) -> Number:

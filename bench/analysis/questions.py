@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from bench.analysis.check import checks
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.analysis.finding import Axis, Finding, Reason, Verdict
 from bench.analysis.findings import Claim, CostSummary, Findings, Scope
 from bench.analysis.question import Question, load, question_of
 from bench.analysis.scaling_laws import laws
-from bench.analysis.validity_checks import checks
 from bench.core import registry
 from bench.core.record import Record
 from bench.stats.levels import holm

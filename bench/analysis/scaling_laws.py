@@ -17,7 +17,7 @@ from bench.analysis.budgets import budgets
 from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import TREND_POINTS, Axis
-from bench.analysis.findings import CheckKind, ValidityCheck
+from bench.analysis.findings import ValidityCheck
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.stats import averaging, bootstrap, fit, model_selection
@@ -28,6 +28,16 @@ from bench.stats.intervals import seed_error
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 from bench.stats.pareto import FAR_OFF, frontier_bias, pareto
 
+LAW_TOO_FEW_POINTS = "no law: too few points"
+"""Why there is no law for a family (names). Too few points and a failed fit are no warnings. Count: points near the
+frontier; limit: needed."""
+LAW_FIT_FAILED = "no law: fit failed"
+LAW_NOT_COOLED_DOWN = "no law: points not cooled down"
+"""Count: those, beside others that were; they look worse."""
+LAW_SEVERAL_DATA_SETS = "no law: several data sets"
+"""Groups: what the points were pre-trained on."""
+LAW_UNITS = "no law: units of compute"
+"""Groups: models; high: their compute over 6 FLOPs per multiply-add."""
 FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
 """One of these is shown, for all families."""
 POSSIBLE: tuple[Form, ...] = (*FORMS, ZHAI, M3)
@@ -148,7 +158,7 @@ def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
     try:
         return _fit(evidence, family, axis, measure)
     except UserError:
-        return ValidityCheck(kind=CheckKind.LAW_FIT_FAILED, names=(family,))
+        return ValidityCheck(kind=LAW_FIT_FAILED, names=(family,))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -181,7 +191,7 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
     apart = axis == Axis.IMAGES and len(np.unique(x)) == len(x)
     front = sorted((int(i) for i in nearest if apart or errors[i] <= (1 + NEARNESS) * best[i]), key=lambda i: (x[i], i))
     if len(np.unique(x[front])) < TREND_POINTS:
-        return ValidityCheck(kind=CheckKind.LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=TREND_POINTS)
+        return ValidityCheck(kind=LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=TREND_POINTS)
     noise = _noise(evidence, measure, known, x[front], errors[front])
     biases = np.where(np.isin(front, strict), _biases(budget, errors, noise, front), 0.0)
     data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
@@ -305,14 +315,14 @@ def mixed(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityC
     listed, names = list(points), (family,)
     cooldowns = [used.cooldown for point in listed if (used := recipe(evidence, point)) is not None]
     if any(cooldowns) and (without := sum(value == 0 for value in cooldowns)):
-        return ValidityCheck(kind=CheckKind.LAW_NOT_COOLED_DOWN, names=names, count=without)
+        return ValidityCheck(kind=LAW_NOT_COOLED_DOWN, names=names, count=without)
     data = sorted({p.data for p in listed if p.trained})
     if len(data) > 1:
-        return ValidityCheck(kind=CheckKind.LAW_SEVERAL_DATA_SETS, names=names, groups=(("", tuple(data)),))
+        return ValidityCheck(kind=LAW_SEVERAL_DATA_SETS, names=names, groups=(("", tuple(data)),))
     wrong = units_apart(listed)
     if wrong:
         model, ratio = wrong[0]
-        return ValidityCheck(kind=CheckKind.LAW_UNITS, names=names, groups=(("", (model,)),), high=ratio)
+        return ValidityCheck(kind=LAW_UNITS, names=names, groups=(("", (model,)),), high=ratio)
     return None
 
 

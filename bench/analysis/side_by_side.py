@@ -219,7 +219,7 @@ def compare(
         headline: the tasks that are averaged, where they were scored. shots, at: as in `SideBySide`.
 
     Raises:
-        UserError: they have no cell, horizon, seed and task in common.
+        UserError: they have no run, budget, seed and task in common.
     """
     items: dict[str, dict[VariantAtHorizon, tuple[Samples, Samples]]] = {}
     other_images: set[str] = set()
@@ -236,15 +236,15 @@ def compare(
             raise UserError(f"The two sides differ in the test images of {', '.join(sorted(other_images))}.")
         budgets = [", ".join(f"{n:,}" for n in sorted({place.images_seen for place in side})) for side in (a, b)]
         raise UserError(
-            "The two sides have no cell, horizon, seed and task in common.",
+            "The two sides have no run, budget, seed and task in common.",
             f"A is read at {budgets[0] or 'no'} images, B at {budgets[1] or 'no'}: give both the same "
-            "--data and --horizons, or compare the same cells.",
+            "--data and --horizons, or compare the same runs.",
         )
     judged = [measure for measure in headline if measure in items]
     judged = judged or [measure for measure in items if measure != UPSTREAM] or list(items)
     shared = set.intersection(*(set(items[measure]) for measure in judged))
     if not shared:
-        raise UserError("No cell was evaluated on every task on both sides.", "Run both with the same --tasks.")
+        raise UserError("No run was evaluated on every task on both sides.", "Run both with the same --tasks.")
     whole = [(place, items[measure][place], measure) for measure in judged for place in shared]
     single = {
         measure: contrast(

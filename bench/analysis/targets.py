@@ -20,6 +20,7 @@ from bench.analysis.law_findings import X_QUANTITY, deviation, law_finding, laws
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
+from bench.core.phrase import phrase
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import REACH, Inverse, PastError, invert, reached
 from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
@@ -185,7 +186,7 @@ def say(f: Finding) -> list[str]:
 
 
 def sentence(f: Finding) -> str:
-    return f"Another run of {wording.subject(f)} reaches {target(f)} at {wording.number(f).text}"
+    return phrase(f"Another run of {wording.subject(f)} reaches {target(f)} at ", wording.number(f).text)
 
 
 def target(f: Finding) -> str:

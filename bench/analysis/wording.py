@@ -34,6 +34,7 @@ from bench.core.formatting import (
     significant,
     span,
 )
+from bench.core.phrase import Interval, phrase
 
 T = TypeVar("T", bound=Item)
 Sentence = str | Callable[[Finding], str]
@@ -64,7 +65,8 @@ class Number:
 
 def shown(magnitude: float, head: str, unit: str, interval: str) -> Number:
     """An estimate with its unit and its interval in brackets."""
-    text = " ".join(part for part in (head, unit, interval) if part)
+    words = " ".join(part for part in (head, unit) if part)
+    text = phrase(words, " " if words and interval else "", Interval(interval))
     return Number(text=text, short=text, magnitude=magnitude, head=head, unit=unit)
 
 
@@ -129,11 +131,11 @@ def _number_of_x(f: Finding, x: float | None, beside: Sequence[float]) -> tuple[
     return (count(x), "images") if f.axis == Axis.IMAGES else number_of_flops(x, beside)
 
 
-def bracket(low: float | None, high: float | None, show: Callable[[float], str]) -> str:
+def bracket(low: float | None, high: float | None, show: Callable[[float], str]) -> Interval:
     """An interval in brackets; "" without one."""
     if high is None:
-        return "" if low is None else f"[at least {show(low)}]"
-    return f"[at most {show(high)}]" if low is None else f"[{show(low)}, {show(high)}]"
+        return Interval("" if low is None else f"[at least {show(low)}]")
+    return Interval(f"[at most {show(high)}]" if low is None else f"[{show(low)}, {show(high)}]")
 
 
 def or_nan(value: float | None) -> float:
@@ -195,8 +197,8 @@ def size(value: float, low: float | None, high: float | None) -> str:
     """A difference of accuracies without its sign, which the words before it have: "3.1 points [1.0, 5.2]"."""
     turned = -1.0 if value < 0 else 1.0
     ends = sorted(turned * end for end in (low, high) if end is not None)
-    interval = f" [{', '.join(f'{100 * end:.1f}'.replace('-', '−') for end in ends)}]" if len(ends) == 2 else ""
-    return f"{100 * abs(value):.1f} points{interval}"
+    interval = f"[{', '.join(f'{100 * end:.1f}'.replace('-', '−') for end in ends)}]" if len(ends) == 2 else ""
+    return phrase(f"{100 * abs(value):.1f} points", " " if interval else "", Interval(interval))
 
 
 def amount(f: Finding) -> str:
@@ -211,7 +213,7 @@ def other(f: Finding) -> str:
 
 def effect(f: Finding, cause: str, *, gives: str, costs: str, tail: str = "") -> str:
     """A cause that gives accuracy, or costs some: "Longer training gives ViT 3.1 points [1.0, 5.2]"."""
-    return f"{cause} {gives if or_nan(f.estimate) >= 0 else costs} {subject(f)} {amount(f)}{tail}"
+    return phrase(f"{cause} {gives if or_nan(f.estimate) >= 0 else costs} {subject(f)} ", amount(f), tail)
 
 
 # -- reasons -----------------------------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _cells(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} cells ({', '.join(names[:2])}{', …' * (len(names) > 2)})"
+    return names[0] if len(names) == 1 else f"{len(names)} runs ({', '.join(names[:2])}{', …' * (len(names) > 2)})"
 
 
 def printable(text: str) -> str:

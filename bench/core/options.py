@@ -1,4 +1,5 @@
-"""Options as data: one table gives a verb its flags, the keys of a study file, and the arguments of a Python call.
+"""Options as data: a frozen group declares each of its fields as an option, once, and from there a verb has its flags,
+a study file its keys, and a Python call its arguments.
 
 A study file (TOML) says what flags say: `models = ["ViT-nano/7"]` is `--models ViT-nano/7`, `calibrate = true` is
 `--calibrate`, and a table `[set]` with `lr = 1e-3` is `--set lr=1e-3` (`bench.core.option_values`).
@@ -7,12 +8,13 @@ A study file (TOML) says what flags say: `models = ["ViT-nano/7"]` is `--models 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 
 class Kind(Enum):
@@ -31,6 +33,7 @@ class Option:
 
     Attributes:
         name: of the key and the argument; the flag has "-" for "_".
+        type: of the value, as the field is annotated.
         called: the flag's name, where people know it by another.
         read: the value of one word.
         here: it says something about this machine or this call, which is not kept with results.
@@ -45,10 +48,45 @@ class Option:
     metavar: str | None = None
     here: bool = False
     called: str = ""
+    type: str = ""
 
     @property
     def flag(self) -> str:
         return "--" + (self.called or self.name).replace("_", "-")
+
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+OPTION = "option"  # the key of a field's metadata
+
+
+def option(help: str, *, default: Any = None, **how: Any) -> Any:
+    """A field of a frozen dataclass that is an option of the field's name.
+
+    Args:
+        how: other fields of `Option`.
+    """
+    return field(default=default, metadata={OPTION: Option(name="", help=help, default=default, **how)})
+
+
+def options_of(*groups: type) -> tuple[Option, ...]:
+    """The options that these dataclasses declare, in order."""
+    declared = (entry for group in groups for entry in fields(group))
+    return tuple(replace(entry.metadata[OPTION], name=entry.name, type=str(entry.type)) for entry in declared)
+
+
+def spelt_out(options: Sequence[Option]) -> Callable[[Call], Call]:
+    """Give a function that ends in `**options` a signature and a docstring that name every option, for notebooks."""
+
+    def wrap(function: Call) -> Call:
+        own = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        named = [inspect.Parameter(o.name, keyword, default=o.default, annotation=o.type) for o in options]
+        function.__signature__ = inspect.Signature([*own, *named])  # type: ignore[attr-defined]
+        lines = (f"    {option.name}: {option.help.replace('%%', '%')}" for option in options)
+        function.__doc__ = "\n".join([f"{function.__doc__}\n\nOptions:", *lines])
+        return function
+
+    return wrap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +155,13 @@ def resolve(options: Iterable[Option], *layers: Values) -> Values:
     """All values: a later layer overrides an earlier one, and any of them the defaults. A layer replaces those FIELDS
     that it names, in every option of that kind: `--set lr=` overrides a file's `[sweep] lr`."""
     known = list(options)
-    resolved: Values = {option.name: option.default for option in known}
-    fields = [option.name for option in known if option.kind is Kind.FIELDS]
+    resolved: Values = {each.name: each.default for each in known}
+    tables = [each.name for each in known if each.kind is Kind.FIELDS]
     for layer in layers:
-        named = {key for name in fields for key, _ in layer.get(name) or ()}
-        kept = {name: [pair for pair in resolved[name] if pair[0] not in named] for name in fields}
+        named = {key for name in tables for key, _ in layer.get(name) or ()}
+        kept = {name: [pair for pair in resolved[name] if pair[0] not in named] for name in tables}
         resolved |= {name: value for name, value in layer.items() if name in resolved}
-        resolved |= {name: kept[name] + list(dict(layer.get(name) or ()).items()) for name in fields}
+        resolved |= {name: kept[name] + list(dict(layer.get(name) or ()).items()) for name in tables}
     return resolved
 
 

@@ -72,6 +72,8 @@ KINDS = {
     "question": PluginKind(
         package="bench.questions", export="QUESTION", defined="bench.analysis.question:Question", subfolder="questions"
     ),
+    "validity check": PluginKind(package="bench.validity", export="CHECK", defined="bench.analysis.check:Check"),
+    "claim": PluginKind(package="bench.claims", export="CLAIM", defined="bench.analysis.claim:PaperClaim"),
     "figure": PluginKind(
         package="bench.report.figures",
         export="FIGURE",
@@ -88,6 +90,7 @@ KINDS = {
     "executor": PluginKind(
         package="bench.execute.executors", export="EXECUTOR", defined="bench.execute.executors.executor"
     ),
+    "pass": PluginKind(package="bench.plan.passes", export="PASS", defined="bench.plan.study_cells:Pass"),
     "cost model": PluginKind(package="bench.plan.cost_models", export="COST_MODEL"),
     "quoted source": PluginKind(
         package="bench.report.quoted", export="QUOTED", defined="bench.report.quoted.source:QuotedSource"

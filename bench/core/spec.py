@@ -148,7 +148,7 @@ class Cell:
         job: a file in bench/execute/jobs/.
         held_out: upstream accuracy is that on a part of the training images, which are then not trained on: choices
             that are made by it (learning rates) leave the test images alone.
-        rehearsal: its network, images and steps are cut (`bench.plan.passes.rehearsed`): its numbers mean nothing.
+        rehearsal: its network, images and steps are cut (`bench.plan.passes.rehearsal`): its numbers mean nothing.
         axes: comparisons of the suite that the cell is part of, such as "compute"; no part of its identity.
     """
 

@@ -53,7 +53,7 @@ KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
 MAX_RESTARTS = 3  # of workers whose device no longer answers, in one run
 MAX_LOG_BYTES = 16 << 20  # that are kept of what a worker and its network write to standard error
 NOTICE_SECONDS = 50.0  # seconds before the same notice is given again
-NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same cell; only one will finish it."
+NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same run; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
 
 
@@ -108,9 +108,9 @@ class Account:
     def stopped(self) -> str:
         """The state that a signal left behind."""
         if not self.running:
-            return "every running cell was saved"
+            return "every run under way was saved"
         lost = sorted(set(self.running.values()))
-        saved = f"{len(self.saved)} running cell(s) were saved; " if self.saved else ""
+        saved = f"{len(self.saved)} run(s) under way were saved; " if self.saved else ""
         return f"{saved}{', '.join(lost)} ended without saving: they continue from their last checkpoint"
 
 
@@ -121,8 +121,10 @@ class Pool:
         with contextlib.ExitStack() as opened:  # closes everything where a worker cannot be started
             variables = _served(opened, plan)
             cells = _shared(opened, plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
-            computed = _shared(opened, plan.store / "run.precomputed.json", plan.calibration.precomputed)
-            arguments = command(plan, cells=cells, precomputed=computed, device=plan.device, profile=profile, co2=co2)
+            computed = _shared(opened, plan.store / "run.precomputed.json", plan.cost.calibration.precomputed)
+            arguments = command(
+                plan, cells=cells, precomputed=computed, device=plan.machine.device, profile=profile, co2=co2
+            )
             self._told_to_stop = False
             self.interrupted = False  # whether a worker was interrupted by a signal of its own
             self.complaints: list[UserError] = []  # of workers that failed outside a cell
@@ -130,14 +132,14 @@ class Pool:
             self.events: queue.Queue[tuple[int, WorkerEvent | None]] = queue.Queue()
             self._errors = [
                 opened.enter_context(tempfile.TemporaryFile("a+", errors="replace"))
-                for _ in range(min(plan.workers, len(plan.todo)))
+                for _ in range(min(plan.cost.workers, len(plan.todo)))
             ]
-            devices = accelerators(plan.device)
-            share = sharing(plan.device, len(self._errors) * plan.ranks)
+            devices = accelerators(plan.machine.device)
+            share = sharing(plan.machine.device, len(self._errors) * plan.cost.ranks)
             self._command = [*arguments, "--share", str(share), "--parent", str(os.getpid())]
             self._restarts = MAX_RESTARTS
             self._environments = [
-                child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks)) | variables
+                child_environment(plan.cost.threads, devices=place(devices, number, ranks=plan.cost.ranks)) | variables
                 for number in range(len(self._errors))
             ]
             self._groups = groups_for(plan)
@@ -259,8 +261,8 @@ def groups_for(plan: Plan) -> list[set[int]]:
     """The cores that workers keep to, in turn, so that their memory stays near: nothing where it is all as near, or a
     worker has more threads than a group has cores, or a GPU is what it waits for."""
     groups = environment.core_groups()
-    fits = all(plan.ranks * plan.threads <= len(group) for group in groups)
-    return groups if plan.device == "cpu" and len(groups) > 1 and fits else []
+    fits = all(plan.cost.ranks * plan.cost.threads <= len(group) for group in groups)
+    return groups if plan.machine.device == "cpu" and len(groups) > 1 and fits else []
 
 
 def command(
@@ -280,8 +282,8 @@ def command(
         precomputed: a file of measurements that it reads.
         ranks: processes that make it up on each machine (default: the plan's).
     """
-    alone = plan.ranks == 1
-    program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.ranks)]
+    alone = plan.cost.ranks == 1
+    program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.cost.ranks)]
     words = [
         sys.executable,
         "-m",
@@ -297,13 +299,13 @@ def command(
         "--device",
         device,
         "--threads",
-        str(plan.threads),
+        str(plan.cost.threads),
         "--precomputed",
         str(precomputed),
         "--run",
         secrets.token_hex(8),
     ]
-    words += ["--data-root", str(plan.data_root.absolute())] if plan.data_root else []
+    words += ["--data-root", str(plan.study.where.data_root.absolute())] if plan.study.where.data_root else []
     words += ["--co2", str(co2)] if co2 is not None else []
     return words + (["--profile"] if profile else [])
 
@@ -348,7 +350,7 @@ def refused(plan: Plan) -> list[Failure]:
 
 def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
     """Environment variables by which workers find NVIDIA's MPS until `opened` is closed; none without `--share mps`."""
-    if plan.share != "mps":
+    if plan.machine.share != "mps":
         return {}
     from bench.execute.sharing import served
 
@@ -445,7 +447,7 @@ def _forward_events(
         if received and not asked:
             pool.stop()
             asked = True
-            notice("Stopping: running cells are being saved. Another signal ends them at once.")
+            notice("Stopping: runs under way are being saved. Another signal ends them at once.")
         if received and (hurry() or time.monotonic() - received[0] > STOP_PATIENCE):
             pool.kill()
             killed = True
@@ -507,7 +509,7 @@ def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, beg
             else:
                 unexplained.append(name)
     if unexplained:
-        count = f"{len(unexplained)} cell(s) were not done, and no worker reported a reason ({unexplained[0]})."
+        count = f"{len(unexplained)} run(s) were not done, and no worker reported a reason ({unexplained[0]})."
         raise complaints[0] if complaints else UserError(count, CONTINUE)
     return [Failure(cell, reason) for cell, reason in (failures | account.unsettled).items()]
 

@@ -26,16 +26,20 @@ def begin(plan: Plan) -> None:
     study = Study(plan.store)
     study.create()
     refused = {cell.name: str(cell.note) for cell in plan.cells if cell.state == CellState.REFUSED}
-    if unseen := set(plan.grid).difference(cell.name for cell in plan.cells):  # left out by --only
+    if unseen := set(plan.study.grid).difference(cell.name for cell in plan.cells):  # left out by --only
         before = grid.read(plan.store)
         refused |= {name: why for name, why in (before.refused if before else {}).items() if name in unseen}
     wanted = grid.WantedCells(
-        suite=plan.suite, scale=plan.scale, names=plan.grid, refused=refused, downstream=plan.downstream
+        suite=plan.suite,
+        scale=plan.scale,
+        names=plan.study.grid,
+        refused=refused,
+        downstream=plan.study.downstream,
     )
     grid.write(plan.store, wanted)
-    grid.write_study_file(plan.store, plan.asked)
+    grid.write_study_file(plan.store, plan.study.asked)
     accept(plan.accepted)
-    on = PlannedCost(seconds=0.0, device=plan.device, threads=plan.threads, ranks=plan.ranks)
+    on = PlannedCost(seconds=0.0, device=plan.machine.device, threads=plan.cost.threads, ranks=plan.cost.ranks)
     add_plans(
         plan.store,
         [

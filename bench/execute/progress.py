@@ -152,12 +152,12 @@ class LiveProgress:
         elapsed, seconds = duration(time.monotonic() - self.started), self.seconds_left()
         late = not seconds and len(self.finished) + len(self.failed) < len(self.expected)
         left = "longer than planned" if late else f"about {duration(round(seconds))} left"
-        cells = f"{len(self.finished)} of {len(self.expected)} cells"
+        cells = f"{len(self.finished)} of {len(self.expected)} runs"
         cells += f", {len(self.failed)} failed" if self.failed else ""
         return f"[{elapsed}] {done:.0%} done, {cells}, {left}"
 
     def _render(self) -> Group:
-        table = make_table("worker", "model", "upstream", "seed", "progress", "phase", "loss")
+        table = make_table("worker", "model", "data", "seed", "progress", "phase", "loss")
         for worker, running in sorted(self.running.items()):
             cell, done = self.cells[running.name].cell, self.fraction[running.name]
             bar = "━" * round(BAR_CHARACTERS * done) + "─" * (BAR_CHARACTERS - round(BAR_CHARACTERS * done))

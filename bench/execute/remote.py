@@ -32,7 +32,6 @@ from bench.execute import local
 from bench.execute.executors.executor import SAVE_SECONDS, Executor, Resources, WorkerCommand
 from bench.execute.local import Account, Failure
 from bench.execute.watching import Watched
-from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell
 from bench.plan.resources import MEMORY_MARGIN, beside_gpu
 from bench.store.lease import EXPIRES_AFTER
@@ -54,14 +53,13 @@ FORWARDED_VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "
 
 
 def runs_on(make: Callable[[Resources, WorkerCommand], Executor]) -> Callable[..., list[Failure]]:
-    """The function that an executor of clusters exports: (plan, options of the study, on_event=…, tick=…), as `run`."""
+    """The function that an executor of clusters exports: (plan, on_event=…, tick=…), as `run`."""
     return partial(run, make)
 
 
 def run(
     make: Callable[[Resources, WorkerCommand], Executor],
     plan: Plan,
-    options: StudyOptions,
     *,
     on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
@@ -70,8 +68,8 @@ def run(
 
     Args:
         make: an executor, of the needs of its workers and how they are started.
-        options: those of the study. device: as workers are to find it; nodes: machines of each worker; workers: at
-            once, at most; detach: leave when workers are submitted.
+        plan: with what is asked of machines (`bench.plan.options.Machine`): the device as workers are to find it, nodes
+            of each worker, workers at once, whether to leave when they are submitted.
 
     Raises:
         Interrupted: a signal to stop. UserError: the cluster refuses; as `bench.execute.local.run`.
@@ -84,8 +82,9 @@ def run(
         return refused
     if not files.has_locks(plan.store):
         on_event(-1, Notice(message=local.NO_LOCKS.format(plan.store)))
-    gpus = options.device != "cpu" and plan.on_gpu
-    if not gpus and options.device == "auto":
+    asked = plan.machine.asked
+    gpus = asked.device != "cpu" and plan.machine.on_gpu
+    if not gpus and asked.device == "auto":
         on_event(-1, Notice(message=NO_GPUS))
     name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
     folder = plan.store.absolute() / RUNS_FOLDER / name
@@ -93,7 +92,7 @@ def run(
         early, followed = opened.enter_context(local.signals()), opened.enter_context(contextlib.ExitStack())
         kinds = list[WorkerKind]()
         for number, cells in enumerate(kinds_of(plan, gpus=gpus)):
-            kinds.append(WorkerKind(make, plan, options, cells, gpus=gpus, folder=folder, number=number))
+            kinds.append(WorkerKind(make, plan, cells, gpus=gpus, folder=folder, number=number))
             followed.callback(kinds[-1].executor.close)
         received = opened.enter_context(local.signals())  # in place of what a library has put there
         earlier, before = adopt(kinds, study, folder.parent)
@@ -103,7 +102,7 @@ def run(
         fleet = Fleet(
             kinds,
             Watched(study, [planned.cell for planned in plan.todo]),
-            workers=options.workers or (plan.workers if plan.hardware else None),
+            workers=asked.workers or (plan.cost.workers if plan.machine.hardware else None),
         )
         # From here on a closed terminal leaves the jobs alone, also while they are submitted.
         closed = opened.enter_context(local.signals((signal.SIGHUP,) if kinds[0].executor.queue else ()))
@@ -111,7 +110,7 @@ def run(
             followed.pop_all()
             raise Interrupted("nothing was submitted")
         fleet.submit(fleet.names)
-        if options.detach:
+        if asked.detach:
             submitted = fleet.running - earlier
             followed.pop_all()
             if submitted:
@@ -184,18 +183,19 @@ def _hours(cell: PlannedCell) -> float:
     return min(MOST_HOURS, max(LEAST_HOURS, 2 * (cell.seconds or 0.0) / 3600))
 
 
-def resources(plan: Plan, options: StudyOptions, cells: Sequence[PlannedCell], *, gpus: bool) -> Resources:
+def resources(plan: Plan, cells: Sequence[PlannedCell], *, gpus: bool) -> Resources:
     """The needs of each worker for these cells, on each of its machines."""
-    each = max(1, plan.ranks // options.nodes)
-    cores = each * (max(beside_gpu(cell.needs)[0] for cell in cells) if gpus else plan.threads)
-    for name, value in options.job:  # threads beside a GPU follow from them
+    asked = plan.machine.asked
+    each = max(1, plan.cost.ranks // asked.nodes)
+    cores = each * (max(beside_gpu(cell.needs)[0] for cell in cells) if gpus else plan.cost.threads)
+    for name, value in asked.job:  # threads beside a GPU follow from them
         if name.replace("_", "-") in CORES and isinstance(value, int | float):
             cores = max(1, int(value) * (each if name.endswith("gpu") else 1))
     return Resources(
         cpus=cores,
         gpus=each if gpus else 0,
-        nodes=options.nodes,
-        options=dict(options.job),
+        nodes=asked.nodes,
+        options=dict(asked.job),
         memory=each * max(_memory(cell, gpus=gpus) for cell in cells),
         hours=max(map(_hours, cells)),
     )
@@ -208,31 +208,32 @@ class WorkerKind:
         self,
         make: Callable[[Resources, WorkerCommand], Executor],
         plan: Plan,
-        options: StudyOptions,
         cells: Sequence[PlannedCell],
         *,
         gpus: bool,
         folder: Path,
         number: int,
     ) -> None:
-        needs = resources(plan, options, cells, gpus=gpus)
+        asked, needs = plan.machine.asked, resources(plan, cells, gpus=gpus)
         if needs.gpus:
-            plan = replace(plan, threads=max(1, needs.cpus // needs.gpus))
+            plan = replace(plan, cost=replace(plan.cost, threads=max(1, needs.cpus // needs.gpus)))
         self.names, self.fewer, self.cancelled = {cell.name for cell in cells}, 0, False
         self._next_try, self._delay = 0.0, FIRST_DELAY_SECONDS
         listed, computed = folder / f"cells-{number}.json", folder / f"precomputed-{number}.json"
         self._folder, self._files = folder, dict[Path, Any]({listed: [to_json(planned.cell) for planned in cells]})
-        self._files[computed] = {"costs": plan.calibration.precomputed.get("costs", [])}  # peaks are of this machine
+        self._files[computed] = {
+            "costs": plan.cost.calibration.precomputed.get("costs", [])
+        }  # peaks are of this machine
         arguments = local.command(
             plan,
             cells=listed,
             precomputed=computed,
-            device=options.device,
-            profile=options.profile,
-            co2=options.co2,
-            ranks=plan.ranks // options.nodes,
+            device=asked.device,
+            profile=asked.profile,
+            co2=asked.co2,
+            ranks=plan.cost.ranks // asked.nodes,
         )
-        environment = child_environment(plan.threads)
+        environment = child_environment(plan.cost.threads)
         command = WorkerCommand(
             arguments=(*arguments, "--patience", str(LEASE_PATIENCE_SECONDS)),
             environment={name: value for name, value in environment.items() if name.startswith(FORWARDED_VARIABLES)},
@@ -335,7 +336,7 @@ class Fleet:
             look()
             left = self._watched.left()
             if received and told < 0:
-                say("Stopping: running cells are being saved.")
+                say("Stopping: runs under way are being saved.")
             if received and time.monotonic() - told > SAVE_SECONDS:
                 told = time.monotonic()  # again: a library may have lost the first call
                 self.stop(say)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ examples:
   vit-bench plan --suite scaling --scale paper              cost the grid of the paper
   vit-bench plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh
   vit-bench plan --suite scaling --budget 5min --save smaller.toml     the best grid for five minutes
-  vit-bench plan --suite scaling --recipes                  how each cell is trained, and whether it is alike
+  vit-bench plan --suite scaling --recipes                  how each network is trained, and whether it is alike
   vit-bench plan study.toml                                 the study that a file describes
   vit-bench plan --suite scaling --write-cells cells.json   for workers that you start yourself
   vit-bench plan --suite scaling --json | python -m json.tool
@@ -65,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument(
         "--recipes",
         action="store_true",
-        help="show how each cell is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
+        help="show how each run is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
         "nothing",
     )
     p.add_argument(
@@ -76,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = p.parse_args(argv)
     options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
-    if options.rehearse and arguments.budget:
+    options.where.use()
+    if options.what.rehearse and arguments.budget:
         raise UserError(
             "--budget is for studies whose cost is known, and a rehearsal's is not.", "Leave one of them out."
         )
@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         make_directory(arguments.write_cells.absolute().parent)
         write_json(arguments.write_cells, [to_json(planned.cell) for planned in plan.todo])
         files = f"--store {plan.store} --cells {arguments.write_cells} --suite {plan.suite}"
-        write(console, f"Written: {plural(len(plan.todo), 'cell')}. Do them with: python -m bench.worker {files}")
+        write(console, f"Written: {plural(len(plan.todo), 'run')}. Do them with: python -m bench.worker {files}")
     if arguments.json:
         print(json.dumps(plan.json() | ({} if chosen is None else {"budget": chosen.json()})))
     return EXIT_OK
@@ -109,14 +109,14 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
     wanted = budget.parse(text)
     whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
     chosen = budget.chosen(budget.question(whole, _evidence(options)), budget.within(whole, wanted), budget=wanted)
-    for line in budget.sentences(chosen, workers=whole.workers):
+    for line in budget.sentences(chosen, workers=whole.cost.workers):
         write(console, line)
-    options = replace(options, grid=chosen.grid, seeds=chosen.seeds, calibrate=False)
+    options = options.changed(grid=chosen.grid, seeds=chosen.seeds, calibrate=False)
     plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console))
     view.show(plan, console)
     if save is not None:
-        write_bytes(save, f"# {text} of budget: vit-bench run {save}\n{plan.asked}".encode())
-        named = "".join(f" --plugins {folder}" for folder in options.plugins)
+        write_bytes(save, f"# {text} of budget: vit-bench run {save}\n{plan.study.asked}".encode())
+        named = "".join(f" --plugins {folder}" for folder in options.where.plugins)
         write(console, f"Written to {save}: vit-bench run {save}{named}")
     return plan, chosen
 
@@ -125,8 +125,8 @@ def _evidence(options: StudyOptions) -> Evidence | None:
     """The suite's results; None without any."""
     from bench.analysis import lr_sweep, study_data  # pandas, which no other plan needs
 
-    suite = suites.load(options.suite)
-    folder = options.results / suite.name
+    suite = suites.load(options.what.suite)
+    folder = options.where.results / suite.name
     if not (folder / "cells").is_dir():
         return None
     return lr_sweep.of_chosen(study_data.load(folder, suite=suite.name), headline=suite.headline, far=suite.far)

@@ -85,13 +85,13 @@ def within(plan: Plan, budget: Budget) -> float:
         UserError: money without a price.
     """
     if budget.unit == "wall":
-        return budget.amount * 3600 * plan.workers
+        return budget.amount * 3600 * plan.cost.workers
     if budget.unit == "device":
-        return budget.amount * 3600 / plan.ranks
-    if plan.per_hour is None or plan.hardware is None:
+        return budget.amount * 3600 / plan.cost.ranks
+    if plan.machine.per_hour is None or plan.machine.hardware is None:
         raise UserError("A budget of money needs a price.", "Give --hardware 8xH100 --price 2.5/gpuh.")
-    amount, for_one = plan.per_hour
-    return budget.amount / amount * 3600 * (1 / plan.ranks if for_one else plan.workers)
+    amount, for_one = plan.machine.per_hour
+    return budget.amount / amount * 3600 * (1 / plan.cost.ranks if for_one else plan.cost.workers)
 
 
 # -- what can be chosen ------------------------------------------------------------------------------------------------

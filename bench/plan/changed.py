@@ -78,7 +78,7 @@ def _other_code(changed: Sequence[Change]) -> UserError:
         )
     return UserError(
         _changed_since(about, changed, what),
-        f"If the network now computes something else, increment the revision in {family}: the cells are trained again "
+        f"If the network now computes something else, increment the revision in {family}: they are trained again "
         "and the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept "
         "them because the network is the same.",
     )
@@ -102,7 +102,7 @@ def _other_images(changed: Sequence[Change]) -> Iterator[UserError]:
 
 def _changed_since(about: str, changed: Sequence[Change], what: str) -> str:
     made = max(_time(change.directory.spec) for change in changed)
-    return f"{about} has changed since {len(changed)} of these cells were run, the last at {made}: {what}."
+    return f"{about} has changed since {len(changed)} of these runs were done, the last at {made}: {what}."
 
 
 def _difference(name: str, *codes: Fingerprint) -> str:

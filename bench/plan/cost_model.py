@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bench.core import registry
@@ -11,7 +12,7 @@ from bench.core.device import find_device
 from bench.core.spec import Cell
 from bench.plan import estimate, preflight
 from bench.plan.estimate import Calibration, Reporter, rate_key
-from bench.plan.options import StudyOptions
+from bench.plan.options import Machine, Pricing
 from bench.plan.resources import Needs
 from bench.plan.sizes import DataSizes
 
@@ -30,7 +31,10 @@ class RemainingWork:
     """The work that is to be costed.
 
     Attributes:
-        options: of the study, with a scale that is resolved.
+        machine: options that say how cells are spread.
+        pricing: options that say which devices are costed.
+        scale: of the study, resolved.
+        results: folder with records, also of other studies.
         cells: of this run, those that are done included.
         fractions: unfinished cell -> share of its training that is done.
         sizes: of the data sets.
@@ -39,7 +43,10 @@ class RemainingWork:
         report: told of progress.
     """
 
-    options: StudyOptions
+    machine: Machine
+    pricing: Pricing
+    scale: str
+    results: Path
     cells: Sequence[Cell]
     fractions: Mapping[Cell, float]
     sizes: DataSizes
@@ -128,21 +135,21 @@ class CostModel(Protocol):
         ...
 
 
-def choose(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, CostModel]:
-    """The options with their scale resolved, and the cost model that they ask for: devices that --hardware names, of a
+def choose(machine: Machine, pricing: Pricing, *, scale: str, rehearse: bool, to_run: bool) -> tuple[str, CostModel]:
+    """The scale, resolved, and the cost model that they ask for: devices that --hardware names, of a
     plan or of a cluster; one accelerator for a study of scale `paper` that is planned on a CPU; else measurements on
     this machine. A rehearsal is not measured.
 
     Raises:
         UserError: an unknown scale, device or hardware.
     """
-    device, reason = find_device(options.device)
-    named = bool(options.hardware) and not (to_run and options.executor == "local")
-    options = replace(options, scale=preflight.resolve_scale(options.scale, "cuda" if named else device))
-    assumed = options.scale == "paper" and device == "cpu" and not named and not to_run
-    name = "unmeasured" if options.rehearse else "named-hardware" if named or assumed else "this-machine"
-    model: CostModel = registry.load("cost model", name)(options, device=device, reason=reason)
-    return options, model
+    device, reason = find_device(machine.device)
+    named = bool(pricing.hardware) and not (to_run and machine.executor == "local")
+    scale = preflight.resolve_scale(scale, "cuda" if named else device)
+    assumed = scale == "paper" and device == "cpu" and not named and not to_run
+    name = "unmeasured" if rehearse else "named-hardware" if named or assumed else "this-machine"
+    model: CostModel = registry.load("cost model", name)(machine, pricing, device=device, reason=reason)
+    return scale, model
 
 
 def remaining_cost(

@@ -11,7 +11,8 @@ from bench.core.formatting import join
 from bench.core.spec import Cell
 from bench.data.load import data_set, num_images, parse
 from bench.plan.images import StudyImages
-from bench.plan.options import StudyOptions
+from bench.plan.options import What
+from bench.plan.overrides import Overrides
 from bench.plan.passes import apply_all
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells, StudyRequest
@@ -19,14 +20,23 @@ from bench.suites.suite import Suite, SuiteOptions
 
 
 def expand(
-    suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name: str = "H100", notes: Sequence[str] = ()
+    suite: Suite,
+    what: What,
+    overrides: Overrides,
+    sizes: DataSizes,
+    *,
+    only: Sequence[str] = (),
+    device_name: str = "H100",
+    notes: Sequence[str] = (),
 ) -> StudyCells:
     """The cells of a suite under these options, every name in them checked. Whether models of the suite's own can be
     built is found out when their cost is measured.
 
     Args:
-        options: with a scale that is resolved.
+        what: the options of the study, with a scale that is resolved.
+        overrides: changes to recipes, budgets and the grid.
         sizes: used only where sizes of data matter: for sets that were named or declare a size, and for epochs.
+        only: patterns of names, which leave the other cells for another run.
         device_name: the accelerator that the hours of scale `gpu` are of.
         notes: on the options, that those of the passes follow.
 
@@ -34,12 +44,12 @@ def expand(
         UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
             small, or nothing left by `--only`.
     """
-    request = _request(suite, options, sizes, device_name)
+    request = _request(suite, what, overrides, sizes, only=only, device_name=device_name)
     cells = tuple(suite.cells(request.suite_options))
-    if options.sizes and not {cell.num_images for cell in cells} & set(options.sizes):
-        what = f"Suite {suite.name!r} compares no numbers of images, for which --sizes could give others."
-        raise UserError(what, "Use --suite data, or NAME@N to limit a set to N images.")
-    study = apply_all(StudyCells(cells=cells, notes=(*notes, *_idle(suite, options, cells))), request)
+    if what.sizes and not {cell.num_images for cell in cells} & set(what.sizes):
+        wrong = f"Suite {suite.name!r} compares no numbers of images, for which --sizes could give others."
+        raise UserError(wrong, "Use --suite data, or NAME@N to limit a set to N images.")
+    study = apply_all(StudyCells(cells=cells, notes=(*notes, *_idle(suite, what, overrides, cells))), request)
     for cell in study.cells:
         registry.family_of(cell.model)
         for task in cell.tasks:
@@ -47,13 +57,13 @@ def expand(
     return study
 
 
-def _idle(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+def _idle(suite: Suite, what: What, overrides: Overrides, cells: Sequence[Cell]) -> list[str]:
     """A note on options that are about training, where nothing is trained."""
     asked: dict[str, object] = {
-        "--data": options.data and not {parse(name)[0] for name in options.data} & {cell.data for cell in cells},
-        "--downstream": options.downstream,
-        "--horizons": options.overrides.horizons,
-        "--recipe": options.overrides.recipe,
+        "--data": what.data and not {parse(name)[0] for name in what.data} & {cell.data for cell in cells},
+        "--downstream": what.downstream,
+        "--horizons": overrides.horizons,
+        "--recipe": overrides.recipe,
     }
     idle = [flag for flag, given in asked.items() if given and not any(cell.job == "train" for cell in cells)]
     return (
@@ -63,36 +73,40 @@ def _idle(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[st
     )
 
 
-def _request(suite: Suite, options: StudyOptions, sizes: DataSizes, device_name: str) -> StudyRequest:
+def _request(
+    suite: Suite, what: What, overrides: Overrides, sizes: DataSizes, *, only: Sequence[str], device_name: str
+) -> StudyRequest:
     """The request, with every name checked."""
-    data, limits = _split_limits(options.data)
-    for name in options.models or ():
+    data, limits = _split_limits(what.data)
+    for name in what.models or ():
         registry.check_model(name)
-    for name in (*(data or ()), *(options.downstream or ())):
+    for name in (*(data or ()), *(what.downstream or ())):
         data_set(name)
-    for name in options.tasks:
+    for name in what.tasks:
         registry.load("task", name)
     images = StudyImages(
-        asked=options.image_size,
+        asked=what.image_size,
         upstream=data,
-        downstream=options.downstream,
-        models=options.models,
-        root=options.data_root,
+        downstream=what.downstream,
+        models=what.models,
+        root=sizes.root,
     )
     asked = SuiteOptions(
-        scale=options.scale,
-        models=options.models,
+        scale=what.scale,
+        models=what.models,
         data=data,
-        sizes=options.sizes,
-        seeds=options.seeds,
-        data_root=options.data_root,
+        sizes=what.sizes,
+        seeds=what.seeds,
+        data_root=sizes.root,
         image_size=images.asked,
-        hours=options.hours or SuiteOptions.hours,
-        num_images=_counted(data or (), limits, root=options.data_root) if options.scale == "paper" else {},
+        hours=what.hours or SuiteOptions.hours,
+        num_images=_counted(data or (), limits, root=sizes.root) if what.scale == "paper" else {},
     )
     return StudyRequest(
         suite=suite,
-        options=options,
+        what=what,
+        overrides=overrides,
+        only=tuple(only),
         sizes=sizes,
         suite_options=asked,
         images=images,

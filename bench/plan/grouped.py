@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from bench.core.errors import UserError
 from bench.data.load import data_set, parse
-from bench.data.readable import GROUPS
-from bench.plan.options import StudyOptions
+from bench.plan.options import What, Where
 
 
-def name_groups(options: StudyOptions) -> tuple[StudyOptions, tuple[str, ...]]:
-    """The options, in which a set is named with its groups where it has any, and a note on each.
+def name_groups(what: What, where: Where) -> tuple[What, tuple[str, ...]]:
+    """The study, in which a set is named with its groups where it has any, and a note on each.
 
     Raises:
         UserError: --groups without a folder of images; see `bench.data.groups`.
     """
-    if options.groups is not None:
-        os.environ[GROUPS] = str(options.groups.absolute())  # its workers inherit it
     notes = list[str]()
 
     def named(text: str) -> str:
         name, base, option = parse(text)[0], *text.partition("@")[0].partition(":")[::2]
         if (grouped := data_set(base).grouped) is None:
             return text
-        option, said = grouped(parse(name)[0].partition(":")[2], root=options.data_root, file=options.groups)
+        option, said = grouped(parse(name)[0].partition(":")[2], root=where.data_root, file=where.groups)
         notes.extend([f"{name}: {said}. Intervals take groups as independent, not their images."] if said else [])
         return (f"{base}:{option}" if option else base) + "".join(text.partition("@")[1:])
 
-    data, downstream = (given and tuple(map(named, given)) for given in (options.data, options.downstream))
-    if options.groups is not None and not notes:
+    data, downstream = (given and tuple(map(named, given)) for given in (what.data, what.downstream))
+    if where.groups is not None and not notes:
         raise UserError("--groups is about a folder of images, and none is named.", "Name it: --data folder:photos.")
-    return replace(options, data=data, downstream=downstream), tuple(dict.fromkeys(notes))
+    return replace(what, data=data, downstream=downstream), tuple(dict.fromkeys(notes))

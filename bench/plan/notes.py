@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from bench.core.formatting import duration, join, plural
 from bench.core.spec import Cell
 from bench.cost.sight import Sight
 from bench.data.load import data_set
 from bench.plan.estimate import Rates, rate_key
-from bench.plan.options import StudyOptions
+from bench.plan.options import Selection, What
+from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
 from bench.suites._recipes import DEFAULT, FAMILY, PAPER, SWEPT, WIDTH, rate_and_rule
 from bench.suites.suite import Suite
 
-OF_WHAT = "Rows, and the cells counted below, are of the whole study; images, time, memory and disk are of this run."
+OF_WHAT = "Rows, and the runs counted below, are of the whole study; images, time, memory and disk are of this run."
 RULES = {
     PAPER: "Table 3 of the paper × √(batch / 4096)",
     WIDTH: "Table 3 of the network of its kind nearest in width × √(batch / 4096) × the ratio of widths",
@@ -26,12 +28,12 @@ RULES = {
 MAX_SINGLE_NOTES = 2  # missing sets of which each has a note of its own
 
 
-def part_of_a_run(options: StudyOptions) -> list[str]:
+def part_of_a_run(selection: Selection) -> list[str]:
     """A note on what this run leaves for others."""
-    failed = " that failed" if options.retry else ""
-    if options.max_cells is not None:
-        return [f"This run does at most {plural(options.max_cells, 'cell')}{failed}. {OF_WHAT}"]
-    return [f"This run does only cells{failed}. {OF_WHAT}"] if options.retry else []
+    failed = " that failed" if selection.retry else ""
+    if selection.max_cells is not None:
+        return [f"This command does at most {plural(selection.max_cells, 'run')}{failed}. {OF_WHAT}"]
+    return [f"This command does only runs{failed}. {OF_WHAT}"] if selection.retry else []
 
 
 def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:
@@ -49,16 +51,16 @@ def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> l
     ]
 
 
-def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+def unswept(scale: str, overrides: Overrides, cells: Sequence[Cell]) -> list[str]:
     """A note on models that train at a learning rate which nobody swept for them, and on the rule that gave it."""
-    if options.scale == "paper" or options.overrides.recipe or options.overrides.changes("lr"):
+    if scale == "paper" or overrides.recipe or overrides.changes("lr"):
         return []
     by_rule: dict[str, dict[str, set[float]]] = {}
     for cell in cells:
         if cell.job != "train" or cell.horizons == (0,):
             continue
         batch = cell.recipe.batch
-        found = rate_and_rule(cell.model, scale=options.scale, images=cell.horizons[-1], batch=batch)
+        found = rate_and_rule(cell.model, scale=scale, images=cell.horizons[-1], batch=batch)
         if found.rule not in (SWEPT, FAMILY):
             by_rule.setdefault(found.rule, {}).setdefault(cell.model, set()).add(cell.recipe.lr)
             if not math.isclose(cell.recipe.lr, found.value):  # the suite's own, or several that it compares
@@ -73,7 +75,7 @@ def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
         return []
     return [
         f"Learning rate not swept: {'; '.join(said)}. To choose it: vit-bench run "
-        f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"
+        f"--suite rates --scale {scale} --models {','.join(models)}; to set it: --set lr=…"
     ]
 
 
@@ -87,19 +89,19 @@ def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: Data
     return [f"{model}: {sentence}." for (model, _), sentence in said.items() if sentence]
 
 
-def absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+def absent(suite: Suite, what: What, cells: Sequence[Cell], *, root: Path | None) -> list[str]:
     """Notes on missing downstream sets: tasks left out, or at scale `paper` included in the estimate."""
     judged = {task.data for cell in cells for task in cell.tasks}
     notes = []
-    if options.scale == "paper":
+    if what.scale == "paper":
         for name in sorted(judged):
             one = data_set(name)
-            if not one.available(options.data_root):
+            if not one.available(root):
                 notes.append(f"Included in the estimate, but not on this machine: {name}. {one.how_to_get}")
-    elif judged and options.downstream is None:
-        gone = {name: data_set(name).how_to_get for name in suite.downstream_at(options.scale) if name not in judged}
+    elif judged and what.downstream is None:
+        gone = {name: data_set(name).how_to_get for name in suite.downstream_at(what.scale) if name not in judged}
         notes += [f"Not evaluated on {name}, which is not on this machine. {how}" for name, how in gone.items()]
         if len(gone) > MAX_SINGLE_NOTES:
-            what = f"Not evaluated on {join(list(gone))}, which are not on this machine."
-            notes = [f"{what} vit-bench data NAME says how to get one."]
+            which = f"Not evaluated on {join(list(gone))}, which are not on this machine."
+            notes = [f"{which} vit-bench data NAME says how to get one."]
     return notes

@@ -1,6 +1,7 @@
-"""The options of a study: which one, how it differs from its suite, where its results go, the resources it uses.
+"""The options of a study, in seven groups: each is a frozen dataclass that declares its options once.
 
-`STUDY` and `RUN` are the tables from which flags, study files and Python calls are read.
+Flags, headings of --help, keys of study files and arguments of Python calls are read from the fields of the groups.
+What does a part of the work takes the group that it needs, and never all options.
 """
 
 from __future__ import annotations
@@ -12,222 +13,308 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
-from bench.core import registry
-from bench.core.cli import Parser, accuracies, folder, grams, hours, names_list, pair, positive, seeds, sizes_list
+from bench.core import cli, registry
+from bench.core.cli import Parser
 from bench.core.errors import UserError
-from bench.core.options import Alias, Kind, Option, Values, add_flags, given, resolve, to_toml
+from bench.core.options import Alias, Kind, Option, Values, add_flags, given, option, options_of, resolve, to_toml
+from bench.data.readable import GROUPS as GROUPS_FILE
+from bench.data.readable import allow_unreadable
 from bench.plan import overrides
 from bench.plan.overrides import Overrides
 
+T = TypeVar("T")
 MPS_CELLS = 4  # that share a GPU by NVIDIA's MPS
 CHANGED = ("refuse", "keep", "redo")
 
 
-def share(text: str) -> str:
+def read_share(text: str) -> str:
     """How cells share a GPU: "none", a number of them, or "mps"."""
     text = text.removeprefix("nvidia-")  # --device mps is Apple's
     if text not in ("none", "mps") and not re.fullmatch("[1-9][0-9]{0,2}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of cells up to 999")
+        raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of runs up to 999")
     return text
 
 
-STUDY = (
-    Option(
-        name="plugins",
-        kind=Kind.REPEATED,
-        default=(),
-        help="folder of your own models, data, tasks, suites, figures, jobs; repeatable",
-    ),
-    Option(name="suite", default="scaling", help="the study to run (default: scaling)"),
-    Option(name="scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)"),
-    Option(
-        name="models", kind=Kind.LIST, read=names_list, help="comma-separated model names (default: those of the suite)"
-    ),
-    Option(
-        name="data",
+@dataclass(frozen=True, kw_only=True)
+class What:
+    """The study: which one, of which models, data and tasks. None, or an empty tuple, means the suite's own."""
+
+    HEADING: ClassVar[str] = "the study"
+
+    suite: str = option(
+        "the study to run (default: scaling)",
+        default="scaling",
+    )
+    scale: str = option(
+        "cpu (minutes), gpu (about an hour) or paper (default: by device)",
+        default="auto",
+    )
+    models: tuple[str, ...] | None = option(
+        "comma-separated model names (default: those of the suite)",
         kind=Kind.LIST,
-        read=names_list,
-        help="comma-separated upstream data sets (default: those of the suite); NAME@N limits a set to N images",
-    ),
-    Option(
-        name="sizes",
+        read=cli.names_list,
+    )
+    data: tuple[str, ...] | None = option(
+        "comma-separated pre-training data sets (default: those of the suite); NAME@N limits a set to N images",
         kind=Kind.LIST,
-        read=sizes_list,
+        read=cli.names_list,
+    )
+    sizes: tuple[int, ...] | None = option(
+        "comma-separated numbers of images that an axis over images compares (default: those of the suite)",
+        kind=Kind.LIST,
+        read=cli.sizes_list,
         metavar="N,N",
-        help="comma-separated numbers of images that an axis over images compares (default: those of the suite)",
-    ),
-    Option(
-        name="downstream",
+    )
+    downstream: tuple[str, ...] | None = option(
+        "comma-separated data sets that models are judged on (default: those of the suite)",
         kind=Kind.LIST,
-        read=names_list,
-        help="comma-separated data sets that models are judged on (default: those of the suite)",
-    ),
-    Option(
-        name="image_size", read=positive, help="pixels per side that models take, e.g. 64 (default: that of the data)"
-    ),
-    Option(
-        name="hours",
-        read=hours,
+        read=cli.names_list,
+    )
+    image_size: int | None = option(
+        "pixels per side that models take, e.g. 64 (default: that of the data)",
+        read=cli.positive,
+    )
+    hours: float | None = option(
+        "scale gpu: hours on one data-centre GPU that budgets and image size are chosen for (default: 1)",
+        read=cli.hours,
         metavar="H",
-        help="scale gpu: hours on one data-centre GPU that budgets and image size are chosen for (default: 1)",
-    ),
-    Option(
-        name="tasks",
+    )
+    tasks: tuple[str, ...] = option(
+        "comma-separated tasks (default: those of the suite)",
+        default=(),
         kind=Kind.LIST,
-        read=names_list,
-        default=(),
-        help="comma-separated tasks (default: those of the suite)",
-    ),
-    Option(name="seeds", read=seeds, help="number of training seeds"),
-    Option(
-        name="grid",
-        kind=Kind.REPEATED,
-        default=(),
-        metavar="MODEL=H1,H2 xN",
-        help="of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
-        "that is not named; repeatable. vit-bench plan --budget writes them",
-    ),
-    *overrides.OPTIONS,
-    Option(
-        name="rehearse",
-        kind=Kind.FLAG,
-        default=False,
-        help="do every cell in seconds, to see what would break: networks of two blocks, a few hundred small images, a "
+        read=cli.names_list,
+    )
+    seeds: int | None = option(
+        "number of training seeds",
+        read=cli.seeds,
+    )
+    rehearse: bool = option(
+        "do every run in seconds, to see what would break: networks of two blocks, a few hundred small images, a "
         "few steps; the numbers mean nothing, and lie in a folder of their own",
-    ),
-    Option(name="only", kind=Kind.REPEATED, default=(), help="run only cells with matching names; repeatable"),
-    Option(
-        name="results", read=folder, default=Path("results"), here=True, help="folder for results (default: results)"
-    ),
-    Option(name="data_root", read=folder, help="folder that contains your data sets"),
-    Option(
-        name="groups",
-        read=folder,
-        metavar="FILE.csv",
-        help="columns file,group: images of one patient, camera or site stay on one side of every division "
-        "(default: groups.csv in a folder of images)",
-    ),
-    Option(
-        name="max_unreadable",
-        metavar="SHARE",
-        help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)",
-    ),
-    Option(name="device", default="auto", help="cpu, cuda, mps, or auto"),
-    Option(
-        name="workers",
-        called="jobs",
-        read=positive,
+        default=False,
+        kind=Kind.FLAG,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Folders of plug-ins, of results and of the user's data, and how its images are left out or kept together."""
+
+    HEADING: ClassVar[str] = "where"
+
+    plugins: tuple[str, ...] = option(
+        "folder of your own models, data, tasks, suites, figures, jobs; repeatable",
+        default=(),
+        kind=Kind.REPEATED,
+    )
+    results: Path = option(
+        "folder for results (default: results)",
+        default=Path("results"),
+        read=cli.folder,
         here=True,
-        help="cells to run at once (default: one per core; one per GPU)",
-    ),
-    Option(
-        name="share",
-        read=share,
+    )
+    data_root: Path | None = option(
+        "folder that contains your data sets",
+        read=cli.folder,
+    )
+    groups: Path | None = option(
+        "columns file,group: images of one patient, camera or site stay on one side of every division "
+        "(default: groups.csv in a folder of images)",
+        read=cli.folder,
+        metavar="FILE.csv",
+    )
+    max_unreadable: str | None = option(
+        "share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)",
+        metavar="SHARE",
+    )
+
+    def store(self, what: What) -> Path:
+        """A study's folder. A rehearsal has one of its own, so that its numbers never lie beside others."""
+        return self.results / folder_name(what.suite, what.scale, rehearse=what.rehearse)
+
+    def use(self) -> None:
+        """Search the folders of plug-ins, and read data as it is said here, in this process and those that it starts.
+        A command does so once, before it plans.
+
+        Raises:
+            UserError: a folder of plug-ins that is none, or no share of images.
+        """
+        for path in self.plugins:
+            registry.add_plugins(path)
+        if self.max_unreadable is not None:
+            allow_unreadable(self.max_unreadable)
+        if self.groups is not None:
+            os.environ[GROUPS_FILE] = str(self.groups.absolute())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Devices and processes that do the cells, and what each of them is asked to note."""
+
+    HEADING: ClassVar[str] = "devices and processes"
+
+    device: str = option(
+        "cpu, cuda, mps, or auto",
+        default="auto",
+    )
+    workers: int | None = option(
+        "runs at once (default: one per core; one per GPU)",
+        called="jobs",
+        read=cli.positive,
+        here=True,
+    )
+    share: str = option(
+        f"runs at once on each GPU: one (default); N, in turns; by NVIDIA's MPS {MPS_CELLS}, or --jobs in all",
         default="none",
+        read=read_share,
         here=True,
         metavar="none|N|mps",
-        help=f"cells at once on each GPU: one (default); N, in turns; by NVIDIA's MPS {MPS_CELLS}, or --jobs in all",
-    ),
-    Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
-    Option(
-        name="executor",
-        choices=("local", "slurm", "ray"),
-        default="local",
+    )
+    ranks: int = option(
+        "processes that train each network together (one per GPU)",
+        default=1,
+        read=cli.positive,
+    )
+    nodes: int = option(
+        "machines that the ranks of a run are spread over",
+        default=1,
+        read=cli.positive,
         here=True,
-        help="where cells are run: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster",
-    ),
-    Option(
-        name="job",
-        kind=Kind.REPEATED,
-        read=pair,
+    )
+    executor: str = option(
+        "where runs are done: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster",
+        default="local",
+        choices=("local", "slurm", "ray"),
+        here=True,
+    )
+    job: tuple[tuple[str, Any], ...] = option(
+        "what each job asks of the cluster, beside what the plan says, e.g. partition=gpu; repeatable",
         default=(),
+        kind=Kind.REPEATED,
+        read=cli.pair,
         here=True,
         metavar="NAME=VALUE",
-        help="what each job asks of the cluster, beside what the plan says, e.g. partition=gpu; repeatable",
-    ),
-    Option(
-        name="detach",
-        kind=Kind.FLAG,
+    )
+    detach: bool = option(
+        "submit SLURM jobs and leave; vit-bench status --watch follows them, the same command without it reports",
         default=False,
+        kind=Kind.FLAG,
         here=True,
-        help="submit SLURM jobs and leave; vit-bench status --watch follows them, the same command without it reports",
-    ),
-    Option(name="nodes", read=positive, default=1, here=True, help="machines that the ranks of a cell are spread over"),
-    Option(name="max_cells", read=positive, here=True, metavar="N", help="do at most N cells in this run"),
-    Option(name="retry", choices=("failed",), here=True, help="only run cells that were tried and failed"),
-    Option(
-        name="co2",
-        read=grams,
+    )
+    co2: float | None = option(
+        "CO2 per kilowatt-hour of the electricity used here, in grams; for the records and the report",
+        read=cli.grams,
         here=True,
         metavar="GRAMS",
-        help="CO2 per kilowatt-hour of the electricity used here, in grams; for the records and the report",
-    ),
-    Option(
-        name="changed",
-        choices=CHANGED,
-        default=CHANGED[0],
-        here=True,
-        help="what to do with results of other model code, or of other images (default: refuse)",
-    ),
-    Option(
-        name="calibrate",
-        kind=Kind.FLAG,
+    )
+    profile: bool = option(
+        "write a torch.profiler trace of each run's first steps",
         default=False,
+        kind=Kind.FLAG,
         here=True,
-        help="measure every model's speed again, even if cached",
-    ),
-    Option(name="accelerator", here=True, help="also estimate the time on an accelerator (H100, A100, …) from FLOPs"),
-    Option(
-        name="hardware",
-        here=True,
-        metavar="8xH100",
-        help="for a plan, or jobs of a cluster: these devices instead of this machine's; from records of theirs below "
-        "--results, else from a roofline, with its error",
-    ),
-    Option(
-        name="cores",
-        read=positive,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The cells that this run does, of all that a study has."""
+
+    HEADING: ClassVar[str] = "which runs now"
+
+    only: tuple[str, ...] = option(
+        "do only runs whose names match; repeatable",
+        default=(),
+        kind=Kind.REPEATED,
+    )
+    max_cells: int | None = option(
+        "do at most N runs now",
+        read=cli.positive,
         here=True,
         metavar="N",
-        help="for a plan with --hardware: processor cores beside each device, which decode its images (default: those "
+    )
+    retry: str | None = option(
+        "only do runs that were tried and failed",
+        choices=("failed",),
+        here=True,
+    )
+    changed: str = option(
+        "what to do with results of other model code, or of other images (default: refuse)",
+        default=CHANGED[0],
+        choices=CHANGED,
+        here=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pricing:
+    """Devices that costs are predicted for, and what they cost."""
+
+    HEADING: ClassVar[str] = "what it costs"
+
+    calibrate: bool = option(
+        "measure every model's speed again, even if cached",
+        default=False,
+        kind=Kind.FLAG,
+        here=True,
+    )
+    accelerator: str | None = option(
+        "also estimate the time on an accelerator (H100, A100, …) from FLOPs",
+        here=True,
+    )
+    hardware: str | None = option(
+        "for a plan, or jobs of a cluster: these devices instead of this machine's; from records of theirs below "
+        "--results, else from a roofline, with its error",
+        here=True,
+        metavar="8xH100",
+    )
+    cores: int | None = option(
+        "for a plan with --hardware: processor cores beside each device, which decode its images (default: those "
         "of its maker's servers)",
-    ),
-    Option(
-        name="price",
+        read=cli.positive,
+        here=True,
+        metavar="N",
+    )
+    price: str | None = option(
+        "of an hour of one device, or 20/h for all of them: the plan says what the study costs",
         here=True,
         metavar="2.5/gpuh",
-        help="of an hour of one device, or 20/h for all of them: the plan says what the study costs",
-    ),
-)
-RUN = (
-    *STUDY,
-    Option(name="reference", choices=registry.names("quoted source"), help="add published results to the figures"),
-    Option(
-        name="target",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reporting:
+    """What a report adds to a study's own results, and what shows a run."""
+
+    HEADING: ClassVar[str] = "report"
+
+    reference: str | None = option(
+        "add published results to the figures",
+        choices=registry.names("quoted source"),
+    )
+    target: tuple[float, ...] | None = option(
+        "comma-separated accuracies: how many images, or how much compute, do they take? (default: round ones)",
         kind=Kind.LIST,
-        read=accuracies,
+        read=cli.accuracies,
         metavar="95%",
-        help="comma-separated accuracies: how many images, or how much compute, do they take? (default: round ones)",
-    ),
-    Option(
-        name="track",
-        kind=Kind.LIST,
-        read=names_list,
-        default=("auto",),
-        here=True,
-        help="trackers that show the runs: tensorboard, wandb, mlflow, trackio; none; or auto: TensorBoard at the "
+    )
+    track: tuple[str, ...] = option(
+        "trackers that show the runs: tensorboard, wandb, mlflow, trackio; none; or auto: TensorBoard at the "
         "end, where it is installed (default)",
-    ),
-    Option(
-        name="profile",
-        kind=Kind.FLAG,
-        default=False,
+        default=("auto",),
+        kind=Kind.LIST,
+        read=cli.names_list,
         here=True,
-        help="write a torch.profiler trace of each cell's first steps",
-    ),
-)
+    )
+
+
+GROUPS = (What, Overrides, Where, Machine, Selection, Pricing, Reporting)
+"""Every group of options, in the order of --help and of study files."""
+RUN = options_of(*GROUPS)
+STUDY = options_of(*(group for group in GROUPS if group is not Reporting))
+"""The options of a plan."""
 
 
 class RanksPerNode(int):
@@ -239,7 +326,7 @@ ALIASES = (
     Alias(
         name="nproc_per_node",
         option="ranks",
-        read=lambda text: RanksPerNode(positive(text)),
+        read=lambda text: RanksPerNode(cli.positive(text)),
         help="ranks on each machine",
     ),
     Alias(name="nnodes", option="nodes"),
@@ -252,7 +339,7 @@ ALIASES = (
     Alias(
         name="epochs",
         option="horizons",
-        read=lambda text: tuple(f"{number}epochs" for number in names_list(text)),
+        read=lambda text: tuple(f"{number}epochs" for number in cli.names_list(text)),
         help="--horizons …epochs",
     ),
 )
@@ -261,91 +348,15 @@ ALIASES = (
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """The options of a study; defaults are in the table. None, or an empty tuple, means the suite's default.
+    """All options of a study, in the groups that its parts are given: whoever needs some takes their group."""
 
-    Attributes:
-        plugins: folders of plug-ins; see bench/core/registry.py.
-        suite: its name.
-        scale: "auto" or one of `bench.suites.suite.SCALES`.
-        models: their names.
-        data: names of upstream sets, or NAME@N.
-        sizes: numbers of images of the axis over images, ascending.
-        downstream: sets that replace those of the suite's tasks.
-        image_size: pixels per side that models take.
-        hours: on one accelerator, that the budgets of scale `gpu` are for.
-        tasks: that replace those of the suite.
-        seeds: how many.
-        grid: lines of bench/plan/passes/chosen_grid.py, that leave a part of the suite's cells.
-        overrides: of recipes and horizons.
-        rehearse: cut every cell to seconds; see `bench.plan.passes.rehearsed`.
-        only: patterns of cells' names; the others are left for another run.
-        results: folder for results.
-        data_root: folder with the user's data sets.
-        groups: file that says which images of a folder belong together.
-        max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
-        device: one of `bench.core.device.KINDS`.
-        workers: cells at a time.
-        share: of a GPU by cells: "none", a number of them, or "mps".
-        ranks: processes that train a cell together.
-        calibrate: measure every model's speed again.
-        accelerator: also cost the study on this one.
-        hardware: devices that are planned for, as bench/cost/hardware.py reads them.
-        cores: of processors, beside each of those devices.
-        price: of an hour of theirs.
-        changed: what to do with results of code, or images, that have changed since; see `bench.plan.changed`.
-        executor: "local", "slurm" or "ray".
-        job: (name, value) pairs for it.
-        detach: leave once jobs are submitted.
-        nodes: machines of each worker.
-        max_cells: that this run does.
-        retry: "failed": only those.
-        co2: grams per kilowatt-hour.
-        reference: a quoted source ("paper", "published"), whose results are added to the figures.
-        target: accuracies, 0..1; the report says what each takes.
-        track: trackers, see `bench.trackers`.
-        profile: write traces.
-    """
-
-    plugins: tuple[str, ...]
-    suite: str
-    scale: str
-    models: tuple[str, ...] | None
-    data: tuple[str, ...] | None
-    sizes: tuple[int, ...] | None
-    downstream: tuple[str, ...] | None
-    image_size: int | None
-    hours: float | None
-    tasks: tuple[str, ...]
-    seeds: int | None
-    grid: tuple[str, ...]
+    what: What
     overrides: Overrides
-    rehearse: bool
-    only: tuple[str, ...]
-    results: Path
-    data_root: Path | None
-    groups: Path | None
-    max_unreadable: str | None
-    device: str
-    workers: int | None
-    share: str
-    ranks: int
-    executor: str
-    job: tuple[tuple[str, Any], ...]
-    detach: bool
-    nodes: int
-    max_cells: int | None
-    retry: str | None
-    co2: float | None
-    calibrate: bool
-    changed: str
-    accelerator: str | None
-    hardware: str | None
-    cores: int | None
-    price: str | None
-    reference: str | None
-    target: tuple[float, ...] | None
-    track: tuple[str, ...]
-    profile: bool
+    where: Where
+    machine: Machine
+    selection: Selection
+    pricing: Pricing
+    reporting: Reporting
 
     @classmethod
     def of(cls, *layers: Values) -> StudyOptions:
@@ -360,8 +371,26 @@ class StudyOptions:
         if isinstance(values["ranks"], RanksPerNode):
             values["ranks"] = int(values["ranks"] * values["nodes"])
         values |= by_path(values)
-        plain = {entry.name: values[entry.name] for entry in fields(cls) if entry.name != "overrides"}
-        return cls(**plain, overrides=Overrides.of(values))
+        return cls(
+            what=_group(What, values),
+            overrides=Overrides.of(values),
+            where=_group(Where, values),
+            machine=_group(Machine, values),
+            selection=_group(Selection, values),
+            pricing=_group(Pricing, values),
+            reporting=_group(Reporting, values),
+        )
+
+    def values(self) -> Values:
+        """Every value by the name of its option: the inverse of `of`."""
+        groups = [getattr(self, entry.name) for entry in fields(self)]
+        return {entry.name: getattr(group, entry.name) for group in groups for entry in fields(group)}
+
+    def changed(self, **values: Any) -> StudyOptions:
+        """The same options with other values, each given by the name of its option."""
+        if unknown := values.keys() - self.values().keys():
+            raise TypeError(f"no option is called {', '.join(sorted(unknown))}")
+        return StudyOptions.of(self.values() | values)
 
     @classmethod
     def parsed(cls, arguments: argparse.Namespace) -> StudyOptions:
@@ -385,17 +414,17 @@ class StudyOptions:
         asked = read_mapping(options, RUN, ALIASES)
         return cls.of(read_study(study, plugins=asked.get("plugins", ())), asked)
 
-    @property
-    def store(self) -> Path:
-        """The study's folder. A rehearsal has one of its own, so that its numbers never lie beside others."""
-        return self.results / folder_name(self.suite, self.scale, rehearse=self.rehearse)
-
     def to_toml(self) -> str:
         """A study file that asks for the same, wherever it is read, but for how it is run and where results go."""
-        values = {**vars(self), **self.overrides.values()}
+        values = self.values()
         for name in ("plugins", "data_root", "groups"):
             values[name] = _absolute(values[name])
         return to_toml(values, RUN, always=("suite", "scale"))
+
+
+def _group(group: type[T], values: Values) -> T:
+    """A group with its own values of all that there are."""
+    return group(**{each.name: values[each.name] for each in options_of(group)})
 
 
 def by_path(values: Mapping[str, Any]) -> Values:
@@ -406,14 +435,14 @@ def by_path(values: Mapping[str, Any]) -> Values:
         UserError: there is no such folder; it is not in the data root.
     """
     root, changed = values["data_root"], {}
-    for option in ("data", "downstream"):
-        if values[option] and any(map(_is_path, values[option])):
+    for given_as in ("data", "downstream"):
+        if values[given_as] and any(map(_is_path, values[given_as])):
             names = []
-            for name in values[option]:
+            for name in values[given_as]:
                 if _is_path(name):
                     root, name = _folder_set(name, root)
                 names.append(name)
-            changed[option] = tuple(names)
+            changed[given_as] = tuple(names)
     return {**changed, "data_root": root} if changed else {}
 
 
@@ -450,30 +479,6 @@ def _absolute(value: Any) -> Any:
     return value and str(Path(value).absolute())
 
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "the study": ("suite", "scale", "models", "data", "downstream", "tasks", "seeds", "hours", "plugins", "rehearse"),
-    "its images": ("sizes", "image_size", "groups"),
-    "changes to its recipes and grid": ("horizons", "recipe", "set", "sweep", "grid"),
-    "where": (
-        "results",
-        "data_root",
-        "max_unreadable",
-        "device",
-        "workers",
-        "share",
-        "ranks",
-        "nodes",
-        "executor",
-        "job",
-        "detach",
-    ),
-    "which cells now": ("only", "max_cells", "retry", "changed"),
-    "what it costs": ("calibrate", "accelerator", "hardware", "cores", "price", "co2"),
-    "report": ("reference", "target", "track", "profile"),
-}
-"""Heading in --help -> options."""
-
-
 def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
     """The options that make `StudyOptions`, and a study file."""
     p.add_argument(
@@ -482,8 +487,11 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
         metavar="STUDY.toml",
         help='a file with the same options, which flags override: models = ["ViT-nano/7"], a table [set], …',
     )
-    for heading, names in GROUPS.items():
-        add_flags(p.add_argument_group(heading), [option for option in options if option.name in names], ALIASES)
+    wanted = {each.name for each in options}
+    for group in GROUPS:
+        mine = [each for each in options_of(group) if each.name in wanted]
+        if mine:
+            add_flags(p.add_argument_group(group.HEADING), mine, ALIASES)
 
 
 def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Values:

@@ -14,12 +14,12 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.core import registry
 from bench.core.cli import names_list
 from bench.core.errors import UserError, unknown
-from bench.core.options import Kind, Option
+from bench.core.options import Kind, option
 from bench.core.spec import CHOICES, Cell, Recipe
 from bench.plan.sizes import DataSizes
 from bench.suites.suite import merge, shortest_budget
@@ -48,116 +48,6 @@ ALSO_CALLED = {
 }
 """Names that other trainers give to a field."""
 Setting = tuple[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overrides:
-    """Changes as they were typed; `apply` makes them.
-
-    Attributes:
-        recipe: a row of the paper's Table 3.
-        horizons: lengths of training.
-        settings: (field, value) pairs.
-        sweeps: (field, values) pairs.
-    """
-
-    recipe: str | None = None
-    horizons: tuple[str, ...] = ()
-    settings: tuple[Setting, ...] = ()
-    sweeps: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Overrides:
-        """From values of `OPTIONS`.
-
-        Raises:
-            UserError: a field that is both set and swept; too many combinations.
-        """
-        settings, sweeps = dict(values["set"]), dict(values["sweep"])
-        if (total := math.prod(map(len, sweeps.values()))) > MAX_COMBINATIONS:
-            raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MAX_COMBINATIONS:,} at most.")
-        if twice := sorted(settings.keys() & sweeps.keys()):
-            raise UserError(f"{twice[0]} is both set and swept.", "Give one of --set and --sweep.")
-        return cls(
-            recipe=values["recipe"],
-            horizons=values["horizons"],
-            settings=tuple(settings.items()),
-            sweeps=tuple(sweeps.items()),
-        )
-
-    def values(self) -> dict[str, Any]:
-        """The inverse of `of`."""
-        return {
-            "recipe": self.recipe,
-            "horizons": self.horizons,
-            "set": list(self.settings),
-            "sweep": list(self.sweeps),
-        }
-
-    def changes(self, field: str) -> bool:
-        """Whether a field of the recipe is set or swept."""
-        return field in dict(self.settings) or field in dict(self.sweeps)
-
-    @property
-    def chooses_warmup(self) -> bool:
-        """Whether the warm-up is not the suite's."""
-        return self.recipe is not None or self.changes("warmup_images")
-
-    def apply(self, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
-        """The cells, those that train changed: one for each combination of swept values. Cells that train nothing (raw
-        pixels) stay.
-
-        Args:
-            sizes: give the length of an epoch.
-
-        Raises:
-            UserError: a value that its field does not take, or horizons that are no ascending list.
-        """
-        if self == NO_OVERRIDES:
-            return list(cells)
-        trains = (cell.horizons != (0,) or cell.job != "train" for cell in cells)
-        changed = [
-            pair
-            for cell, do in zip(cells, trains, strict=True)
-            for pair in (self._lengths(cell, sizes) if do else [(cell, None)])
-        ]
-        shortest = shortest_budget(cell for cell, settings in changed if settings is not None)
-        return merge(
-            cell if settings is None else self._recipe(cell, settings, sizes, shortest=shortest)
-            for cell, settings in changed
-        )
-
-    def _lengths(self, cell: Cell, sizes: DataSizes) -> Iterator[tuple[Cell, dict[str, str] | None]]:
-        """The cell at its batch and horizons, and the settings that are still to be made: of each combination."""
-        for values in itertools.product(*(texts for _, texts in self.sweeps)):
-            swept = tuple((key, text) for (key, _), text in zip(self.sweeps, values, strict=True))
-            settings = dict(self.settings + swept)
-            batch = _value("batch", settings["batch"]) if "batch" in settings else cell.recipe.batch
-            changed = replace(cell, recipe=replace(cell.recipe, batch=batch))
-            if self.horizons and cell.job == "train":
-                ends = {_horizon(text, changed, sizes) for text in self.horizons}
-                changed = replace(changed, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
-            yield changed, settings
-
-    def _recipe(self, cell: Cell, settings: dict[str, str], sizes: DataSizes, *, shortest: int) -> Cell:
-        """The cell in its recipe. A share of the training is one of the study's shortest budget for the warm-up, so
-        that all cells warm up alike."""
-        if self.recipe and cell.job == "train":
-            cell = _as_in_the_paper(cell, self.recipe, shortest=shortest)
-        for key, text in settings.items():
-            if key.startswith(MODEL_PREFIX):
-                options = dict(cell.model_options) | {key.removeprefix(MODEL_PREFIX): _literal(text)}
-                cell = replace(cell, model_options=tuple(options.items()))
-            else:
-                whole = shortest if key == "warmup_images" else None
-                value: Any = length(text, cell, sizes, whole=whole) if key.endswith("_images") else _value(key, text)
-                if key == "warmup_images" and text.endswith("%") and value > (shortest or cell.horizons[-1]):
-                    raise UserError(f"A warm-up of {text} is longer than the training.", "Give up to 25%, e.g. 5%.")
-                cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
-        return cell
-
-
-NO_OVERRIDES = Overrides()
 
 
 def listing() -> str:
@@ -286,35 +176,123 @@ def _swept(text: str) -> tuple[str, tuple[str, ...]]:
     return key, texts
 
 
-OPTIONS = (
-    Option(
-        name="horizons",
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Changes as they were typed; `apply` makes them, but for `grid`, which `bench.plan.passes.chosen_grid` applies."""
+
+    HEADING: ClassVar[str] = "changes to its recipes and grid"
+
+    horizons: tuple[str, ...] = option(
+        "compute budgets in images seen, e.g. 8000,16000, or with a unit: 500steps, 2epochs (default: those of "
+        "the suite)",
+        default=(),
         kind=Kind.LIST,
         read=names_list,
-        default=(),
-        help="compute budgets in images seen, e.g. 8000,16000, or with a unit: 500steps, 2epochs (default: those of "
-        "the suite)",
-    ),
-    Option(
-        name="recipe",
+    )
+    recipe: str | None = option(
+        "train as in a row of the paper's Table 3, scaled down to this batch and budget",
         read=_recipe,
-        help="train as in a row of the paper's Table 3, scaled down to this batch and budget",
-    ),
-    Option(
-        name="set",
+    )
+    set: tuple[Setting, ...] = option(
+        "change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable",
+        default=(),
         kind=Kind.FIELDS,
         read=_setting,
-        default=(),
         metavar="FIELD=VALUE",
-        help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable",
-    ),
-    Option(
-        name="sweep",
+    )
+    sweep: tuple[tuple[str, tuple[str, ...]], ...] = option(
+        "train every network with each of these values; repeat for all combinations",
+        default=(),
         kind=Kind.FIELDS,
         read=_swept,
-        default=(),
         metavar="FIELD=V1,V2,…",
-        help="train every cell with each of these values; repeat for all combinations",
-    ),
-)
-"""Options that make `Overrides`."""
+    )
+    grid: tuple[str, ...] = option(
+        "of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
+        "that is not named; repeatable. vit-bench plan --budget writes them",
+        default=(),
+        kind=Kind.REPEATED,
+        metavar="MODEL=H1,H2 xN",
+    )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Overrides:
+        """From values of its options.
+
+        Raises:
+            UserError: a field that is both set and swept; too many combinations.
+        """
+        settings, sweeps = dict(values["set"]), dict(values["sweep"])
+        if (total := math.prod(map(len, sweeps.values()))) > MAX_COMBINATIONS:
+            raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MAX_COMBINATIONS:,} at most.")
+        if twice := sorted(settings.keys() & sweeps.keys()):
+            raise UserError(f"{twice[0]} is both set and swept.", "Give one of --set and --sweep.")
+        return cls(
+            recipe=values["recipe"],
+            horizons=values["horizons"],
+            set=tuple(settings.items()),
+            sweep=tuple(sweeps.items()),
+            grid=values["grid"],
+        )
+
+    def changes(self, field: str) -> bool:
+        """Whether a field of the recipe is set or swept."""
+        return field in dict(self.set) or field in dict(self.sweep)
+
+    @property
+    def chooses_warmup(self) -> bool:
+        """Whether the warm-up is not the suite's."""
+        return self.recipe is not None or self.changes("warmup_images")
+
+    def apply(self, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
+        """The cells, those that train changed: one for each combination of swept values. Cells that train nothing (raw
+        pixels) stay.
+
+        Args:
+            sizes: give the length of an epoch.
+
+        Raises:
+            UserError: a value that its field does not take, or horizons that are no ascending list.
+        """
+        if not (self.recipe or self.horizons or self.set or self.sweep):
+            return list(cells)
+        trains = (cell.horizons != (0,) or cell.job != "train" for cell in cells)
+        changed = [
+            pair
+            for cell, do in zip(cells, trains, strict=True)
+            for pair in (self._lengths(cell, sizes) if do else [(cell, None)])
+        ]
+        shortest = shortest_budget(cell for cell, settings in changed if settings is not None)
+        return merge(
+            cell if settings is None else self._recipe(cell, settings, sizes, shortest=shortest)
+            for cell, settings in changed
+        )
+
+    def _lengths(self, cell: Cell, sizes: DataSizes) -> Iterator[tuple[Cell, dict[str, str] | None]]:
+        """The cell at its batch and horizons, and the settings that are still to be made: of each combination."""
+        for values in itertools.product(*(texts for _, texts in self.sweep)):
+            swept = tuple((key, text) for (key, _), text in zip(self.sweep, values, strict=True))
+            settings = dict(self.set + swept)
+            batch = _value("batch", settings["batch"]) if "batch" in settings else cell.recipe.batch
+            changed = replace(cell, recipe=replace(cell.recipe, batch=batch))
+            if self.horizons and cell.job == "train":
+                ends = {_horizon(text, changed, sizes) for text in self.horizons}
+                changed = replace(changed, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
+            yield changed, settings
+
+    def _recipe(self, cell: Cell, settings: dict[str, str], sizes: DataSizes, *, shortest: int) -> Cell:
+        """The cell in its recipe. A share of the training is one of the study's shortest budget for the warm-up, so
+        that all cells warm up alike."""
+        if self.recipe and cell.job == "train":
+            cell = _as_in_the_paper(cell, self.recipe, shortest=shortest)
+        for key, text in settings.items():
+            if key.startswith(MODEL_PREFIX):
+                options = dict(cell.model_options) | {key.removeprefix(MODEL_PREFIX): _literal(text)}
+                cell = replace(cell, model_options=tuple(options.items()))
+            else:
+                whole = shortest if key == "warmup_images" else None
+                value: Any = length(text, cell, sizes, whole=whole) if key.endswith("_images") else _value(key, text)
+                if key == "warmup_images" and text.endswith("%") and value > (shortest or cell.horizons[-1]):
+                    raise UserError(f"A warm-up of {text} is longer than the training.", "Give up to 25%, e.g. 5%.")
+                cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
+        return cell

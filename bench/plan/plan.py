@@ -7,19 +7,16 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.core import registry
 from bench.core.cell_state import CellState
 from bench.core.device import sharing
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
-from bench.data.readable import allow_unreadable
 from bench.data.rehearsed import rehearsing
 from bench.plan import cost_model, notes, preflight, repeats, resources
 from bench.plan.changed import Change, changes, error_for
 from bench.plan.cost_model import (
     HOUR,
-    NOTHING_MEASURED,
     QUIET,
     CostModel,
     RemainingCost,
@@ -27,10 +24,10 @@ from bench.plan.cost_model import (
     StudyCost,
     packed,
 )
-from bench.plan.estimate import Calibration, Reporter
+from bench.plan.estimate import Reporter
 from bench.plan.expand import expand
 from bench.plan.grouped import name_groups
-from bench.plan.options import StudyOptions
+from bench.plan.options import Machine, Pricing, Selection, StudyOptions, What, Where
 from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
 from bench.plan.sizes import DataSizes
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from bench.cost.hardware import Hardware
     from bench.plan.price import Price
 
+NO_CELLS = StudyCells(cells=())
 START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
 
 
@@ -77,79 +75,126 @@ class PlannedCell(RemainingCost):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedStudy:
+    """The study that a plan is of.
+
+    Attributes:
+        suite: its design.
+        what: the options that chose it, with a scale that is resolved.
+        where: its folders.
+        cells: those of the suite after every pass, and notes on how they differ from it.
+        asked: the study file that asks for it, with the scale resolved.
+    """
+
+    suite: suites.Suite
+    what: What
+    where: Where
+    cells: StudyCells = NO_CELLS
+    asked: str = ""
+
+    @property
+    def store(self) -> Path:
+        """The study's folder."""
+        return self.where.store(self.what)
+
+    @property
+    def grid(self) -> tuple[str, ...]:
+        """Names of all cells of the study, whatever `--only` leaves out of this run."""
+        return tuple(map(directory_name, self.cells.cells))
+
+    @property
+    def downstream(self) -> tuple[str, ...]:
+        """The sets that models are judged on, where the user named them."""
+        judged = (task.data for cell in self.cells.cells for task in cell.tasks)
+        return tuple(dict.fromkeys(judged)) if self.what.downstream else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedMachine:
+    """The devices that a plan is made for.
+
+    Attributes:
+        device: "cpu", "cuda" or "mps".
+        reason: a few words on why the device was chosen.
+        hardware: devices that are planned for, where they are not this machine's.
+        asked: the options that say how cells are spread over them.
+        pricing: the options that say what they cost.
+    """
+
+    device: str
+    asked: Machine
+    pricing: Pricing
+    reason: str = ""
+    hardware: Hardware | None = None
+
+    @property
+    def per_hour(self) -> tuple[float, bool] | None:
+        """The price of an hour that --price says; see `bench.cost.hardware.price`."""
+        if not self.pricing.price:
+            return None
+        from bench.cost import hardware
+
+        return hardware.price(self.pricing.price)
+
+    @property
+    def share(self) -> str:
+        """How cells share a GPU; see the option."""
+        return self.asked.share
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether workers are meant for an accelerator, here or elsewhere."""
+        return self.device == "cuda" or self.pricing.accelerator is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The cells of a run, and how they would be run.
 
     Attributes:
-        suite: its name.
-        question: of the suite.
-        scale: "cpu", "gpu" or "paper".
-        store: folder of the study.
-        cells: of this run.
-        device: "cpu", "cuda" or "mps".
-        workers: cells at a time.
-        threads: of each process.
-        ranks: processes that make up a worker.
-        share: of a GPU by cells, see `bench.plan.options`.
-        grid: names of all cells of the study, whatever `--only` leaves out of this run.
-        data_root: folder with data sets that do not come with the installation.
-        device_reason: why the device was chosen.
-        accelerator: also to be costed on; None: where the scale is meant for one.
-        calibration: rates that the costs rest on.
-        asked: the study file that asks for it, with the scale resolved.
-        notes: deviations from the suite, and warnings.
+        study: which one it is.
+        cells: those of this run, each with its state and its cost.
+        cost: how the work is spread, and the rates that costs rest on.
+        machine: the devices that it is made for.
+        selection: the options that say which of the cells are done now.
         accepted: results of other code, or of other images, than there are now, to be taken as they are.
-        hardware: devices that it is made for, where they are not this machine's.
-        per_hour: what an hour of theirs costs, see `bench.cost.hardware.price`.
-        elsewhere: what is left, on one accelerator; None for a small study of scale `cpu`.
-        retry: the state of cells that are run alone.
-        most: cells of this run, at most.
-        downstream: the sets that were named to judge models on.
     """
 
-    suite: str
-    question: str
-    scale: str
-    store: Path
+    study: PlannedStudy
     cells: tuple[PlannedCell, ...]
-    device: str
-    workers: int
-    threads: int
-    ranks: int
-    share: str = "none"
-    grid: tuple[str, ...] = ()
-    data_root: Path | None = None
-    device_reason: str = ""
-    accelerator: str | None = None
-    calibration: Calibration = NOTHING_MEASURED
-    asked: str = ""
-    notes: tuple[str, ...] = ()
+    cost: StudyCost
+    machine: PlannedMachine
+    selection: Selection
     accepted: tuple[Change, ...] = ()
-    hardware: Hardware | None = None
-    per_hour: tuple[float, bool] | None = None
-    elsewhere: Price | None = None
-    retry: str | None = None
-    most: int | None = None
-    downstream: tuple[str, ...] = ()
+
+    @property
+    def suite(self) -> str:
+        """The suite's name."""
+        return self.study.suite.name
+
+    @property
+    def scale(self) -> str:
+        """The study's scale: "cpu", "gpu" or "paper"."""
+        return self.study.what.scale
+
+    @property
+    def store(self) -> Path:
+        """The study's folder."""
+        return self.study.store
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
         """Cells that are not done and can be: partly done ones first, then the longest, so that short ones fill the
         gaps at the end. Those that killed their processes come last: whatever they end, the others are done."""
         left = (cell for cell in self.cells if cell.state not in (CellState.DONE, CellState.REFUSED))
-        wanted = (cell for cell in left if self.retry in (None, cell.state))
+        wanted = (cell for cell in left if self.selection.retry in (None, cell.state))
         order = sorted(wanted, key=lambda c: (c.deadly, c.state != CellState.PARTIAL, -(c.seconds or 0.0)))
-        return tuple(order)[: self.most]
+        return tuple(order)[: self.selection.max_cells]
 
     @property
     def rehearsal(self) -> bool:
         """Whether its cells are cut, and nothing of their cost is known."""
         return any(cell.cell.rehearsal for cell in self.cells)
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether workers are meant for an accelerator, here or elsewhere."""
-        return self.device == "cuda" or self.accelerator is not None
 
     def count(self, state: CellState) -> int:
         """Cells in a state."""
@@ -158,27 +203,35 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Expected wall time: the longest-first packing of what is left onto the workers, and their start."""
-        return packed([cell.seconds or 0.0 for cell in self.todo], self.workers) + START_SECONDS if self.todo else 0.0
+        return (
+            packed([cell.seconds or 0.0 for cell in self.todo], self.cost.workers) + START_SECONDS if self.todo else 0.0
+        )
 
     @property
     def seconds_in_turns(self) -> float:
         """As `seconds`, where cells that share a GPU gain nothing by it."""
-        each = sharing(self.device, self.workers * self.ranks)
-        return packed([cell.seconds or 0.0 for cell in self.todo], max(1, self.workers // each)) + START_SECONDS
+        each = sharing(self.machine.device, self.cost.workers * self.cost.ranks)
+        return packed([cell.seconds or 0.0 for cell in self.todo], max(1, self.cost.workers // each)) + START_SECONDS
 
     @property
     def priced(self) -> Price | None:
         """The price of the rest on the hardware that was named."""
-        if self.hardware is None:
+        if self.machine.hardware is None:
             return None
         from bench.plan import price
 
-        return price.of(self.todo, hardware=self.hardware, ranks=self.ranks, wall=self.seconds, asked=self.per_hour)
+        return price.of(
+            self.todo,
+            hardware=self.machine.hardware,
+            ranks=self.cost.ranks,
+            wall=self.seconds,
+            asked=self.machine.per_hour,
+        )
 
     @property
     def disk(self) -> Disk:
         """Bytes on the disk that the rest needs."""
-        return resources.disk([c.needs for c in self.todo if c.needs is not None], running=self.workers)
+        return resources.disk([c.needs for c in self.todo if c.needs is not None], running=self.cost.workers)
 
     @property
     def repeated(self) -> tuple[RepeatedImages, ...]:
@@ -188,7 +241,7 @@ class Plan:
     @property
     def measured(self) -> bool:
         """Whether the time is: what ranks lose to each other is not."""
-        return self.ranks == 1 and all(rates.measured for rates in self.calibration.rates.values())
+        return self.cost.ranks == 1 and all(rates.measured for rates in self.cost.calibration.rates.values())
 
     def utilisation(self, cells: Iterable[PlannedCell]) -> float | None:
         """Of the named devices' peak, while the rest of these cells occupies them: also while they wait for images or
@@ -196,8 +249,8 @@ class Plan:
         hours, flops = sum(cell.device_hours or 0.0 for cell in cells), sum(cell.flops_left for cell in cells)
         return (
             None
-            if self.hardware is None or not hours
-            else flops / (hours * HOUR * self.hardware.device.tera["bfloat16"] * peaks.TERA)
+            if self.machine.hardware is None or not hours
+            else flops / (hours * HOUR * self.machine.hardware.device.tera["bfloat16"] * peaks.TERA)
         )
 
     def json(self) -> dict[str, Any]:
@@ -205,14 +258,14 @@ class Plan:
         return {
             "suite": self.suite,
             "scale": self.scale,
-            "device": self.device,
-            "workers": self.workers,
-            "threads": self.threads,
-            "ranks": self.ranks,
+            "device": self.machine.device,
+            "workers": self.cost.workers,
+            "threads": self.cost.threads,
+            "ranks": self.cost.ranks,
             "expected_seconds": self.seconds,
             "calibrated": self.measured,
-            "rates_age_seconds": self.calibration.age,
-            "notes": list(self.notes),
+            "rates_age_seconds": self.cost.calibration.age,
+            "notes": list(self.study.cells.notes),
             "disk": self.disk.json(),
             "repeated": [asdict(part) for part in self.repeated],
             "cells": [
@@ -234,9 +287,9 @@ class Plan:
                 }
                 for c in self.cells
             ],
-            "elsewhere": None if self.elsewhere is None else self.elsewhere.json(),
+            "elsewhere": None if self.cost.elsewhere is None else self.cost.elsewhere.json(),
             "price": None if self.priced is None else self.priced.json(),
-            "rates": [asdict(rates) for rates in self.calibration.rates.values()],
+            "rates": [asdict(rates) for rates in self.cost.calibration.rates.values()],
         }
 
 
@@ -250,24 +303,36 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
     """
-    with rehearsing(options.rehearse):
+    with rehearsing(options.what.rehearse):
         return _make_plan(options, to_run=to_run, report=report, as_new=as_new)
 
 
 def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new: bool) -> Plan:
-    preflight.check_options(options, to_run=to_run)
-    _set_for_this_process(options)
-    suite = suites.load(options.suite)
-    options, grouped = name_groups(options)
-    options, model = cost_model.choose(options, to_run=to_run)
-    preflight.check_price(options, priced=model.hardware is not None or to_run)
-    sizes = DataSizes(root=options.data_root, published=options.scale == "paper" or options.rehearse)
-    study = expand(suite, options, sizes, device_name=options.accelerator or _device_name(model), notes=grouped)
+    """The parts of a plan, each from its own groups of options once they are resolved."""
+    machine, selection, pricing, where = options.machine, options.selection, options.pricing, options.where
+    preflight.check_options(machine, pricing, to_run=to_run)
+    suite = suites.load(options.what.suite)
+    what, grouped = name_groups(options.what, where)
+    scale, model = cost_model.choose(machine, pricing, scale=what.scale, rehearse=what.rehearse, to_run=to_run)
+    options = replace(options, what=replace(what, scale=scale))
+    what, overrides = options.what, options.overrides
+    preflight.check_pricing(pricing, priced=model.hardware is not None or to_run)
+    sizes = DataSizes(root=where.data_root, published=scale == "paper" or what.rehearse)
+    device = pricing.accelerator or _device_name(model)
+    study = expand(suite, what, overrides, sizes, only=selection.only, device_name=device, notes=grouped)
     preflight.check_warmup(study.chosen)
-    preflight.check_places(options, write=to_run)
-    states, accepted = _states(study.chosen, options, to_run=to_run, as_new=as_new)
+    preflight.check_places(where, write=to_run)
+    planned = PlannedStudy(suite=suite, what=what, where=where, asked=options.to_toml())
+    states, accepted = (
+        ({cell: State(CellState.MISSING, 0.0, None) for cell in study.chosen}, ())
+        if as_new
+        else _states(study.chosen, planned, changed=selection.changed, to_run=to_run)
+    )
     left = RemainingWork(
-        options=options,
+        machine=machine,
+        pricing=pricing,
+        scale=scale,
+        results=where.results,
         cells=study.chosen,
         fractions={cell: state.fraction for cell, state in states.items() if state.name != CellState.DONE},
         sizes=sizes,
@@ -275,19 +340,39 @@ def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new:
         to_run=to_run,
         report=report,
     )
-    _check_training(left)
+    if left.training and not what.rehearse:
+        _check_training(left)
     cost = model.cost(left)
     cells = tuple(_planned(cell, state, cost.cells.get(cell), sizes) for cell, state in states.items())
+    undone = [c.cell for c in cells if c.state not in (CellState.DONE, CellState.REFUSED)]
     known = cost.calibration.rates
-    said = (*study.notes, *notes.costly(study, known, sizes), *notes.short_sighted(study.chosen, known, sizes))
-    return _assembled(suite, options, model, replace(study, notes=said), cells, cost, accepted)
+    said = (
+        *study.notes,
+        *notes.costly(study, known, sizes),
+        *notes.short_sighted(study.chosen, known, sizes),
+        *notes.absent(suite, what, study.chosen, root=where.data_root),
+        *notes.unswept(scale, overrides, undone),
+        *notes.part_of_a_run(selection),
+        *filter(None, [cost.proposal]),
+    )
+    plan = Plan(
+        study=replace(planned, cells=replace(study, notes=said)),
+        cells=cells,
+        cost=cost,
+        machine=PlannedMachine(
+            device=model.device, reason=model.reason, hardware=model.hardware, asked=machine, pricing=pricing
+        ),
+        selection=selection,
+        accepted=accepted,
+    )
+    warning = "" if model.hardware is not None else resources.too_little_disk(plan.disk, plan.store)
+    return _noted_first(plan, warning) if warning else plan
 
 
-def _set_for_this_process(options: StudyOptions) -> None:
-    for folder in options.plugins:
-        registry.add_plugins(folder)
-    if options.max_unreadable is not None:
-        allow_unreadable(options.max_unreadable)
+def _noted_first(plan: Plan, note: str) -> Plan:
+    """The plan with a note above all others."""
+    cells = plan.study.cells
+    return replace(plan, study=replace(plan.study, cells=replace(cells, notes=(note, *cells.notes))))
 
 
 def _device_name(model: CostModel) -> str:
@@ -297,26 +382,27 @@ def _device_name(model: CostModel) -> str:
 
 
 def _states(
-    cells: Sequence[Cell], options: StudyOptions, *, to_run: bool, as_new: bool
+    cells: Sequence[Cell], planned: PlannedStudy, *, changed: str, to_run: bool
 ) -> tuple[dict[Cell, State], tuple[Change, ...]]:
     """The state of every cell in the store, and results of changed code, or images, that are to be taken as they are.
+
+    Args:
+        changed: what is done with such results; see the option.
 
     Raises:
         UserError: a store from a newer version; a run that would reuse results of changed code, or images, without a
             word.
     """
-    study = Study(options.store)
+    study = Study(planned.store)
     study.check()
-    if as_new:
-        return {cell: State(CellState.MISSING, 0.0, None) for cell in cells}, ()
     directories = [study.cell(cell) for cell in cells]
     states = [state_of(directory) for directory in directories]
-    changed = changes(cells, directories, states, root=options.data_root)
-    if options.changed == "keep":
-        return dict(zip(cells, states, strict=True)), changed
-    if changed and to_run and options.changed == "refuse":
-        raise error_for(changed)
-    redo = {change.directory for change in changed}
+    found = changes(cells, directories, states, root=planned.where.data_root)
+    if changed == "keep":
+        return dict(zip(cells, states, strict=True)), found
+    if found and to_run and changed == "refuse":
+        raise error_for(found)
+    redo = {change.directory for change in found}
     again = State(CellState.CHANGED, 0.0, None)
     return {
         cell: again if directory in redo else state
@@ -326,8 +412,6 @@ def _states(
 
 def _check_training(left: RemainingWork) -> None:
     """Raises: UserError, where data are missing or too small, or do not fit."""
-    if not left.training or left.options.rehearse:
-        return
     left.report.message("Checking the data …")
     if left.to_run:
         resources.check_room(left.training, left.sizes)
@@ -352,61 +436,3 @@ def _planned(cell: Cell, state: State, cost: RemainingCost | None, sizes: DataSi
         deadly=state.deadly,
         **known,
     )
-
-
-def _assembled(
-    suite: suites.Suite,
-    options: StudyOptions,
-    model: CostModel,
-    study: StudyCells,
-    cells: tuple[PlannedCell, ...],
-    cost: StudyCost,
-    accepted: tuple[Change, ...],
-) -> Plan:
-    """The plan, with its notes: deviations from the suite first, behind a warning of too little disk."""
-    left = [c.cell for c in cells if c.state not in (CellState.DONE, CellState.REFUSED)]
-    plan = Plan(
-        suite=suite.name,
-        question=suite.question,
-        scale=options.scale,
-        store=options.store,
-        cells=cells,
-        device=model.device,
-        workers=cost.workers,
-        threads=cost.threads,
-        ranks=cost.ranks,
-        share=options.share,
-        data_root=options.data_root,
-        hardware=model.hardware,
-        per_hour=_per_hour(options),
-        elsewhere=cost.elsewhere,
-        downstream=tuple(dict.fromkeys(task.data for cell in study.cells for task in cell.tasks))
-        if options.downstream
-        else (),
-        device_reason=model.reason,
-        accelerator=options.accelerator,
-        calibration=cost.calibration,
-        grid=tuple(map(directory_name, study.cells)),
-        asked=options.to_toml(),
-        notes=(
-            *study.notes,
-            *notes.absent(suite, options, study.chosen),
-            *notes.unswept(options, left),
-            *notes.part_of_a_run(options),
-            *filter(None, [cost.proposal]),
-        ),
-        accepted=accepted,
-        retry=options.retry,
-        most=options.max_cells,
-    )
-    warning = "" if model.hardware is not None else resources.too_little_disk(plan.disk, plan.store)
-    return replace(plan, notes=(warning, *plan.notes)) if warning else plan
-
-
-def _per_hour(options: StudyOptions) -> tuple[float, bool] | None:
-    """The price of an hour that --price says; see `bench.cost.hardware.price`."""
-    if not options.price:
-        return None
-    from bench.cost import hardware
-
-    return hardware.price(options.price)

@@ -15,9 +15,9 @@ from bench.core.errors import UserError, nearest, one_class
 from bench.core.files import explain
 from bench.core.formatting import plural
 from bench.core.spec import Cell
-from bench.cost import peaks
+from bench.cost import hardware, peaks
 from bench.data.load import data_set
-from bench.plan.options import MPS_CELLS, StudyOptions
+from bench.plan.options import MPS_CELLS, Machine, Pricing, Where
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.suites.suite import SCALES
 from bench.train.schedule import WARMUP_PART, longest_warmup, total_steps, warmup_steps
@@ -41,7 +41,7 @@ def resolve_scale(wanted: str, device: str) -> str:
     return wanted
 
 
-def check_options(options: StudyOptions, *, to_run: bool) -> None:
+def check_options(machine: Machine, pricing: Pricing, *, to_run: bool) -> None:
     """Refuse options that mean nothing together.
 
     Raises:
@@ -51,54 +51,56 @@ def check_options(options: StudyOptions, *, to_run: bool) -> None:
         "slurm": shutil.which("sbatch") is None and "SLURM's command sbatch: start it where jobs are submitted",
         "ray": (find_spec("ray") is None and "the package ray: pip install ray")
         or ("RAY_ADDRESS" not in os.environ and "ray" not in sys.modules and NO_CLUSTER),
-    }.get(options.executor)
+    }.get(machine.executor)
     if to_run and lacks:
-        raise UserError(f"--executor {options.executor} needs {lacks}.", "Without --executor, this machine is used.")
-    if options.cores and not options.hardware:
+        raise UserError(f"--executor {machine.executor} needs {lacks}.", "Without --executor, this machine is used.")
+    if pricing.cores and not pricing.hardware:
         raise UserError("--cores is of --hardware.", "Name the devices, e.g. --hardware 8xH100 --cores 16.")
-    here = options.executor == "local"
-    if options.detach and options.executor != "slurm":
+    here = machine.executor == "local"
+    if machine.detach and machine.executor != "slurm":
         raise UserError("--detach is for SLURM jobs: other workers end with this process.", "Give --executor slurm.")
-    if options.job and here:
+    if machine.job and here:
         raise UserError(
             "--job says how a cluster is asked for workers, and this run has none.",
             "Give --executor slurm or --executor ray with it.",
         )
-    if options.ranks % options.nodes or (here and options.nodes > 1):
+    if machine.ranks % machine.nodes or (here and machine.nodes > 1):
         raise UserError(
-            f"--executor {options.executor} cannot spread {options.ranks} ranks over {options.nodes} machines.",
+            f"--executor {machine.executor} cannot spread {machine.ranks} ranks over {machine.nodes} machines.",
             "Give --executor slurm, and --ranks that is a multiple of --nodes.",
         )
-    if to_run and here and (options.hardware or options.price):
+    if to_run and here and (pricing.hardware or pricing.price):
         raise UserError(
             "--hardware and --price are for plans and for clusters: they do not choose what a run here trains on.",
-            f"To see what it would cost: vit-bench plan --hardware {options.hardware or '8xH100'} …; "
+            f"To see what it would cost: vit-bench plan --hardware {pricing.hardware or '8xH100'} …; "
             "to run it, leave both out, also of the study file.",
         )
 
 
-def check_price(options: StudyOptions, *, priced: bool) -> None:
-    """Refuse a price of devices that nobody named.
+def check_pricing(pricing: Pricing, *, priced: bool) -> None:
+    """Refuse a price that is none or of devices that nobody named, and an unknown accelerator.
 
     Raises:
-        UserError: name them.
+        UserError: what to name.
     """
-    if options.price and not priced:
+    if pricing.accelerator:
+        peaks.accelerator(pricing.accelerator)
+    if pricing.price and not priced:
         raise UserError("--price needs --hardware.", "Name the devices, e.g. --hardware 8xH100.")
+    if pricing.price:
+        hardware.price(pricing.price)
 
 
-def check_places(options: StudyOptions, *, write: bool) -> None:
+def check_places(where: Where, *, write: bool) -> None:
     """Refuse a data root or a results folder that is none, or (`write`) a results folder that could not be made and
-    written; an unknown accelerator. Leaves no files.
+    written. Leaves no files.
 
     Raises:
         UserError: why not.
     """
-    if options.accelerator:
-        peaks.accelerator(options.accelerator)
-    if options.data_root is not None and not options.data_root.is_dir():
-        raise UserError(f"--data-root {options.data_root} is not a folder.", "Create it, or give another.")
-    results = options.results
+    if where.data_root is not None and not where.data_root.is_dir():
+        raise UserError(f"--data-root {where.data_root} is not a folder.", "Create it, or give another.")
+    results = where.results
     there = next(folder for folder in (results, *results.absolute().parents) if folder.exists())
     if not there.is_dir():
         raise UserError(f"{there} is a file, not a folder.", "Choose another folder with --results.")
@@ -111,21 +113,21 @@ def check_places(options: StudyOptions, *, write: bool) -> None:
         raise explain(error, results) from error
 
 
-def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, exclusive: bool) -> tuple[int, int]:
+def processes(machine: Machine, cells: Sequence[Cell], *, device: str, exclusive: bool) -> tuple[int, int]:
     """(workers, threads of each) that share the machine's cores: a worker per core, or per GPU; one where `exclusive`.
     Workers elsewhere have as many threads as they would have here, so that they find the same.
 
     Raises:
         UserError: a number of ranks that the cells or the machine cannot serve; more processes than a CPU could.
     """
-    ranks, cores = options.ranks, environment.cores()
-    here = options.executor == "local"
+    ranks, cores = machine.ranks, environment.cores()
+    here = machine.executor == "local"
     if ranks > 1:
         _check_ranks(ranks, device if here else "cpu", cells)
     each = max(1, cores // ranks)
-    devices = len(accelerators(device)) * _cells_per_device(options, device)
+    devices = len(accelerators(device)) * _cells_per_device(machine, device)
     fitting = 1 if exclusive else each if device == "cpu" else max(1, devices // ranks)
-    workers = min(options.workers or fitting, len(cells))
+    workers = min(machine.workers or fitting, len(cells))
     if here and device == "cpu" and workers * ranks > MAX_PROCESSES_PER_CORE * cores:
         raise UserError(
             f"{workers * ranks:,} processes on {cores} core(s) are too many.",
@@ -134,38 +136,38 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     return workers, max(1, each // workers)
 
 
-def _cells_per_device(options: StudyOptions, device: str) -> int:
+def _cells_per_device(machine: Machine, device: str) -> int:
     """How many cells are to share each GPU.
 
     Raises:
         UserError: there is none to share, not this way, or their number is given twice.
     """
-    if options.share == "none":
+    if machine.share == "none":
         return 1
-    if device != "cuda" or options.executor != "local" or options.ranks > 1:
-        raise UserError(f"--share {options.share} is for GPUs of this machine, and cells of one rank.", "Leave it out.")
-    if options.share != "mps":
-        if options.workers:
-            raise UserError("--share N and --jobs both say how many cells there are at once.", "Give one of them.")
-        return int(options.share)
+    if device != "cuda" or machine.executor != "local" or machine.ranks > 1:
+        raise UserError(f"--share {machine.share} is for GPUs of this machine, and runs of one rank.", "Leave it out.")
+    if machine.share != "mps":
+        if machine.workers:
+            raise UserError("--share N and --jobs both say how many runs there are at once.", "Give one of them.")
+        return int(machine.share)
     if shutil.which(MPS_CONTROL) is None:
-        raise UserError(f"--share mps needs NVIDIA's {MPS_CONTROL}.", "Without it, --share 4 puts four cells on each.")
+        raise UserError(f"--share mps needs NVIDIA's {MPS_CONTROL}.", "Without it, --share 4 puts four runs on each.")
     return MPS_CELLS
 
 
-def workers_on(count: int, options: StudyOptions, cells: Sequence[Cell]) -> int:
+def workers_on(count: int, machine: Machine, cells: Sequence[Cell]) -> int:
     """Cells at a time on so many devices that are not here.
 
     Raises:
         UserError: more ranks than devices, or than the cells can be divided by.
     """
-    if options.ranks > count:
-        raise UserError(f"--ranks {options.ranks}, but --hardware names {count} device(s).", f"Use --ranks {count}.")
-    if options.ranks > 1:
+    if machine.ranks > count:
+        raise UserError(f"--ranks {machine.ranks}, but --hardware names {count} device(s).", f"Use --ranks {count}.")
+    if machine.ranks > 1:
         from bench.train.ranks import check_cells
 
-        check_cells(cells, ranks=options.ranks)
-    return options.workers or max(1, count // options.ranks)
+        check_cells(cells, ranks=machine.ranks)
+    return machine.workers or max(1, count // machine.ranks)
 
 
 def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
@@ -175,7 +177,7 @@ def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
     if any(name.startswith("MIG-") for name in accelerators(device)):  # NCCL: "Duplicate GPU detected"
         raise UserError(
             f"--ranks {ranks}, but the parts of a divided GPU (MIG) cannot exchange gradients.",
-            "Leave --ranks out: each part then trains cells of its own.",
+            "Leave --ranks out: each part then does runs of its own.",
         )
     if device != "cpu" and ranks > (count := len(accelerators(device)) or 1):  # an Apple GPU has no number
         raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
@@ -214,12 +216,12 @@ def check_warmup(cells: Sequence[Cell]) -> None:
     worst = max(short, key=lambda cell: warmup_steps(cell.recipe) / (most[cell] + 1))
     batch, steps = worst.recipe.batch, warmup_steps(worst.recipe)
     budget = min(h for h in worst.horizons if h)
-    others = f" So it is in {plural(len(short) - 1, 'other cell')}." if len(short) > 1 else ""
+    others = f" So it is in {plural(len(short) - 1, 'other run')}." if len(short) > 1 else ""
     raise UserError(
         f"{worst.model} on {worst.data_name}: a warm-up of {steps * batch:,} images ({plural(steps, 'step')}) is more "
         f"than a quarter of the shortest budget, {budget:,} images ({plural(total_steps(budget, batch), 'step')})."
         + others,
-        f"Give --set warmup={min(most[cell] * cell.recipe.batch for cell in trained)}, which every cell here allows, "
+        f"Give --set warmup={min(most[cell] * cell.recipe.batch for cell in trained)}, which every run here allows, "
         f"or --horizons of at least {WARMUP_PART * steps * batch}.",
     )
 

@@ -83,13 +83,13 @@ def axes(options: StudyOptions) -> tuple[RecipeAxis, ...]:
     Raises:
         UserError: as `bench.plan.expand.expand`.
     """
-    suite = suites.load(options.suite)
-    device, reason = find_device(options.device)
-    scale = preflight.resolve_scale(options.scale, device)
-    options = replace(options, scale=scale)
-    row = peaks.accelerator_of(reason)
-    sizes = DataSizes(root=options.data_root, published=scale == "paper")
-    grid = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
+    suite = suites.load(options.what.suite)
+    device, reason = find_device(options.machine.device)
+    what = replace(options.what, scale=preflight.resolve_scale(options.what.scale, device))
+    row, named = peaks.accelerator_of(reason), options.pricing.accelerator
+    sizes = DataSizes(root=options.where.data_root, published=what.scale == "paper")
+    only, there = options.selection.only, named or (row.name if row else "H100")
+    grid = expand(suite, what, options.overrides, sizes, only=only, device_name=there)
     return by_axis(grid.chosen, suite.varies)
 
 

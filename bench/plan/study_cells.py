@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bench.core.spec import Cell, TaskSpec
 from bench.plan.images import StudyImages
-from bench.plan.options import StudyOptions
+from bench.plan.options import What
+from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
 from bench.suites.suite import Suite, SuiteOptions
 
@@ -38,7 +38,9 @@ class StudyRequest:
 
     Attributes:
         suite: the design.
-        options: of the command, with a scale that is resolved.
+        what: the options of the study, with a scale that is resolved.
+        overrides: changes to recipes, budgets and the grid.
+        only: patterns of the names of cells that this run does.
         sizes: of the data sets; a set is opened only where its size matters.
         suite_options: what the suite's cells were made with.
         images: what the options ask of images.
@@ -48,32 +50,49 @@ class StudyRequest:
     """
 
     suite: Suite
-    options: StudyOptions
+    what: What
+    overrides: Overrides
     sizes: DataSizes
     suite_options: SuiteOptions
     images: StudyImages
+    only: tuple[str, ...] = ()
     upstream: tuple[str, ...] | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     device_name: str = "H100"
 
     @property
-    def store(self) -> Path:
-        """The study's folder."""
-        return self.options.store
+    def scale(self) -> str:
+        """The study's scale: "cpu", "gpu" or "paper"."""
+        return self.what.scale
 
     @property
     def gives_budgets(self) -> bool:
         """Whether --horizons says in images, steps or epochs how long every cell is trained."""
-        horizons = self.options.overrides.horizons
+        horizons = self.overrides.horizons
         return bool(horizons) and not any(text.endswith("%") for text in horizons or ())
 
     @property
     def keeps_fitted_budgets(self) -> bool:
         """Whether --grid holds budgets that were fitted to hours before."""
-        return bool(self.options.grid) and self.options.scale == "gpu"
+        return bool(self.overrides.grid) and self.scale == "gpu"
 
     @property
     def fits_budgets_to_hours(self) -> bool:
         """Whether budgets follow from --hours."""
         fixed = self.suite.exclusive or self.gives_budgets or self.keeps_fitted_budgets
-        return self.options.scale == "gpu" and not fixed
+        return self.scale == "gpu" and not fixed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """One step from the suite's cells to those that are planned.
+
+    Attributes:
+        apply: study, request -> the study after the pass. It raises a UserError where what was asked cannot be done.
+        needed: whether a study needs it, by fields of the suite and of the options.
+        after: names of the passes that come before it.
+    """
+
+    apply: Callable[[StudyCells, StudyRequest], StudyCells]
+    needed: Callable[[StudyRequest], bool] = lambda request: True
+    after: tuple[str, ...] = ()

@@ -61,10 +61,10 @@ class ConsoleReporter(Reporter):
 
 def show(plan: Plan, console: Console) -> None:
     """Print a plan."""
-    heading = Text.assemble((plan.suite, "bold"), f" at scale {plan.scale}: {plan.question}")
+    heading = Text.assemble((plan.suite, "bold"), f" at scale {plan.scale}: {plan.study.suite.question}")
     console.print(heading, soft_wrap=True)
     show_table(plan_table(plan), console, spare=LEAST_USEFUL_COLUMNS)
-    for line in (*plan.notes, *plan_summary(plan)):
+    for line in (*plan.study.cells.notes, *plan_summary(plan)):
         write(console, line)
 
 
@@ -140,7 +140,7 @@ def plan_summary(plan: Plan) -> list[str]:
         "to do": plan.count(CellState.MISSING),
     }
     shown = (f"{number} {what}" for what, number in counts.items() if number or what in ("done", "to do"))
-    lines = [f"{plural(len(plan.cells), 'cell')}: {', '.join(shown)}."]
+    lines = [f"{plural(len(plan.cells), 'run')}: {', '.join(shown)}."]
     if todo:
         images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
         if not _takes_checkpoints(plan) and not plan.rehearsal:
@@ -148,9 +148,9 @@ def plan_summary(plan: Plan) -> list[str]:
         priced = plan.priced
         lines += ([] if plan.rehearsal else [_expected(plan)]) if priced is None else _priced(priced)
         lines += [*_needs(todo), *_disk(plan.disk), *_feed(plan), *_repeated(plan.repeated, todo)]
-        if (age := plan.calibration.age) is not None:
+        if (age := plan.cost.calibration.age) is not None:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
-        share = min((rates.share for rates in plan.calibration.rates.values()), default=1.0)
+        share = min((rates.share for rates in plan.cost.calibration.rates.values()), default=1.0)
         if share < MIN_PROCESSOR_SHARE:
             lines.append(
                 f"This machine is busy: the calibration got {share:.0%} of a processor. The estimate assumes "
@@ -159,7 +159,11 @@ def plan_summary(plan: Plan) -> list[str]:
         if (
             total
             and not plan.rehearsal
-            and (plan.accelerator or total > ACCELERATOR_FLOPS or (plan.scale != "cpu" and plan.device == "cpu"))
+            and (
+                plan.machine.pricing.accelerator
+                or total > ACCELERATOR_FLOPS
+                or (plan.scale != "cpu" and plan.machine.device == "cpu")
+            )
         ):
             lines += _accelerator_lines(plan, total)
     notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
@@ -188,7 +192,7 @@ def _disk(disk: Disk) -> list[str]:
     """Bytes on the disk, and what they are for."""
     parts = {
         "images": disk.shared,
-        f"checkpoints of {plural(disk.running, 'cell')} at a time": disk.checkpoints,
+        f"checkpoints of {plural(disk.running, 'run')} at a time": disk.checkpoints,
         "final weights": disk.weights,
     }
     shown = [f"{data_size(size)} of {what}" for what, size in parts.items() if size]
@@ -204,7 +208,11 @@ def _feed(plan: Plan) -> list[str]:
     slow = [(c, needs) for c, needs in fed if needs.wait >= MIN_WAIT_SHARE]
     low, high = (short_count(end([needs.decoded for _, needs in fed])) for end in (min, max))
     rate = low if low == high else f"{low} to {high}"
-    of = f"each {plan.hardware.device.name} ({plan.hardware.cores_each})" if plan.hardware else "each process"
+    of = (
+        f"each {plan.machine.hardware.device.name} ({plan.machine.hardware.cores_each})"
+        if plan.machine.hardware
+        else "each process"
+    )
     text = (
         f"Decoding: the cores of {of} decode about {rate} images a second (measured on files that are here, "
         "else as for JPEGs of 500 x 375 pixels)"
@@ -212,14 +220,14 @@ def _feed(plan: Plan) -> list[str]:
     if not slow:
         return [f"{text}, more than any of these models takes: the device decides the hours."]
     worst, most = max(slow, key=lambda pair: pair[1].wait)
-    decides = f"the feed decides the hours of {len(slow)} of {plural(len(fed), 'cell')}"
-    if plan.device == "cpu":
+    decides = f"the feed decides the hours of {len(slow)} of {plural(len(fed), 'run')}"
+    if plan.machine.device == "cpu":
         return [f"{text}, in turns with training: up to {most.wait:.0%} of the training time ({worst.cell.model})."]
     takes = short_count(most.decoded / (1 - most.wait))
     return [
         f"{text}, and {worst.cell.model} takes {takes}: {decides} (up to {most.wait:.0%} of the training time "
         "is waiting), the device those of the others. It decodes for itself with --set decoding=device."
-        + (" Other cores: --cores N." if plan.hardware else "")
+        + (" Other cores: --cores N." if plan.machine.hardware else "")
     ]
 
 
@@ -228,12 +236,12 @@ def _repeated(repeated: Sequence[RepeatedImages], todo: Sequence[PlannedCell]) -
     if not repeated:
         return []
     shown = [
-        f"{part.data} {_epochs(part)} ({plural(part.cells, 'cell')}, {part.share:.0%} of the time)"
+        f"{part.data} {_epochs(part)} ({plural(part.cells, 'run')}, {part.share:.0%} of the time)"
         for part in repeated[:MAX_REPEATED_SETS]
     ]
     more = len(repeated) - len(shown)
     return [
-        f"Images repeat: {sum(part.cells for part in repeated)} of {plural(len(todo), 'cell')}, "
+        f"Images repeat: {sum(part.cells for part in repeated)} of {plural(len(todo), 'run')}, "
         f"{sum(part.share for part in repeated):.0%} of the time, see each image more than {MAX_EPOCHS:g} times, which "
         f"reports warn of, since models may memorise: {'; '.join(shown)}{f'; {more} more' if more else ''}."
     ]
@@ -245,16 +253,20 @@ def _epochs(part: RepeatedImages) -> str:
 
 
 def _expected(plan: Plan) -> str:
-    workers, threads = plural(plan.workers, "worker"), plural(plan.threads, "thread")
-    how = f"{workers} of {plan.ranks} ranks, each with {threads}" if plan.ranks > 1 else f"{workers} with {threads}"
+    workers, threads = plural(plan.cost.workers, "worker"), plural(plan.cost.threads, "thread")
+    how = (
+        f"{workers} of {plan.cost.ranks} ranks, each with {threads}"
+        if plan.cost.ranks > 1
+        else f"{workers} with {threads}"
+    )
     low, high = (duration(factor * plan.seconds) for factor in EXPECTED_RANGE)
     basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
-    device = f"{plan.device} ({plan.device_reason})" if plan.device_reason else plan.device
+    device = f"{plan.machine.device} ({plan.machine.reason})" if plan.machine.reason else plan.machine.device
     shared = ""
-    if plan.share != "none":
-        way = "side by side" if plan.share == "mps" else "in turns, so that the processor's work overlaps"
+    if plan.machine.share != "none":
+        way = "side by side" if plan.machine.share == "mps" else "in turns, so that the processor's work overlaps"
         shared = (
-            f" Cells share GPUs, {way}: this if none fills one, and up to {duration(plan.seconds_in_turns)} if all do."
+            f" Runs share GPUs, {way}: this if none fills one, and up to {duration(plan.seconds_in_turns)} if all do."
         )
     return f"Expected: {low} to {high} on {device}, {how} ({basis}).{shared}"
 
@@ -269,9 +281,9 @@ def _priced(priced: Price) -> list[str]:
         f"{duration(priced.hours * 3600)} of wall time ({duration(priced.hours * low * 3600)} to "
         f"{duration(priced.hours * high * 3600)})"
         + (
-            f", {priced.ranks} devices for each cell (--ranks {priced.ranks})"
+            f", {priced.ranks} devices for each run (--ranks {priced.ranks})"
             if priced.ranks > 1
-            else f", {count} cells at a time"
+            else f", {count} runs at a time"
             if count > 1
             else ""
         )
@@ -290,12 +302,12 @@ def _priced(priced: Price) -> list[str]:
 
 def _accelerator_lines(plan: Plan, total: float) -> list[str]:
     """Time on the devices that a study is meant for, where it is planned for others."""
-    lines, priced, proxy = [], plan.elsewhere, units.tpuv3_core_days(total)
-    if priced is not None and plan.hardware is None:
+    lines, priced, proxy = [], plan.cost.elsewhere, units.tpuv3_core_days(total)
+    if priced is not None and plan.machine.hardware is None:
         low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor
         lines.append(
             f"On accelerators: about {amount(priced.device_hours)} {priced.unit} ({amount(low)} to "
-            f"{amount(high)}, from a roofline; per cell: vit-bench plan --hardware {priced.hardware})."
+            f"{amount(high)}, from a roofline; per run: vit-bench plan --hardware {priced.hardware})."
         )
     return [*lines, f"As the paper's TPUv3-core-days: {amount(proxy.value)} (proxy, at its own {proxy.assumed:.0%})."]
 

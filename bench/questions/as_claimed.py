@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from bench.analysis import wording
-from bench.analysis.claims import HYBRIDS, STATED
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
 from bench.analysis.matched import (
@@ -31,6 +30,8 @@ from bench.analysis.matched import (
 )
 from bench.analysis.public_evidence import is_public
 from bench.analysis.question import Question
+from bench.claims.cheaper import STATED
+from bench.claims.shrinking import HYBRIDS
 from bench.questions.compute_at_equal_error import CHANCE, TOP1, in_other_metrics
 from bench.questions.gain_from_more_images import difference
 

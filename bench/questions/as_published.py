@@ -29,6 +29,7 @@ from bench.analysis.finding import Difference, Finding, Verdict
 from bench.analysis.question import Question
 from bench.core.by_key import by_key
 from bench.core.formatting import measure_text, points
+from bench.core.phrase import phrase
 from bench.core.registry import split_options
 from bench.core.spec import Recipe
 
@@ -291,7 +292,7 @@ def sentence(f: Finding) -> str:
     said = SAYS[Statement(f.subject[0])]
     statement = said if said.startswith("ResNets") else f"{said[0].lower()}{said[1:]}"
     holds = "holds" if f.verdict == Verdict.YES else "does not hold"
-    return f"The paper's claim that {statement} {holds} here: {wording.number(f).text}"
+    return phrase(f"The paper's claim that {statement} {holds} here: ", wording.number(f).text)
 
 
 def measure(f: Finding) -> str:

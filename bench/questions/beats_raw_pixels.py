@@ -13,6 +13,7 @@ from functools import partial
 from bench.analysis import baselines, wording
 from bench.analysis.finding import Verdict
 from bench.analysis.question import Question
+from bench.core.phrase import phrase
 
 NAME = "beats raw pixels"
 
@@ -25,8 +26,8 @@ QUESTION = Question(
     ask=partial(baselines.beats, name=NAME, against=baselines.against_pixels),
     say=wording.differences,
     order=250.5,
-    sentence=lambda f: (
-        f"{wording.subject(f)} {'beats' if f.verdict == Verdict.YES else 'loses to'} the pixel baseline by "
-        f"{wording.amount(f)}"
+    sentence=lambda f: phrase(
+        f"{wording.subject(f)} {'beats' if f.verdict == Verdict.YES else 'loses to'} the pixel baseline by ",
+        wording.amount(f),
     ),
 )

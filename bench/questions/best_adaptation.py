@@ -23,6 +23,7 @@ from bench.analysis.finding import Finding, Item, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import count, percent, plural
+from bench.core.phrase import Interval, phrase
 
 NAME = "best adaptation"
 
@@ -104,9 +105,10 @@ def say(f: Finding) -> list[str]:
 
 def sentence(f: Finding) -> str:
     best, (_, first, second) = wording.every(f, BestWay)[0], f.subject
-    accuracy = f"{percent(best.accuracy)} % [{percent(best.low)}, {percent(best.high)}]"
-    ahead = wording.amount(f) + (" ahead of" if f.verdict == Verdict.YES else " behind")
-    return f"{first} is right on {accuracy} of {f.subject[0]}, {ahead} {second}"
+    interval = Interval(f"[{percent(best.low)}, {percent(best.high)}]")
+    ahead = "ahead of" if f.verdict == Verdict.YES else "behind"
+    accuracy = phrase(f"{percent(best.accuracy)} % ", interval)
+    return phrase(f"{first} is right on ", accuracy, f" of {f.subject[0]}, ", wording.amount(f), f" {ahead} {second}")
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

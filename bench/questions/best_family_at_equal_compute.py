@@ -23,6 +23,7 @@ from bench.analysis.frontiers import of_one_data_set
 from bench.analysis.question import FACTS, Question, Tone
 from bench.analysis.rate_choice import UnderRates
 from bench.core.formatting import join, signed
+from bench.core.phrase import phrase
 
 NAME = "best family at equal compute"
 SELECTION_BIAS = "selection bias"  # a reason: nothing corrects for choosing each family's best model
@@ -127,30 +128,35 @@ def sentence(f: Finding) -> str:
     equal = "within equal budgets" if Reason.WITHIN_BUDGETS in f.reasons else "at equal compute"
     if f.estimate is not None:
         span = wording.between(f, f.trend[0].x, last.x, "to")
-        return f"{f.leader} leads {wording.other(f)} by {wording.amount(f)} {equal}, {span}{more}"
+        return phrase(f"{f.leader} leads {wording.other(f)} by ", wording.amount(f), f" {equal}, {span}{more}")
     if len(part) == 1:
-        return f"{_at_one(f, first)}{more}"
-    return f"{_at_both_ends(f, first, last)}{more}"
+        return phrase(_at_one(f, first), f"{more}")
+    return phrase(_at_both_ends(f, first, last), f"{more}")
 
 
 def _at_one(f: Finding, p: TrendPoint) -> str:
     ahead, behind = f.subject if p.estimate >= 0 else f.subject[::-1]
     undecided = ", undecided" if p.verdict == Verdict.CANNOT_TELL else ""
-    return f"{ahead} leads {behind} by {wording.size(p.estimate, p.low, p.high)} at {wording.place(f, p.x)}{undecided}"
+    return phrase(
+        f"{ahead} leads {behind} by ",
+        wording.size(p.estimate, p.low, p.high),
+        f" at {wording.place(f, p.x)}{undecided}",
+    )
 
 
 def _at_both_ends(f: Finding, first: TrendPoint, last: TrendPoint) -> str:
     if first.verdict == Verdict.CANNOT_TELL != last.verdict:
-        return f"{_at_one(f, last)}; at {wording.place(f, first.x)} it is undecided"
+        return phrase(_at_one(f, last), f"; at {wording.place(f, first.x)} it is undecided")
     ahead, behind = f.subject if first.estimate >= 0 else f.subject[::-1]
     begins, ends = (wording.size(p.estimate, p.low, p.high) for p in (first, last))
-    leads, end = f"{ahead} leads {behind} by {begins} at {wording.place(f, first.x)}", wording.place(f, last.x)
+    leads = phrase(f"{ahead} leads {behind} by ", begins, f" at {wording.place(f, first.x)}")
+    end = wording.place(f, last.x)
     if last.verdict == Verdict.CANNOT_TELL:
         beyond = last.low is not None and last.high is not None and last.low * last.high > 0
-        why = f", for {ends} may be chance between single trainings" if beyond else f": {ends}"
-        return f"{leads}; at {end} it is undecided{why}"
+        why = phrase(", for ", ends, " may be chance between single trainings") if beyond else phrase(": ", ends)
+        return phrase(leads, f"; at {end} it is undecided", why)
     then = "by" if (first.estimate >= 0) == (last.estimate >= 0) else "trails by"
-    return f"{leads} and {then} {ends} at {end}"
+    return phrase(leads, f" and {then} ", ends, f" at {end}")
 
 
 def along(f: Finding) -> tuple[str, Tone] | None:

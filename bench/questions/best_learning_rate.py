@@ -28,6 +28,7 @@ from bench.analysis.lr_sweep import Sweep, judged_on, sweeps
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import compact, count, percent, plural, short_count, signed, significant
+from bench.core.phrase import phrase
 from bench.core.spec import RATE_MARGIN, Recipe, is_rate_enough
 from bench.stats.intervals import POINT_LEVEL
 
@@ -294,7 +295,7 @@ def rates(evidence: Evidence) -> Table | None:
         Column(key="data", heading="Upstream", numeric=False),
         Column(key="seen", heading="Images seen", text=count),
         Column(key="rate", heading="Learning rate", text=lambda v: f"{v:g}"),
-        Column(key="accuracy", heading="Upstream accuracy [%]"),
+        Column(key="accuracy", heading="Pre-training accuracy [%]"),
         Column(key="diverged", heading="Runs diverged"),
         Column(key="chosen", heading="Chosen", numeric=False),
         Column(key="edge", heading="Edge of the sweep", numeric=False),
@@ -422,7 +423,7 @@ def sentence(f: Finding) -> str:
     after = f"after {count(swept.images_seen)} images seen"
     if f.estimate is None:
         return f"{f.subject[0]} trains best at or beyond the edge of its sweep, {after}: no rate is chosen"
-    return f"{f.subject[0]} trains best at a learning rate of {wording.number(f).text}, {after}"
+    return phrase(f"{f.subject[0]} trains best at a learning rate of ", wording.number(f).text, f", {after}")
 
 
 QUESTION = Question(

@@ -23,6 +23,7 @@ from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.analysis.wording import Number
 from bench.core.formatting import count
+from bench.core.phrase import phrase
 
 NAME = "branch as accurate"
 IDENTICAL = "identical"  # a reason: the same scores to the last digit
@@ -104,7 +105,7 @@ def sentence(f: Finding) -> str:
         are = "Cool-down branches are identical, by construction, to trainings of their own"
         return f"{are} ({subject(f)}), in {pairs(f)} of {pairs(f)} pairs"
     equal = "at least as accurate as" if f.verdict == Verdict.YES else "less accurate than"
-    return f"Cool-down branches are {equal} trainings of their own ({subject(f)}): {wording.number(f).text}"
+    return phrase(f"Cool-down branches are {equal} trainings of their own ({subject(f)}): ", wording.number(f).text)
 
 
 QUESTION = Question(

@@ -16,6 +16,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Unit, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import plural
+from bench.core.phrase import phrase
 
 NAME = "branches save"
 
@@ -51,8 +52,10 @@ QUESTION = Question(
     say=say,
     items=(Saving,),
     order=41,
-    sentence=lambda f: (
-        f"Branches of {wording.subject(f)} take {wording.number(f).text} the compute of training each budget on its own"
+    sentence=lambda f: phrase(
+        f"Branches of {wording.subject(f)} take ",
+        wording.number(f).text,
+        " the compute of training each budget on its own",
     ),
     shown_in=("branching",),
 )

@@ -20,6 +20,7 @@ from bench.analysis.matched import LEVEL, TEST_IMAGES, ByMetric, Comparison, Rat
 from bench.analysis.question import FACTS, Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import significant
+from bench.core.phrase import phrase
 
 NAME = "compute at equal error"
 TOP1, REAL = "ImageNet top-1", "ReaL"
@@ -152,11 +153,11 @@ def sentence(f: Finding) -> str:
     turned = f.leader == more
     if turned:
         more, less, estimate, low, high = less, more, 1 / estimate, 1 / high, 1 / low
-    times = f"{significant(estimate)} {wording.bracket(low, high, significant)} times"
+    times = phrase(f"{significant(estimate)} ", wording.bracket(low, high, significant), " times")
     where = name.partition(", ")[2]
     real = next((made.ratio for made in wording.every(f, ByMetric) if made.metric == REAL), None)
     also = f", and {real ** (-1 if turned else 1):.1f} times on {REAL} labels" if real is not None else ""
-    return f"On {where}, {more} took {times} the training compute of {less} at equal {TOP1} error{also}"
+    return phrase(f"On {where}, {more} took ", times, f" the training compute of {less} at equal {TOP1} error{also}")
 
 
 QUESTION = Question(

@@ -30,6 +30,7 @@ from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
 from bench.analysis.wording import Number
 from bench.core.errors import UserError
 from bench.core.formatting import percent, significant
+from bench.core.phrase import phrase
 from bench.stats import averaging, bootstrap, fit
 from bench.stats.averaging import Averaged
 from bench.stats.bootstrap import LAW_LEVEL, Resampled
@@ -236,9 +237,10 @@ QUESTION = Question(
     counts_together=True,
     number=number,
     verdict=lambda f: ("no one factor", "unsure") if NO_SINGLE_FACTOR in f.reasons else None,
-    sentence=lambda f: (
-        f"{f.leader} needs {significant(wording.or_nan(f.estimate))} times "
-        f"{wording.bracket(f.low, f.high, significant)} less compute than {wording.other(f)} for equal accuracy"
+    sentence=lambda f: phrase(
+        f"{f.leader} needs {significant(wording.or_nan(f.estimate))} times ",
+        wording.bracket(f.low, f.high, significant),
+        f" less compute than {wording.other(f)} for equal accuracy",
     ),
     shown_in=("laws",),
 )

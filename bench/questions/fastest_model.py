@@ -22,6 +22,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import FACTS, Question
 from bench.core.formatting import plural, significant
+from bench.core.phrase import phrase
 from bench.stats.intervals import t_quantile
 
 NAME = "fastest model"
@@ -93,8 +94,8 @@ def say(f: Finding) -> list[str]:
 
 def sentence(f: Finding) -> str:
     second = wording.every(f, InferenceSpeed)[1].model
-    times = f"{significant(wording.or_nan(f.estimate))} times {wording.bracket(f.low, f.high, significant)}"
-    return f"At {f.subject[0]} {f.leader} is the fastest at inference, {times} as fast as {second}"
+    times = phrase(f"{significant(wording.or_nan(f.estimate))} times ", wording.bracket(f.low, f.high, significant))
+    return phrase(f"At {f.subject[0]} {f.leader} is the fastest at inference, ", times, f" as fast as {second}")
 
 
 QUESTION = Question(

@@ -23,6 +23,7 @@ from bench.analysis.published import SUITE as PAPER
 from bench.analysis.question import Question
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Number
+from bench.core.phrase import phrase
 
 NAME = "hybrid advantage shrinks"
 NO_ADVANTAGE = "no advantage"  # a reason: hybrids never led
@@ -88,9 +89,10 @@ QUESTION = Question(
     about_two=True,
     counts_together=True,
     number=number,
-    sentence=lambda f: (
-        f"The lead of {f.subject[0]} over {f.subject[1]} {'shrinks' if f.verdict == Verdict.YES else 'grows'} by "
-        f"{wording.amount(f)} with every tenfold of compute"
+    sentence=lambda f: phrase(
+        f"The lead of {f.subject[0]} over {f.subject[1]} {'shrinks' if f.verdict == Verdict.YES else 'grows'} by ",
+        wording.amount(f),
+        " with every tenfold of compute",
     ),
     shown_in=("frontier",),
 )

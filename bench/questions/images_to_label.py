@@ -27,6 +27,7 @@ from bench.analysis.finding import Axis, Counts, Finding, Item, Reason, Unit, Ve
 from bench.analysis.question import FACTS, Question
 from bench.analysis.wording import Number, bracket, shown
 from bench.core.formatting import count, percent
+from bench.core.phrase import phrase
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import MIN_PLACES, REACH
 from bench.stats.needed import Observed, needed
@@ -149,7 +150,7 @@ def sentence(f: Finding) -> str:
         return f"{name} does not reach {target(f)} of {data} with {REACH:g} times the {count(asked.images)} images"
     if f.estimate is None:
         return f"{name} reaches {target(f)} of {data} with the {count(asked.images)} labelled images there are"
-    return f"{name} needs {number(f).text} of {data} for {target(f)}"
+    return phrase(f"{name} needs ", number(f).text, f" of {data} for {target(f)}")
 
 
 QUESTION = Question(

@@ -22,6 +22,7 @@ from bench.analysis.law_findings import law_finding, pairs_of_laws
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law
 from bench.core.formatting import flops, percent, significant
+from bench.core.phrase import phrase
 from bench.questions.compute_to_match import compute_to_match, shared_laws
 from bench.stats.bootstrap import LAW_LEVEL, variance_components
 from bench.stats.forms import FIRST, SECOND
@@ -122,7 +123,9 @@ QUESTION = Question(
     order=200,
     about_two=True,
     at_a_glance=False,
-    sentence=lambda f: (
-        f"One more run of {f.leader}, at {wording.number(f).text}, would narrow the compute ratio most per FLOP"
+    sentence=lambda f: phrase(
+        f"One more run of {f.leader}, at ",
+        wording.number(f).text,
+        ", would narrow the compute ratio most per FLOP",
     ),
 )

@@ -20,6 +20,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import plural
+from bench.core.phrase import phrase
 from bench.data.load import side_of
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Estimate, difference, estimate, pool, z_quantile
@@ -109,8 +110,9 @@ QUESTION = Question(
     },
     order=50,
     subject=subject,
-    sentence=lambda f: (
-        f"F{subject(f)[1:]}, models are {'better' if f.verdict == Verdict.YES else 'worse'} than at their own size, by "
-        f"{wording.amount(f)}"
+    sentence=lambda f: phrase(
+        f"F{subject(f)[1:]}, models are {'better' if f.verdict == Verdict.YES else 'worse'} than at their own size, ",
+        "by ",
+        wording.amount(f),
     ),
 )

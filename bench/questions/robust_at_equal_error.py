@@ -20,6 +20,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
 from bench.analysis.matched import LEVEL
 from bench.analysis.question import Question
+from bench.core.phrase import phrase
 
 NAME = "robust at equal error"
 BAND = 13.3, 14.3  # percent of ImageNet error, in which every group has checkpoints
@@ -91,7 +92,9 @@ QUESTION = Question(
     say=say,
     order=16,
     subject=lambda f: f"{f.subject[0]}, {f.subject[1]}",
-    sentence=lambda f: f"At equal ImageNet error {f.subject[1]} gives {wording.amount(f)} on {f.subject[0]}",
+    sentence=lambda f: phrase(
+        f"At equal ImageNet error {f.subject[1]} gives ", wording.amount(f), f" on {f.subject[0]}"
+    ),
     figures=("published-robustness",),
     is_of_pairs=True,
 )

@@ -23,6 +23,7 @@ from bench.analysis.scaling_laws import DRAWS, Law
 from bench.analysis.wording import Number
 from bench.core.errors import UserError
 from bench.core.formatting import flops, plural, signed
+from bench.core.phrase import phrase
 from bench.stats import bootstrap, fit
 from bench.stats.forms import POWER
 from bench.stats.lack_of_fit import lack_of_fit
@@ -134,9 +135,11 @@ QUESTION = Question(
     items=(TopOfRange,),
     order=170,
     number=number,
-    sentence=lambda f: (
-        f"{wording.subject(f)} {'no longer improves' if f.verdict == Verdict.YES else 'still improves'} at its largest "
-        f"compute: its error changes by {number(f).text} with every doubling"
+    sentence=lambda f: phrase(
+        f"{wording.subject(f)} {'no longer improves' if f.verdict == Verdict.YES else 'still improves'} at its ",
+        "largest compute: its error changes by ",
+        number(f).text,
+        " with every doubling",
     ),
     shown_in=("laws",),
 )

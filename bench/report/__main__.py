@@ -85,10 +85,10 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--into", type=folder, help="another folder: records of the grid, and the report; files of --to")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     p.add_argument("--to", help=f"send runs instead: {', '.join((CSV, *registry.names('tracker')))}")
-    p.add_argument("--follow", action="store_true", help="with --to: send what is new until every cell is done")
+    p.add_argument("--follow", action="store_true", help="with --to: send what is new until every run is done")
     p.add_argument("--project", default="", help="with --to: name of the project there (default: the study's)")
     p.add_argument("--parent", type=int, help=argparse.SUPPRESS)  # stop following when this process has ended
-    p.add_argument("--cell", type=folder, metavar="FOLDER", help="draw the inside of a finished cell's network instead")
+    p.add_argument("--cell", type=folder, metavar="FOLDER", help="draw the inside of a finished run's network instead")
     p.add_argument(
         "--export",
         type=folder,

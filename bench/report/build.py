@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import textwrap
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from bench.analysis.findings import Findings
     from bench.analysis.study_data import Records
     from bench.report.figures.figure import RenderedFigure
+    from bench.report.next_step import NextStep
     from bench.report.text import ConsoleRow
     from bench.report.title import StudyTitle
 
 SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
-CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
+CONSOLE_ROWS = 10  # answers that `say` prints, unless it is asked for all
 CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
 ANSWER = "answer"  # name of the figure that is drawn where no other shows what the title says
 REHEARSAL = "Rehearsal: these numbers mean nothing."  # begins every title of a rehearsal's report
@@ -39,6 +41,7 @@ class ReportPaths:
 
     Attributes:
         title: the study's title.
+        next_step: what to do after it.
         check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it passed.
         broken: titles of figures whose files fail, each with its error.
     """
@@ -50,6 +53,7 @@ class ReportPaths:
     figures: tuple[Path, ...]
     findings: Findings
     title: str
+    next_step: NextStep
     check: str = ""
     works: bool = True
     broken: tuple[tuple[str, str], ...] = ()
@@ -148,6 +152,7 @@ def build(
     _replace(suite_directory, (table_folder, figure_folder), pages)
     return ReportPaths(
         title=shown["title"],
+        next_step=shown["next"],
         html=suite_directory / "report.html",
         markdown=suite_directory / "report.md",
         check=shown["check"],
@@ -236,6 +241,7 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
         **single,
         **listed,
         "headline": paths.title,
+        "next": dataclasses.asdict(paths.next_step),
         "broken": dict(paths.broken),
         "findings": json.loads(paths.findings_json.read_text()),
     }
@@ -269,9 +275,14 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
             line(f"- {words}")
         line("" if paths.findings.published else caveats.cost(paths.findings.cost))
     elif left:
-        line(f"Not settled: {'; '.join(left)}.", "dim")
+        for words in textwrap.wrap(f"Not settled: {'; '.join(left)}.", console.width):
+            line(words, "dim")
     if not verbose and warnings and not paths.check:
         line(f"{plural(len(warnings), 'warning')} about validity: in the report, or with --verbose.", "yellow")
+    step = paths.next_step
+    for words in textwrap.wrap(f"Next: {step.text} ({step.price}):", console.width):
+        line(words)
+    console.print(Text(f"  {step.command}"), soft_wrap=True, highlight=False)
     for title, error in paths.broken:
         line(f"Not drawn: {title} ({error}).", "red")
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)

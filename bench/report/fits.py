@@ -15,8 +15,8 @@ from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import Law, laws, why_not
 from bench.core.formatting import count, flops, plural, significant
 from bench.core.spec import MAX_EPOCHS
-from bench.report import caveats
 from bench.stats import averaging, bootstrap, diagnostics
+from bench.validity.mixed_laws import refusal
 
 CURVE_POINTS = 121  # places at which a curve is given: as many as a bend takes to be drawn round
 CURVE_REACH = 3.0  # how far beyond the largest run a curve is drawn
@@ -59,9 +59,7 @@ def missing(evidence: Evidence) -> list[str]:
     if not evidence.headline:
         return []
     return [
-        caveats.check(reason).replace("No law", f"No law against {AXES[axis]}", 1)
-        for axis in AXES
-        for reason in why_not(evidence, axis=Axis(axis)).values()
+        refusal(reason, against=AXES[axis]) for axis in AXES for reason in why_not(evidence, axis=Axis(axis)).values()
     ]
 
 

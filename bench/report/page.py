@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from bench.analysis.check import Words
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
@@ -25,8 +26,9 @@ from bench.analysis.table import Column, Table, clean, markdown, shown
 from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.formatting import join, plural
+from bench.core.phrase import Interval, Phrase, parts_of
 from bench.core.record import UNKNOWN, DataFacts, Record
-from bench.report import caveats, fits, runs, text
+from bench.report import caveats, fits, next_step, runs, text
 from bench.report.figures.figure import MAX_NARROW_INCHES, RenderedFigure
 from bench.report.title import StudyTitle
 from bench.stats.intervals import Estimate
@@ -34,7 +36,7 @@ from bench.stats.intervals import Estimate
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 500  # of a table in the page; the CSV has all
 MAX_WARNINGS = 4  # that the section shows when it is unfolded; the others are a click further
-MAX_LETTERS = 60  # of the subjects that a folded table names; of more it says how many
+NO_BREAK = "\u00a0"
 MAX_FAILURES = 6  # named in one sentence
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
@@ -55,8 +57,8 @@ PROVENANCE = (
     ("environment.cpu", "Processor"),
     ("environment.accelerator", "Accelerator"),
     ("execution.device", "Device"),
-    ("execution.accelerators", "Accelerators per cell"),
-    ("execution.threads", "Threads per cell"),
+    ("execution.accelerators", "Accelerators per run"),
+    ("execution.threads", "Threads per run"),
     ("execution.dtype", "Precision"),
     ("execution.evaluation_dtype", "Precision of evaluation"),
     ("cost.peak_source", "Peak for utilisation"),
@@ -89,6 +91,8 @@ def content(
     """
     answers = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
+    of = asked or f"--suite {evidence.suite}"
+    leading = findings.findings[chosen.finding] if chosen else None
     behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     return {
         **_heading(evidence, findings, chosen, check=check, mark=mark),
@@ -96,6 +100,9 @@ def content(
         "not_drawn": tuple(not_drawn),
         "overview": text.overview(findings, answers),
         "note": caveats.shared_facts(findings),
+        "next": next_step.next_step(evidence, findings, leading, study=of, check=check),
+        "not_shown": next_step.not_shown(findings),
+        "usual": frozenset(text.usual_counts(findings).values()),
         "warnings": warnings,
         "notes": notes,
         "counted": join([plural(len(said), noun) for said, noun in ((warnings, "warning"), (notes, "note")) if said]),
@@ -189,7 +196,6 @@ def html(shown: Mapping[str, Any]) -> str:
             **shown,
             "policy": f"{NO_NETWORK}; script-src 'sha256-{digest}'",
             "max_warnings": MAX_WARNINGS,
-            "max_letters": MAX_LETTERS,
             "style": Markup((TEMPLATES / "style.css").read_text()),
             "script": Markup(script),  # files of this project
             "lead": pictures[0] if shown["lead"] else None,
@@ -207,7 +213,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
     environment.filters["md"] = lambda value: markdown(str(value))
     lead = shown["lead"]
     template = environment.get_template("report.md.j2")
-    said = _without_n(lead.caption, shown["note"]) if lead else ""
+    said = (lead.caption if lead.n in shown["usual"] else lead.explained).strip() if lead else ""
     answered = _merged([*shown["overview"].shown, *shown["overview"].more])
     lines = template.render(shown, caption=said, answered=answered, provenance=_alike(shown["provenance"])).splitlines()
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip() + "\n"
@@ -227,21 +233,10 @@ def _alike(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(", ".join(names), value) for value, names in by_key((value, name) for name, value in facts).items()]
 
 
-def _without_n(caption: str, note: str) -> str:
-    """A caption without the sentence "n: …" where the note below the answers says it."""
-    return re.sub(r" ?\bn: ([^.]*)\.", lambda n: "" if n[1] in note else n[0], caption).strip()
-
-
-def _once(sentences: Iterable[str]) -> list[str]:
-    """A rule in brackets, "(rule: …)", is said where it is met first."""
-    known: set[str] = set()
-
-    def rule(match: re.Match[str]) -> str:
-        again = match[0] in known
-        known.add(match[0])
-        return "" if again else match[0]
-
-    return [re.sub(r" \(rule: [^)]*\)", rule, sentence) for sentence in sentences]
+def _once(results: Sequence[Words]) -> list[str]:
+    """Results of checks in words, each rule said where it is met first."""
+    first = {words.rule: nth for nth, words in reversed(list(enumerate(results)))}
+    return [str(words) if first[words.rule] == nth else words.without_rule for nth, words in enumerate(results)]
 
 
 def _environment(*, autoescape: bool) -> Environment:
@@ -251,7 +246,7 @@ def _environment(*, autoescape: bool) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=not autoescape,
         lstrip_blocks=not autoescape,
-        finalize=lambda v: clean(v) if type(v) is str else v,
+        finalize=lambda v: clean(str(v)) if type(v) in (str, Words, Phrase) else v,
     )
 
 
@@ -261,7 +256,7 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
     return {
         "name": figure.name,
         "title": figure.title,
-        "caption": figure.caption,
+        "caption": figure.explained,
         "limit": f"{figure.pointed:,} of {figure.points:,} points can be pointed at."
         if figure.pointed < figure.points
         else "",
@@ -327,7 +322,7 @@ def pipeline(evidence: Evidence) -> tuple[bool, str]:
     missing = lost + len(records.damaged) + len(records.unfinished) + len(refused)
     left = len(records.never_started) - len(refused)
     done = len(records.records) - lost
-    cells = plural(done + missing + left, "cell")
+    cells = plural(done + missing + left, "run")
     if missing:
         return False, f"The pipeline does not work: {missing} of {cells} without a result."
     if not done:
@@ -358,7 +353,7 @@ def coverage(evidence: Evidence) -> str:
     ]
     more = [f"and {len(lost) - MAX_FAILURES} more (tables/coverage.csv)"] if len(lost) > MAX_FAILURES else []
     said = (
-        f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else "."),
+        f"{counts['complete']} of {plural(total, 'run')} complete" + (f"; {join(others)}." if others else "."),
         f"{beyond} of them outside the current grid." if beyond else "",
         f"Without result: {'; '.join(lost[:MAX_FAILURES] + more)}." if lost else "",
     )
@@ -411,13 +406,26 @@ def _images(data: DataFacts) -> str:
     return f"{images} sha256:{data.content_hash[:12]}".strip() if data.content_hash else images
 
 
-def _unbroken(number: str) -> Markup:
-    """A number whose interval, and whose unit, stay on one line."""
-    kept = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\u00a0"), clean(number))
-    return escape(kept.replace(" %", "\u00a0%"))
+def _unbroken(text: str) -> Markup:
+    """A text whose intervals and units stay on one line."""
+    return Markup("").join(map(_on_one_line, parts_of(text)))
+
+
+def _on_one_line(part: str) -> Markup:
+    kept = clean(part)
+    kept = kept.replace(" ", NO_BREAK) if isinstance(part, Interval) else kept
+    return escape(kept.replace(" %", f"{NO_BREAK}%"))
 
 
 def _short(title: str, others: str) -> Markup:
     """A title of which a narrow page leaves out intervals and `others`, its end; its tables have both."""
-    said, last = (str(_unbroken(part)) for part in (title.removesuffix(others), others))
-    return Markup(re.sub(r" \[[^\]]*\]|$", lambda match: WIDE_ONLY.format(match[0] or f" {last}"), said.strip()))
+    parts = list(parts_of(title))
+    ends = [parts.pop()] if others else []
+    made = ""
+    for part in parts:
+        if isinstance(part, Interval):  # the space before it goes with it
+            made = f"{made.removesuffix(' ')}{WIDE_ONLY.format(f' {_on_one_line(part)}')}"
+        else:
+            made += str(_on_one_line(part))
+    last = "".join(map(str, map(_on_one_line, ends)))
+    return Markup(made.strip() + WIDE_ONLY.format(f" {last}"))

@@ -62,13 +62,13 @@ def planned(evidence: Evidence) -> Table | None:
     if whole is None:
         return None
     runs = [
-        f"{words.plural(run.cells, 'cell')} {words.planned_and_took(run.planned, run.took)}"
+        f"{words.plural(run.cells, 'run')} {words.planned_and_took(run.planned, run.took)}"
         + (f" by {words.plural(run.workers, 'worker')}" if run.executor == "local" else f" through {run.executor}")
         for run in plans.runs
     ]
     note = (
-        f"Per cell, on one worker. In all {words.planned_and_took(whole.planned, whole.took, whole.processor)}. Plans "
-        "assume an idle machine; the time of a cell is wall-clock: on a loaded machine it is more than what it used of "
+        f"Per run, on one worker. In all {words.planned_and_took(whole.planned, whole.took, whole.processor)}. Plans "
+        "assume an idle machine; the time of a run is wall-clock: on a loaded machine it is more than what it used of "
         "a processor. "
     )
     return Table(
@@ -104,7 +104,7 @@ def models(evidence: Evidence) -> Table:
     tasks = tuple(m for m in evidence.measures if m != UPSTREAM) if len(evidence.headline) > 1 else ()
     return Table(
         name="models",
-        title="Models at their longest horizon",
+        title="Models at their longest budget",
         rows=tuple(rows),
         columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)),
         csv_only=tuple(c.key for c in (*SIZE, *BUDGET, *SPEED) if c.key not in COMPARED) + tasks,
@@ -124,7 +124,7 @@ def horizons(evidence: Evidence) -> Table:
         Column(key="final_train_loss", heading="Train loss", text=lambda v: f"{v:.3f}"),
         *_score_columns(evidence),
     )
-    return Table(name="horizons", title="Every horizon", columns=columns, rows=tuple(rows), note=_note(evidence, rows))
+    return Table(name="horizons", title="Every budget", columns=columns, rows=tuple(rows), note=_note(evidence, rows))
 
 
 def tasks_by_models(evidence: Evidence) -> Table | None:

@@ -20,7 +20,6 @@ SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": 
 MAX_ROWS = 5  # of the tables that are seen before anything is unfolded
 MAX_COLUMNS = 4  # subjects that are columns of the table at a glance; more become rows
 MAX_TOGETHER = 3  # subjects whose like answers share a row on the console
-MAX_NAMED = 6  # names in one sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +63,13 @@ class Glance:
     heading: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Answer | None, ...]], ...]
+
+    @property
+    def asked(self) -> str:
+        """The table's questions in words, each once; with the subjects, where these are its rows."""
+        answers = (answer for _, cells in self.rows for answer in cells if answer)
+        questions = " ".join(dict.fromkeys(answer.question for answer in answers))
+        return f"{questions} ({'; '.join(name for name, _ in self.rows)})" if self.heading == "Subject" else questions
 
 
 @dataclass(frozen=True, kw_only=True)

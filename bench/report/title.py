@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from bench.analysis import wording
 from bench.analysis.families import RESNET, VIT, family_of_kind
-from bench.analysis.finding import ALL_MODELS, Finding, Reason, Unit
+from bench.analysis.finding import ALL_MODELS, Axis, Finding, Reason, Unit
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
+from bench.core.formatting import join
+from bench.core.phrase import phrase
 from bench.report.text import verdict_of
+from bench.validity.size_at_edge import ONE_BUDGET, SMALLEST
 
 MAX_NAMED = 2  # subjects with another answer that a title names
 
@@ -22,7 +25,7 @@ class StudyTitle:
 
     Attributes:
         text: one sentence, then `others`.
-        others: the answers for other subjects; "" where there is nothing to add.
+        others: the answers for other subjects, and what takes the sentence back; "" where there is nothing to add.
         finding: place in `Findings.findings`.
         figure: name of the figure that shows it; "" where none does.
         caption: the same for the figure's files: without what an open question takes.
@@ -65,8 +68,8 @@ def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> 
     *_, shown, _, place = min(ranked)
     chosen = findings.findings[place]
     figure = figures[shown] if shown < len(figures) else ""
-    also = _others(chosen, findings)
-    text, caption = (f"{said} {also}".strip() for said in (sentence(chosen), statement(chosen)))
+    also = " ".join(filter(None, (_others(chosen, findings), _smallest(chosen, findings))))
+    text, caption = (phrase(said, " " if also else "", also) for said in (sentence(chosen), statement(chosen)))
     return StudyTitle(text=text, finding=place, figure=figure, others=also, caption=caption)
 
 
@@ -85,6 +88,19 @@ def _others(chosen: Finding, findings: Findings) -> str:
         return ""
     tally = Counter(verdict_of(f)[0] for f in alike)
     return f"Of {len(alike)} answers: {', '.join(f'{number} {word}' for word, number in tally.most_common())}."
+
+
+def _smallest(chosen: Finding, findings: Findings) -> str:
+    """What takes a lead of one family over another back: families whose best network is their smallest even at the
+    largest budget, so that a smaller one may be better at any. "" where there is none, or the finding is open."""
+    if len(chosen.subject) != 2 or chosen.axis != Axis.COMPUTE or not chosen.trend or not is_answered(chosen):
+        return ""
+    last = chosen.trend[-1].x
+    found = [c for c in findings.checks if c.kind == SMALLEST and (c.high or 0) * ONE_BUDGET >= last]
+    named = [c.names[0] for c in found if c.names[0] in chosen.subject]
+    if len(named) < 2:
+        return f"But the smallest {named[0]} is best: a smaller one may be better." if named else ""
+    return f"But the smallest {join(named)} are best: smaller ones may be better."
 
 
 def _word(f: Finding, chosen: Finding) -> str:
@@ -107,7 +123,8 @@ def is_answered(f: Finding) -> bool:
 
 def sentence(f: Finding) -> str:
     """A finding as one sentence; after an open one, what it would take to answer it."""
-    return statement(f) if is_answered(f) else f"{statement(f)} {takes(f)}".strip()
+    condition = "" if is_answered(f) else takes(f)
+    return phrase(statement(f), " " if condition else "", condition)
 
 
 def statement(f: Finding) -> str:
@@ -116,15 +133,17 @@ def statement(f: Finding) -> str:
     about = question.subject(f) + question.measure(f)
     if is_answered(f):
         if question.sentence is not None:
-            return f"{question.sentence(f)}{question.measure(f)}."
-        parts = (f"{about}: {verdict_of(f)[0]}", question.number(f).text)
-        return f"{question.text.format(target=question.target(f))} {', '.join(part for part in parts if part)}."
+            return phrase(question.sentence(f), question.measure(f), ".")
+        number = question.number(f).text
+        said = f"{question.text.format(target=question.target(f))} {about}: {verdict_of(f)[0]}"
+        return phrase(said, ", " if number else "", number, ".")
     if question.about_two and f.unit == Unit.SHARE and f.estimate is not None:
         label, number = question.label.format(target=question.target(f)), question.number(f).text
         span = f", {wording.between(f, f.trend[0].x, f.trend[-1].x, 'to')}" if len(f.trend) > 1 else ""
-        return f"{label} Inconclusive: {' − '.join(f.subject)} {number}{span}."
-    number = f" ({question.number(f).text})" if question.number(f).text else ""
-    return f"{question.text.format(target=question.target(f))} Inconclusive for {about}{number}."
+        return phrase(f"{label} Inconclusive: {' − '.join(f.subject)} ", number, f"{span}.")
+    number = question.number(f).text
+    shown = (" (", number, ")") if number else ()
+    return phrase(f"{question.text.format(target=question.target(f))} Inconclusive for {about}", *shown, ".")
 
 
 def takes(f: Finding) -> str:

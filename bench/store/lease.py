@@ -243,7 +243,7 @@ class Lease:
                     return
         except OSError as error:
             raise files.explain(error, self.path) from error
-        raise LeaseLost("another runner has taken over the cell, because this process was suspended for too long")
+        raise LeaseLost("another runner has taken over the run, because this process was suspended for too long")
 
     def release(self) -> None:
         """Release the lease, unless it has been lost."""

@@ -40,7 +40,7 @@ FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
 """Fields of a record and their values, as `to_bytes` writes them: one to a line."""
 
 LONG_INTEGER = re.compile(rb"[\s:,[-]\d{19}")
-DAMAGED_FIX = "Run the study again: the cell is repeated and the damaged file is kept beside it."
+DAMAGED_FIX = "Run the study again: the run is repeated and the damaged file is kept beside it."
 
 
 class DamagedRecord(UserError):
@@ -122,7 +122,7 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     if missing or body["status"] not in STATUSES:
         raise DamagedRecord(path, f"missing or wrong {', '.join(missing) or 'status'}.")
     if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
-        raise DamagedRecord(path, f"it is the record of another cell, {body['directory']}.")
+        raise DamagedRecord(path, f"it is the record of another run, {body['directory']}.")
     try:
         restore_groups(body)
         return from_json(body)

@@ -224,15 +224,15 @@ class CellDirectory:
             LeaseLost: another runner has begun or finished the cell since.
         """
         if self.is_done():
-            raise LeaseLost("another runner has finished the cell")
+            raise LeaseLost("another runner has finished the run")
         if self.attempts()[-1] != attempt:
-            raise LeaseLost("another runner has begun the cell anew")
+            raise LeaseLost("another runner has begun the run anew")
 
     def publish(self, record: Record) -> None:
         """Write the record, which ends the cell. `settle` then puts its weights in place and removes its checkpoints.
 
         Raises:
-            LeaseLost: another runner has finished the cell; its record is kept.
+            LeaseLost: another runner has finished the run; its record is kept.
             UserError: the disk is full, ….
         """
         if not self.is_done():
@@ -240,7 +240,7 @@ class CellDirectory:
         try:
             records.write_record(self.record, record, new=True)
         except FileExistsError as error:
-            raise LeaseLost("another runner has finished the cell") from error
+            raise LeaseLost("another runner has finished the run") from error
 
     def _remove_failed_record(self) -> None:
         aside = files.temporary_name(self.record)

@@ -53,6 +53,8 @@ SUITE = Suite(
     question="which pre-trained model is best for these photos, adapted how, and how many more photos does it take?",
     figures=("adaptation", "photos-to-check"),
     questions=("best-adaptation", "images-to-label", "fine-tuning-gain"),
+    advises=True,
+    compares_finetuning=True,
     downstream=(),
     cells=cells,
 )

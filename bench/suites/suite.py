@@ -62,6 +62,8 @@ class Suite:
         downstream: all downstream sets, or those of each scale; None for the headline and the far ones.
         varies: axis -> fields of a recipe that its cells differ in on purpose. The others are equal along the axis.
         exclusive: cells measure time, so that one worker has the machine to itself.
+        advises: it says which model to take, so that a plan says which differences its test images can show.
+        compares_finetuning: it compares fine-tuning with frozen features, which a plan leaves out where it takes long.
         purpose: "check" where its numbers mean nothing.
         takes: how long it took at scale `cpu` on two cores; "" where nobody measured it.
     """
@@ -77,6 +79,8 @@ class Suite:
     downstream: tuple[str, ...] | Mapping[str, tuple[str, ...]] | None = None
     varies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exclusive: bool = False
+    advises: bool = False
+    compares_finetuning: bool = False
     purpose: str = ""
     takes: str = ""
 

@@ -360,7 +360,7 @@ class Trainer:
         folder, content = self.saving.folder, self.saving.content
         if (cell := state.get("cell", folder.parent.name)) != folder.parent.name:
             raise UserError(
-                f"The checkpoints in {folder} are of another cell, {cell}.",
+                f"The checkpoints in {folder} are of another run, {cell}.",
                 "Put them back; or delete that folder, and the training begins anew.",
             )
         if state.get("content", content) != content:

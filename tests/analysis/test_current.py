@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from bench.analysis import evidence, lr_sweep
+from bench.analysis.check import checks
 from bench.analysis.evidence import Evidence
-from bench.analysis.findings import CheckKind, ValidityCheck
+from bench.analysis.findings import ValidityCheck
 from bench.analysis.study_data import Records
-from bench.analysis.validity_checks import checks
 from bench.core.record import Record, Score
 from bench.core.spec import TaskSpec
 from bench.report import tables
@@ -62,7 +62,7 @@ def shown(evidence_of: Evidence, measure: str = "mnist") -> float:
     return evidence_of.estimates(measure)[series.last.key].value
 
 
-def of_kind(evidence_of: Evidence, *kinds: CheckKind) -> list[ValidityCheck]:
+def of_kind(evidence_of: Evidence, *kinds: str) -> list[ValidityCheck]:
     return [check for check in checks(evidence_of) if check.kind in kinds]
 
 
@@ -72,9 +72,9 @@ def test_a_newer_revision_stands_whatever_its_folder_is_called(names) -> None:
     old, new = scored(record, 0.10, revision=1, name=names[0]), scored(record, 0.90, revision=2, name=names[1])
     kept = study([old, new])
     assert shown(kept) == pytest.approx(0.90) and kept.series[0].last.seeds == (0,)
-    (check,) = of_kind(kept, CheckKind.SUPERSEDED)
+    (check,) = of_kind(kept, "superseded")
     assert check.names == (names[0],) and ("fewshot", ("digits", "fashion-mnist", "mnist")) in check.groups
-    assert of_kind(study([new]), CheckKind.SUPERSEDED) == [] == of_kind(kept, CheckKind.MIXED_REVISIONS)
+    assert of_kind(study([new]), "superseded") == [] == of_kind(kept, "mixed revisions")
 
 
 def test_more_data_sets_are_no_newer_revision() -> None:
@@ -84,7 +84,7 @@ def test_more_data_sets_are_no_newer_revision() -> None:
     old = revised(scored(record, 0.10, revision=1, name="b", ended="2029"), more)
     kept = study([old, scored(record, 0.90, revision=2, name="a")])
     assert shown(kept) == pytest.approx(0.90)
-    (check,) = of_kind(kept, CheckKind.SUPERSEDED)
+    (check,) = of_kind(kept, "superseded")
     assert check.names == ("b",)
 
 
@@ -99,7 +99,7 @@ def test_a_cell_of_the_untrained_network_supersedes_no_trained_one() -> None:
             replace(untrained, horizons=trained.horizons[:1]),
         ]
     )
-    assert not of_kind(kept, CheckKind.SUPERSEDED)
+    assert not of_kind(kept, "superseded")
     assert set(kept.scores["images_seen"]) == {h.images_seen for h in trained.horizons}
 
 
@@ -135,12 +135,12 @@ def test_scores_that_nobody_supersedes_stand_beside_the_new_ones() -> None:
 def test_models_that_different_revisions_judged_are_named() -> None:
     made = world(seeds=(0,)) + [r for r in World(seed=5).records() if r.cell.model == "ResNet-mini"]
     made[0] = revised(made[0], {"task:fewshot": 2})
-    (check,) = of_kind(study(made), CheckKind.MIXED_REVISIONS)
+    (check,) = of_kind(study(made), "mixed revisions")
     assert check.groups == (("task fewshot", ("1", "2")),)
     made[1:] = [revised(record, {"model": 2}) for record in made[1:]]  # another family: its own count
-    assert of_kind(study(made), CheckKind.MIXED_REVISIONS) == [check]
+    assert of_kind(study(made), "mixed revisions") == [check]
     made[1:] = [revised(record, {"recipe": 2, "task:fewshot": 2}) for record in made[1:]]
-    (check,) = of_kind(study(made), CheckKind.MIXED_REVISIONS)
+    (check,) = of_kind(study(made), "mixed revisions")
     assert check.groups == (("recipe", ("1", "2")),)
 
 
@@ -151,7 +151,7 @@ def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> N
     kept = study([first, second])
     assert [s.last.seeds for s in kept.series] == [(0,), (1,)]
     assert sorted(s.label for s in kept.series) == [f"{MODEL} (images cccccccc)", f"{MODEL} (images dddddddd)"]
-    (check,) = of_kind(kept, CheckKind.OTHER_TRAINING_IMAGES)
+    (check,) = of_kind(kept, "other training images")
     assert (check.names, check.count) == (("glyphs",), 30_000)
     assert check.groups == (("", ("cccccccc", "dddddddd")),)
 
@@ -180,8 +180,8 @@ def test_rejected_rates_are_in_no_table_answer_or_curve() -> None:
         if table.name not in ("rates", "coverage"):
             assert len(table.rows) <= len(series.points) + 10 and "lr 0.01" not in table.csv()
     assert len(lr_sweep.sweeps(analysed)[0].tried) == 3
-    assert [check.count for check in of_kind(analysed, CheckKind.REJECTED_RATES)] == [2]
-    assert of_kind(analysed, CheckKind.RECIPES_BETWEEN, CheckKind.RECIPES_WITHIN) == []
+    assert [check.count for check in of_kind(analysed, "rejected rates")] == [2]
+    assert of_kind(analysed, "recipes between families", "recipes within families") == []
 
 
 def test_the_rate_that_was_asked_for_since_stands() -> None:
@@ -194,9 +194,9 @@ def test_the_rate_that_was_asked_for_since_stands() -> None:
 
 def test_choosing_on_images_that_are_reported_on_is_said() -> None:
     made = swept({1e-3: 0.60, 2e-3: 0.71})
-    assert of_kind(read(made), CheckKind.CHOSEN_ON_TEST) == []
+    assert of_kind(read(made), "chosen on test images") == []
     made = [on_mnist(record, lambda s: replace(s, data="glyphs")) for record in made]
-    assert [check.names for check in of_kind(read(made), CheckKind.CHOSEN_ON_TEST)] == [("glyphs",)]
+    assert [check.names for check in of_kind(read(made), "chosen on test images")] == [("glyphs",)]
 
 
 def test_sizes_of_a_set_say_that_the_choice_of_images_is_left_out() -> None:
@@ -221,7 +221,7 @@ def test_accuracy_without_copies_is_in_the_table_of_scores() -> None:
             assert float(row["accuracy_without_duplicates"]) == pytest.approx(float(row["accuracy"]) - 0.001)
         else:
             assert row["num_duplicates"] == ""
-    (check,) = of_kind(analysed, CheckKind.DUPLICATES)
+    (check,) = of_kind(analysed, "duplicates")
     assert (check.names, check.count, check.limit) == (("mnist",), 3, 2000) and check.high == pytest.approx(0.001)
 
 

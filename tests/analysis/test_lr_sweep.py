@@ -7,9 +7,8 @@ import pytest
 from scipy import special
 
 from bench.analysis import lr_sweep
+from bench.analysis.check import checks
 from bench.analysis.finding import Verdict
-from bench.analysis.findings import CheckKind
-from bench.analysis.validity_checks import checks
 from bench.core.record import Operations, Record
 from bench.questions import best_learning_rate
 from bench.questions.best_learning_rate import DIVERGED, EDGE_OF_SWEEP, NO_CURVE, rate_rule, refused, rules
@@ -38,7 +37,7 @@ def smooth(best: float, *, rates: int = 7, bend: float = 0.25) -> dict[float, fl
 
 
 def warnings(made: list[Record]) -> list[tuple[str, ...]]:
-    return [check.names for check in checks(read(made)) if check.kind == CheckKind.RATE_AT_EDGE]
+    return [check.names for check in checks(read(made)) if check.kind == "rate at edge"]
 
 
 @pytest.mark.parametrize("best", [1.5e-3, 3e-3, 7e-3])

@@ -302,12 +302,11 @@ def test_the_branching_figure_draws_what_differs_and_what_was_spent(branched: Ev
     truth = differences["schedule"].map({"same": 0.0, "cosine": GAP})
     assert list(differences["difference"]) == pytest.approx(list(truth), abs=1e-9)
     assert list(data.loc[data["measure"] == "ratio", "difference"]) == pytest.approx([0.5, 0.5])
-    *panels, compute = drawing.figure.axes
-    for panel, schedule, gap in zip(panels, ("same", "cosine"), (0.0, GAP), strict=True):  # titles speak of either
-        assert schedule in panel.get_title(loc="left")
-        dots = [c for c in panel.collections if type(c) is PathCollection]
-        heights = [y for c in dots for y in c.get_offsets()[:, 1]]
-        assert heights == pytest.approx([100 * gap] * 6, abs=1e-6)
+    panel, compute = drawing.figure.axes  # a schedule of the same form gives the same bits: it has no panel
+    assert "cosine" in panel.get_title(loc="left")
+    dots = [c for c in panel.collections if type(c) is PathCollection]
+    heights = [y for c in dots for y in c.get_offsets()[:, 1]]
+    assert heights == pytest.approx([100 * GAP] * 6, abs=1e-6)
     assert [bar.get_width() for bar in compute.patches] == pytest.approx([0.5, 0.5])
 
 

@@ -5,26 +5,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from bench.analysis import lr_sweep, questions, scaling_laws, study_data
+from bench.analysis.check import checks, say
 from bench.analysis.evidence import build
-from bench.analysis.findings import CheckKind, Level, ValidityCheck
+from bench.analysis.findings import Level, ValidityCheck
 from bench.analysis.study_data import Records
-from bench.analysis.validity_checks import checks, support_images
 from bench.core import registry
 from bench.core.record import Horizon, Operations, Record, Score
 from bench.core.spec import RECIPE_REVISION
-from bench.report import caveats
-from bench.report.build import _data_kinds
+from bench.report.build import _data_kinds, measured
 from bench.train import schedule
 from bench.train.effective import LAST_CAPPED_REVISION
+from bench.validity import size_at_edge, support_images
 from tests.analysis._records import HEADLINE, World, change, map_scores
 from tests.analysis._study import ask, read
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 KEPT = Path(__file__).parents[1] / "records"
-REFUSALS = (CheckKind.LAW_NOT_COOLED_DOWN, CheckKind.LAW_SEVERAL_DATA_SETS, CheckKind.LAW_UNITS)
+REFUSALS = ("no law: points not cooled down", "no law: several data sets", "no law: units of compute")
 
 
 def records(**recipe: Any) -> list[Record]:
@@ -38,7 +40,7 @@ def of_model(made: list[Record], model: str, changes: dict[str, Any]) -> list[Re
     return [change(r, changes) if r.cell.model == model else r for r in made]
 
 
-def found(made: list[Record], *kinds: CheckKind) -> list[ValidityCheck]:
+def found(made: list[Record], *kinds: str) -> list[ValidityCheck]:
     return [check for check in checks(read(made)) if check.kind in kinds]
 
 
@@ -47,7 +49,7 @@ def test_mid_schedule_beside_annealed_points_is_refused() -> None:
     assert found(made, *REFUSALS) == []
     made = of_model(made, "ViT-mini/7", {"cell.recipe.cooldown": 0.0})
     (check,) = found(made, *REFUSALS)
-    assert (check.kind, check.names, check.count) == (CheckKind.LAW_NOT_COOLED_DOWN, ("ViT",), 3)
+    assert (check.kind, check.names, check.count) == ("no law: points not cooled down", ("ViT",), 3)
     evidence = read(made)
     assert "ViT" not in scaling_laws.laws(evidence) and scaling_laws.why_not(evidence)["ViT"] == check
 
@@ -70,7 +72,11 @@ def test_a_flop_unit_mix_up_is_refused_by_model() -> None:
             record = replace(record, horizons=tuple(thirds))
         made.append(record)
     (check,) = found(made, *REFUSALS)
-    assert (check.kind, check.names, check.groups) == (CheckKind.LAW_UNITS, ("ResNet",), (("", ("ResNet-base",)),))
+    assert (check.kind, check.names, check.groups) == (
+        "no law: units of compute",
+        ("ResNet",),
+        (("", ("ResNet-base",)),),
+    )
     assert check.high == pytest.approx(1 / 3, abs=0.01)
     assert scaling_laws.units_apart(read(records()).points.values()) == []
 
@@ -79,8 +85,8 @@ def test_too_few_points_are_no_warning() -> None:
     made = [replace(r, horizons=r.horizons[:2]) for r in records() if r.model.family in ("ViT", "Pixels")]
     evidence = read(made)
     why = scaling_laws.why_not(evidence)["ViT"]
-    assert (why.kind, why.count, why.limit) == (CheckKind.LAW_TOO_FEW_POINTS, 3, 4)
-    assert not [check for check in checks(evidence) if check.kind == CheckKind.LAW_TOO_FEW_POINTS]
+    assert (why.kind, why.count, why.limit) == ("no law: too few points", 3, 4)
+    assert not [check for check in checks(evidence) if check.kind == "no law: too few points"]
 
 
 def test_fine_tunings_that_chose_an_end_of_their_rates_are_counted_by_model() -> None:
@@ -103,16 +109,12 @@ def test_fine_tunings_that_chose_an_end_of_their_rates_are_counted_by_model() ->
             made.append(replace(r, horizons=tuple(rows)))
         return made
 
-    assert found(with_edges(lambda r, h: False), CheckKind.TUNED_AT_EDGE) == []
-    (check,) = found(
-        with_edges(lambda r, h: r.cell.model == "ViT-nano/7" and not h.images_seen), CheckKind.TUNED_AT_EDGE
-    )
+    assert found(with_edges(lambda r, h: False), "tuned at edge") == []
+    (check,) = found(with_edges(lambda r, h: r.cell.model == "ViT-nano/7" and not h.images_seen), "tuned at edge")
     assert check.groups == (("ViT-nano/7, untrained", ("4 of 4",)),)  # two seeds, two sets
     assert (check.count, check.limit, check.level) == (4, 8 * 2 * 2 * 4, Level.WARNING)
-    assert "4 of 128 cases (ViT-nano/7, untrained 4 of 4)" in caveats.check(check)
-    (few,) = found(
-        with_edges(lambda r, h: r.cell.model == "ViT-nano/7" and h.images_seen == 8_000), CheckKind.TUNED_AT_EDGE
-    )
+    assert "4 of 128 cases (ViT-nano/7, untrained 4 of 4)" in str(say(check))
+    (few,) = found(with_edges(lambda r, h: r.cell.model == "ViT-nano/7" and h.images_seen == 8_000), "tuned at edge")
     assert few.groups == (("ViT-nano/7", ("4 of 12",)),) and few.level == Level.NOTE
 
 
@@ -129,10 +131,10 @@ def test_an_under_swept_learning_rate_and_a_long_warm_up_are_warned_of() -> None
                     ),
                 )
             )
-    (edge,) = found(swept, CheckKind.RATE_AT_EDGE)
+    (edge,) = found(swept, "rate at edge")
     assert len(edge.names) == 8
-    assert found(records(), CheckKind.RATE_AT_EDGE, CheckKind.LONG_WARMUP) == []
-    assert found(records(warmup_images=2_000), CheckKind.LONG_WARMUP)[0].high == pytest.approx(31 / 125)
+    assert found(records(), "rate at edge", "long warm-up") == []
+    assert found(records(warmup_images=2_000), "long warm-up")[0].high == pytest.approx(31 / 125)
 
 
 def test_a_warm_up_is_warned_of_as_long_as_it_was() -> None:
@@ -141,14 +143,14 @@ def test_a_warm_up_is_warned_of_as_long_as_it_was() -> None:
     steps = schedule.longest_warmup((0, 8_000, 24_000), 64)
     assert steps == 31
     share = steps / schedule.total_steps(8_000, 64)
-    assert found(made, CheckKind.LONG_WARMUP)[0].high == pytest.approx(share)
+    assert found(made, "long warm-up")[0].high == pytest.approx(share)
 
 
 def test_runs_that_are_compared_and_were_not_trained_alike_are_warned_of_by_axis() -> None:
-    assert found(records(), CheckKind.UNEQUAL_RECIPES) == []
-    assert found(of_model(records(), "ViT-mini/7", {"cell.recipe.lr": 1e-2}), CheckKind.UNEQUAL_RECIPES) == []
+    assert found(records(), "unequal recipes") == []
+    assert found(of_model(records(), "ViT-mini/7", {"cell.recipe.lr": 1e-2}), "unequal recipes") == []
     changes = {"cell.recipe.warmup_images": 1_000, "cell.recipe.cooldown": 0.3, "cell.recipe.batch": 32}
-    checked = found(of_model(records(), "ViT-mini/7", changes), CheckKind.UNEQUAL_RECIPES)
+    checked = found(of_model(records(), "ViT-mini/7", changes), "unequal recipes")
     assert {check.names for check in checked} >= {("compute",)}
     for check in checked:
         assert dict(check.groups) == {
@@ -165,7 +167,7 @@ def test_an_old_warm_up_counts_as_it_was_done() -> None:
             change(replace(r, revisions={**r.revisions, "recipe": revision}), {"cell.horizons": (0, budget, 64_000)})
             for r, budget in zip(records(warmup_images=4_000), itertools.cycle((8_000, 32_000)), strict=False)
         ]
-        assert bool(found(made, CheckKind.UNEQUAL_RECIPES)) == unequal
+        assert bool(found(made, "unequal recipes")) == unequal
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_an_old_warm_up_counts_as_it_was_done() -> None:
 def test_studies_of_the_old_rule_are_caught(study: str, axes: set[str]) -> None:
     records = study_data.load(KEPT / study, suite=study.partition("-")[0])
     assert {r.revisions["recipe"] for r in records.records} <= {1, LAST_CAPPED_REVISION}
-    checked = [c for c in checks(build(records)) if c.kind is CheckKind.UNEQUAL_RECIPES]
+    checked = [c for c in checks(build(records)) if c.kind == "unequal recipes"]
     assert {c.names[0] for c in checked} == axes
     assert all([name for name, _ in c.groups] == ["warm-up steps"] for c in checked)
 
@@ -187,7 +189,7 @@ def test_studies_of_the_old_rule_are_caught(study: str, axes: set[str]) -> None:
 def test_the_main_study_differs_in_nothing_but_its_axes() -> None:
     records = study_data.load(REFERENCE / "scaling-cpu", suite="scaling")
     assert {r.revisions["recipe"] for r in records.records} == {RECIPE_REVISION}
-    assert not [c for c in checks(build(records)) if c.kind is CheckKind.UNEQUAL_RECIPES]
+    assert not [c for c in checks(build(records)) if c.kind == "unequal recipes"]
 
 
 def test_old_records_read_what_a_data_set_says_now() -> None:
@@ -216,26 +218,26 @@ def test_an_untrained_network_stands_for_every_size_of_its_data() -> None:
     world = World(seed=1)
     world.sizes = (3_000, 30_000)
     made = [trained(r) if r.cell.num_images == 3_000 else r for r in world.records()]
-    assert found(made, CheckKind.MISSING_BASELINE) == []
+    assert found(made, "missing baseline") == []
     made = [trained(r) if r.cell.model == "ViT-nano/7" else r for r in made]
-    assert found(made, CheckKind.MISSING_BASELINE)[0].names == ("ViT-nano/7",)
+    assert found(made, "missing baseline")[0].names == ("ViT-nano/7",)
     made = [r for r in made if r.model.family != "Pixels"]
-    assert found(made, CheckKind.MISSING_BASELINE)[0].names == ("raw pixels", "ViT-nano/7")
+    assert found(made, "missing baseline")[0].names == ("raw pixels", "ViT-nano/7")
 
 
 def test_recipes_that_differ_alike_in_every_family_are_no_difference_between_families() -> None:
-    both = CheckKind.RECIPES_BETWEEN, CheckKind.RECIPES_WITHIN
+    both = "recipes between families", "recipes within families"
     made = records(lr=0.004)
     assert found(made, *both) == []
     made = [change(r, {"cell.recipe.cooldown": 1.0}) if r.cell.seed == 0 else r for r in made]
     (within,) = found(made, *both)
     assert (within.kind, within.names, within.groups) == (
-        CheckKind.RECIPES_WITHIN,
+        "recipes within families",
         ("cooldown",),
         (("", ("0.2", "1.0")),),
     )
     made = [change(r, {"cell.recipe.lr": 0.001}) if r.model.family == "ResNet" else r for r in made]
-    between = next(c for c in found(made, *both) if c.kind == CheckKind.RECIPES_BETWEEN)
+    between = next(c for c in found(made, *both) if c.kind == "recipes between families")
     assert between.names == ("lr",) and ("ResNet", ("0.001",)) in between.groups and len(found(made, *both)) == 2
 
 
@@ -253,7 +255,7 @@ def probed(support: dict[int, int], *, draws: int = 3, **detail: Any) -> list[Re
     return [replace(r, horizons=tuple(replace(h, scores=scores(h)) for h in r.horizons)) for r in world.records()]
 
 
-FEW, SAME = CheckKind.FEW_IMAGES, CheckKind.SAME_DRAWS
+FEW, SAME = "few images", "same draws"
 
 
 @pytest.mark.parametrize(
@@ -285,14 +287,32 @@ def test_draws_that_say_they_are_the_same_images_are_believed() -> None:
 
 def test_no_reference_study_draws_from_too_few_images() -> None:
     for study in sorted(REFERENCE.glob("*/cells")):
-        assert not list(support_images(build(study_data.load(study.parent)))), study
+        assert not list(support_images.find(build(study_data.load(study.parent)))), study
 
 
 @pytest.mark.parametrize("budgets, warned", [(1, False), (2, True)])
 def test_no_trend_is_missed_where_one_budget_was_meant(budgets: int, warned: bool) -> None:
     made = [r for r in records() if r.cell.model == "ViT-mini/7"]
     made = [replace(r, horizons=tuple(h for h in r.horizons if h.images_seen)[:budgets]) for r in made]
-    assert made and bool(found(made, CheckKind.NARROW_COMPUTE)) is warned
+    assert made and bool(found(made, "narrow compute")) is warned
+
+
+def test_a_best_network_at_the_end_of_its_familys_sizes_is_named() -> None:
+    """In the main study: counted once more, from its table of budgets."""
+    study = REFERENCE / "scaling-cpu"
+    evidence, _ = measured(study, "scaling", None)
+    rows = pd.read_csv(study / "figures/frontier.csv")
+    rows["rung"] = np.log2(rows["compute_GFLOPs"]).round(1)
+    several = rows.groupby(["family", "rung"]).filter(lambda group: len(group) > 1)
+    best = several.loc[several.groupby(["family", "rung"])["accuracy"].idxmax()]
+    size = {s.label: s.last.train_flops / s.last.images_seen for s in evidence.on_axis("compute")}
+    expected = set()
+    for family, of_family in best.groupby("family"):
+        sizes = {name: size[name] for name in rows[rows["family"] == family]["series"]}
+        for kind, end in ((size_at_edge.SMALLEST, min), (size_at_edge.LARGEST, max)):
+            if count := int((of_family["series"] == (name := end(sizes, key=sizes.__getitem__))).sum()):
+                expected.add((kind, family, name, count))
+    assert expected and {(c.kind, *c.names, c.count) for c in size_at_edge.find(evidence)} == expected
 
 
 def test_mixtures_of_any_kind_are_named() -> None:
@@ -306,18 +326,18 @@ def test_mixtures_of_any_kind_are_named() -> None:
         other, name = change(made[0], {path: value}), path.rpartition(".")[2]
         if name == "accelerator":
             made = [change(r, {path: "A"}) for r in made]
-        (check,) = found([replace(other, horizons=()), *made[1:]], CheckKind.MIXED)
+        (check,) = found([replace(other, horizons=()), *made[1:]], "mixed")
         assert check.names == (name,) and len(check.groups[0][1]) == 2 and check.level == Level.WARNING
     judged = change(made[0], {"execution.evaluation_dtype": "bfloat16"})  # the others' is not recorded: it was float32
-    (check,) = [c for c in found([judged, *made[1:]], CheckKind.MIXED) if c.names == ("evaluation dtype",)]
+    (check,) = [c for c in found([judged, *made[1:]], "mixed") if c.names == ("evaluation dtype",)]
     assert check.groups == (("", ("bfloat16", "float32")),)
-    assert not found([replace(judged, horizons=()), *made[1:]], CheckKind.MIXED)[1:]
-    assert [c.level for c in found([change(made[0], {"environment.dirty": True})], CheckKind.DIRTY_TREE)] == ["note"]
+    assert not found([replace(judged, horizons=()), *made[1:]], "mixed")[1:]
+    assert [c.level for c in found([change(made[0], {"environment.dirty": True})], "dirty tree")] == ["note"]
 
 
 def test_what_did_not_finish_is_named() -> None:
     bad = World(seed=1).diverged()
-    (check,) = found([*records(), bad], CheckKind.UNSUCCESSFUL)
+    (check,) = found([*records(), bad], "unsuccessful")
     assert check.names == (bad.directory, "diverged") and check.message == bad.reason
 
 
@@ -344,5 +364,5 @@ def test_the_rejected_rates_of_a_sweep_are_counted() -> None:
         for r in records()[:2]
     ]
     evidence = lr_sweep.without_rejected(read(swept))
-    (check,) = [c for c in checks(evidence) if c.kind == CheckKind.REJECTED_RATES]
+    (check,) = [c for c in checks(evidence) if c.kind == "rejected rates"]
     assert (check.count, check.level) == (2, Level.NOTE)

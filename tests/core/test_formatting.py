@@ -63,7 +63,7 @@ def test_join_and_plural() -> None:
 
 def test_equal_reasons_are_given_once_with_the_number_of_cells() -> None:
     reasons = [*((f"cell-{number}", "No such folder.") for number in range(4)), ("other", "Too large.")]
-    assert words.by_reason(reasons) == ["4 cells (cell-0, cell-1, …): No such folder.", "other: Too large."]
+    assert words.by_reason(reasons) == ["4 runs (cell-0, cell-1, …): No such folder.", "other: Too large."]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_study_s_energy_is_that_of_the_cells_where_it_was_measured_and_its_co2
     known = Cost(energy=Energy(processor_joules=1.8e6, accelerator_joules=1.8e6, co2_grams_per_kwh=350.0))
     some = summed(known, Cost(), known)
     assert (some.joules, some.co2_grams, some.measured, some.cells) == (7.2e6, 700.0, 2, 3)
-    assert caveats.cost(some).endswith("; 2 kWh of electricity measured in 2 of 3 cells, 700 g of CO2.")
+    assert caveats.cost(some).endswith("; 2 kWh of electricity measured in 2 of 3 runs, 700 g of CO2.")
     assert summed(Cost(), Cost()).joules is None
     assert summed(known, Cost(energy=Energy(processor_joules=3600.0))).co2_grams is None
 

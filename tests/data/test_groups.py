@@ -1,5 +1,6 @@
 """Groups of images: none lies on both sides, and the division follows from names and numbers alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -157,13 +158,17 @@ def counts_of(root: Path) -> tuple[int, ...]:
 
 def test_a_plan_names_the_groups_and_a_study_file_repeats_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"data": ["folder:photos@30"], "data_root": root, "groups": write(root / "mine.csv", ROWS)}
-    options, notes = name_groups(StudyOptions.called(None, asked))
+    monkeypatch.setenv("VIT_BENCH_GROUPS", "")  # which a command sets
+    given = StudyOptions.called(None, asked)
+    given.where.use()
+    what, notes = name_groups(given.what, given.where)
+    options = replace(given, what=what)
     word = groups.read(root / "mine.csv").word
-    assert options.data == (f"folder:photos:{word}@30",) and len(notes) == 1
+    assert what.data == (f"folder:photos:{word}@30",) and len(notes) == 1
     assert f'groups = "{root}/mine.csv"' in options.to_toml() and word in options.to_toml()
-    assert name_groups(options)[0].data == options.data
+    assert name_groups(what, given.where)[0].data == what.data
     write(root / "mine.csv", ROWS[1:])
     with pytest.raises(UserError, match="has changed"):
-        name_groups(options)
+        name_groups(what, given.where)
     with pytest.raises(UserError, match="--groups is about a folder"):
-        name_groups(StudyOptions.called(None, asked | {"data": ["digits"]}))
+        name_groups(replace(what, data=("digits",)), given.where)

@@ -39,7 +39,7 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--tasks", "fewshots"), ("Unknown task 'fewshots'", "'fewshot'")),
         (("--suite", "smoke", "--scale", "gpus"), ("Unknown scale 'gpus'", "'gpu'")),
         (("--suite", "smoke", "--device", "tpu"), ("Unknown device 'tpu'", "cuda")),
-        (("--suite", "smoke", "--only", "nothing-like-this"), ("No cell matches", "vit-pico")),
+        (("--suite", "smoke", "--only", "nothing-like-this"), ("No run matches", "vit-pico")),
         (("--suite", "smoke", "--seeds", "0"), ("whole number of at least 1",)),
         (("--suite", "smoke", "--wrokers", "2"), ("--wrokers", "--workers")),
         (("--suit", "smoke"), ("Unknown option '--suit'", "mean --suite?")),
@@ -179,7 +179,7 @@ def test_mistakes_of_other_commands(verb, tmp_path, words, said):
 
 def test_options_of_training_are_said_to_have_no_effect_where_nothing_is_trained():
     asked = StudyOptions.called(None, {"data": "digits", "horizons": "100", "scale": "cpu"})
-    study = expand(suites.load("speed"), asked, DataSizes())
+    study = expand(suites.load("speed"), asked.what, asked.overrides, DataSizes())
     assert study.notes == ("Suite 'speed' trains nothing: --data and --horizons have no effect.",)
 
 

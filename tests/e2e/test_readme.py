@@ -5,7 +5,6 @@ import itertools
 import re
 import shlex
 import shutil
-from dataclasses import replace
 
 import pytest
 
@@ -15,13 +14,12 @@ from bench.core import errors, registry
 from bench.core.cli import PARSER_ALONE, ParserMade, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK
 from bench.data import pack
-from bench.plan.expand import expand
 from bench.plan.options import RUN, StudyOptions, add_options
 from bench.plan.preflight import resolve_scale
 from bench.plan.sizes import DataSizes
-from bench.suites import suite as suites
 from bench.trackers import tracker as trackers
 from tests.conftest import PROJECT
+from tests.plan.making import grid_asked
 
 pytestmark = pytest.mark.gate
 
@@ -96,8 +94,8 @@ def test_a_study_is_what_its_command_asks_for(command, home):
     add_options(p, RUN)
     p.add_argument("--write-cells")  # of bench.plan alone
     asked = StudyOptions.parsed(p.parse_args(shlex.split(command)[1:]))
-    asked = replace(asked, scale=resolve_scale(asked.scale, "cpu"))
-    assert expand(suites.load(asked.suite), asked, DataSizes(published=asked.scale == "paper")).chosen
+    asked = asked.changed(scale=resolve_scale(asked.what.scale, "cpu"))
+    assert grid_asked(asked, DataSizes(published=asked.what.scale == "paper")).chosen
 
 
 def commands_in(text: str):

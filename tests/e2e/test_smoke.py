@@ -17,7 +17,7 @@ import pytest
 
 from bench import SCHEMA_VERSION
 from bench.plan import estimate
-from bench.plan.plan import NOTHING_MEASURED
+from bench.plan.cost_model import NOTHING_MEASURED
 from bench.store import faults, planned
 from bench.store.records import read_record
 from tests.conftest import PROJECT

@@ -18,8 +18,8 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK
 from bench.core.spec import Cell
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
-from bench.plan.options import StudyOptions
-from tests.plan.making import calibrated, plan_of
+from bench.plan.options import Machine
+from tests.plan.making import calibrated, changed, plan_of
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -64,12 +64,12 @@ def run(
     """As `bench.run --executor`."""
     plan = plan_of(cells, store, workers=workers or 1, ranks=how.pop("ranks", nodes))
     named = tuple(replace(planned, name=registry.directory_name(planned.cell)) for planned in plan.cells)
-    plan = calibrated(replace(plan, cells=named))
+    asked = Machine(executor=executor, workers=workers, job=tuple(job), detach=detach, device="cpu", nodes=nodes)
+    plan = calibrated(changed(plan, cells=named, asked=asked))
     shown = LiveProgress(plan, Console(file=io.StringIO()))
     how = {"on_event": shown.event, "tick": shown.refresh} | how
-    given = {"executor": executor, "workers": workers, "job": tuple(job), "detach": detach, "device": "cpu"}
     run_cells = how.pop("run_cells", None) or registry.load("executor", executor)
-    return run_cells(plan, replace(StudyOptions.of(), nodes=nodes, **given), **how)
+    return run_cells(plan, **how)
 
 
 def main() -> int:

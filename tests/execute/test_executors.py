@@ -29,7 +29,7 @@ from bench.execute import remote
 from bench.execute.executors import slurm
 from bench.execute.executors.executor import Resources, WorkerCommand
 from bench.plan import preflight
-from bench.plan.options import StudyOptions
+from bench.plan.options import Machine, Pricing
 from bench.plan.resources import Needs
 from bench.store import faults, lease
 from bench.store.study import CellDirectory, Study
@@ -38,7 +38,7 @@ from tests.conftest import PROJECT
 from tests.execute import naps
 from tests.execute import slurm_cluster as slurm_cluster_of
 from tests.execute.slurm_cluster import ask
-from tests.plan.making import plan_of
+from tests.plan.making import changed, plan_of
 from tests.reliability.storms import leftovers, outcome, stopped, until
 
 TRAININGS = [
@@ -294,17 +294,15 @@ def test_workers_are_shared_over_kinds(workers, cells, found):
 
 
 def test_only_what_outlives_this_process_can_be_left(tmp_path):
-    asked = replace(StudyOptions.of(), executor="ray", detach=True)
     with pytest.raises(UserError, match="--detach"):
-        preflight.check_options(asked, to_run=False)
+        preflight.check_options(Machine(executor="ray", detach=True), Pricing(), to_run=False)
 
 
 def test_the_memory_of_a_gpu_is_not_asked_of_its_machine(tmp_path):
     plan = plan_of(naps.naps(1), tmp_path)
     needs = Needs(tier="resident", device=70 << 30, host=1 << 30, shared={}, kept=2 << 30, weights=0)
     cells = [replace(planned, needs=needs) for planned in plan.cells]
-    asked = StudyOptions.of()
-    of_gpu, of_cpu = (remote.resources(plan, asked, cells, gpus=gpus) for gpus in (True, False))
+    of_gpu, of_cpu = (remote.resources(plan, cells, gpus=gpus) for gpus in (True, False))
     assert of_gpu.memory == (8 << 30) + 3 * (3 << 30) // 2 and of_cpu.memory > 71 << 30
 
 
@@ -314,7 +312,7 @@ def test_unlike_cells_are_jobs_of_unlike_size(tmp_path):
     plan = type(plan)(**{**vars(plan), "cells": plan.cells + plan_of(long, tmp_path, seconds=10 * 3600).cells})
     kinds = remote.kinds_of(plan, gpus=False)
     assert sorted(len(kind) for kind in kinds) == [2, 2]
-    hours = [remote.resources(plan, StudyOptions.of(), kind, gpus=False).hours for kind in kinds]
+    hours = [remote.resources(plan, kind, gpus=False).hours for kind in kinds]
     assert sorted(hours) == [remote.LEAST_HOURS, 20.0]
 
 
@@ -338,9 +336,8 @@ def test_cores_that_are_asked_for_are_those_that_workers_use(tmp_path, asked, co
         def __init__(self, needs, command):
             made.append((needs.cpus, command.arguments, command.environment["OMP_NUM_THREADS"]))
 
-    plan = plan_of(naps.naps(1), tmp_path, ranks=2, accelerator="H100")
-    options = replace(StudyOptions.of(), job=asked)
-    remote.WorkerKind(Seen, plan, options, plan.cells, gpus=True, folder=tmp_path, number=0)
+    plan = plan_of(naps.naps(1), tmp_path, ranks=2, accelerator="H100", job=asked)
+    remote.WorkerKind(Seen, plan, plan.cells, gpus=True, folder=tmp_path, number=0)
     ((found, words, of_libraries),) = made
     assert found == cores and words[words.index("--threads") + 1] == of_libraries == str(threads)
 
@@ -425,7 +422,7 @@ def test_a_cluster_that_nobody_named_is_not_started(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     with pytest.raises(UserError, match="RAY_ADDRESS"):
-        preflight.check_options(replace(StudyOptions.of(), executor="ray"), to_run=True)
+        preflight.check_options(Machine(executor="ray"), Pricing(), to_run=True)
 
 
 # -- what happens to the jobs of SLURM ---------------------------------------------------------------------------------
@@ -509,27 +506,27 @@ def test_whatever_happens_to_jobs_is_noticed_and_every_cell_is_done(slurm_cluste
 
 @pytest.mark.gate
 def test_a_cluster_that_refuses_is_silent_or_loses_a_node_is_asked_again(slurm_cluster, tmp_path, monkeypatch):
-    """One after the other, each time that a worker begins the first cell."""
+    """One after the other, each to another cell, since one that is killed twice is given up."""
     monkeypatch.setattr(slurm, "LOOK_SECONDS", 1.0)
     monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 3.0)
     store, (said, on_event) = tmp_path / "test", heard()
-    cells, hold = naps.naps(2), naps.held(store)
-    first = Study(store).cell(cells[0]).path
+    cells, hold = naps.naps(3), naps.held(store)
+    own = [Study(store).cell(cell).path for cell in cells]
 
     def refuse():
         ask("scontrol", "update", "PartitionName=low", "State=DRAIN")
-        os.kill(job_of(store, first.name).worker, signal.SIGKILL)
+        os.kill(job_of(store, own[0].name).worker, signal.SIGKILL)
         yield "sbatch refuses"
         ask("scontrol", "update", "PartitionName=low", "State=UP")
 
     def fall_silent():
         slurm_cluster.stop("slurmctld")
-        os.kill(job_of(store, first.name).worker, signal.SIGKILL)
+        os.kill(job_of(store, own[1].name).worker, signal.SIGKILL)
         yield "squeue refuses"
         slurm_cluster.start("slurmctld")
 
     def crash():
-        node = job_of(store, first.name).node
+        node = job_of(store, own[2].name).node
         slurm_cluster.stop(node, signal.SIGKILL)
         for pid in pids_below(node):
             with contextlib.suppress(ProcessLookupError):
@@ -539,18 +536,23 @@ def test_a_cluster_that_refuses_is_silent_or_loses_a_node_is_asked_again(slurm_c
 
     steps, under_way = [refuse, fall_silent, crash], []
 
+    def begun() -> list[int]:
+        """Attempts at each cell, when those that were lost have been begun again."""
+        return [2 if index < 3 - len(steps) else 1 for index in range(3)]
+
     def tick():
         if under_way and any(under_way[0][1] in notice for notice in said):
             next(under_way.pop()[0], None)
-        elif not under_way and steps and len(list(first.glob("attempts/*/status.json"))) == 4 - len(steps):
+        elif not under_way and steps and [len(list(path.glob("attempts/*/status.json"))) for path in own] == begun():
             step = steps.pop(0)()
             under_way.append((step, next(step)))
         elif not under_way and not steps:
             hold.unlink(missing_ok=True)
 
-    assert naps.run(cells, store, executor="slurm", on_event=on_event, tick=tick) == []
-    assert not steps and not under_way and [a.outcome for a in CellDirectory(first).attempt_log()][-1] == "complete"
-    assert attempts(store) == {1: 1, 4: 1} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
+    assert naps.run(cells, store, executor="slurm", workers=3, on_event=on_event, tick=tick) == []
+    assert not steps and not under_way
+    assert all([a.outcome for a in CellDirectory(path).attempt_log()][-1] == "complete" for path in own)
+    assert attempts(store) == {2: 3} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
 def pids_below(node: str) -> list[int]:
@@ -709,8 +711,8 @@ def test_what_a_plan_and_the_user_say_is_what_slurm_is_asked_for(slurm_cluster, 
         ({}, {"TimeLimit": "08:00:00", "Partition": "low", "MinMemoryNode": "16G", "TresPerNode": "gres:gpu:2"}),
         (asked, {"TimeLimit": "01:30:00", "Partition": "high", "MinMemoryNode": "0", "TresPerNode": "gres:gpu:1"}),
     ):
-        options = replace(StudyOptions.of(), nodes=2, job=tuple(({"hold": "true"} | given).items()))
-        needs = remote.resources(plan, options, plan.cells, gpus=True)
+        asked_for = changed(plan, nodes=2, job=tuple(({"hold": "true"} | given).items()))
+        needs = remote.resources(asked_for, plan.cells, gpus=True)
         made = slurm.Slurm(needs, WorkerCommand(arguments=("true",), environment={"A": "b"}, folder=tmp_path))
         made.submit(3)
         shown = ask("scontrol", "show", "job", "--oneliner")

@@ -80,7 +80,7 @@ def test_a_cell_that_two_workers_finish_is_one(progress):
     """As where the study's folder is moved away under the first of them."""
     for worker in (0, 1):
         progress.event(worker, CellDone(cell=NAME, status="complete", seconds=100.0))
-    assert "1 of 1 cells" in progress.console.file.getvalue().splitlines()[-1]
+    assert "1 of 1 runs" in progress.console.file.getvalue().splitlines()[-1]
 
 
 def test_failed_cells_are_counted_once_and_are_not_waited_for(clock, tmp_path):
@@ -91,7 +91,7 @@ def test_failed_cells_are_counted_once_and_are_not_waited_for(clock, tmp_path):
         for cell in cells:
             shown.event(worker, CellFailed(cell=cell.readable_name, reason="No folder.\n  Create it."))
     said = shown.console.file.getvalue()
-    assert said.count("No folder.") == 1 and "0 of 2 cells, 2 failed" in said and "3 failed" not in said
+    assert said.count("No folder.") == 1 and "0 of 2 runs, 2 failed" in said and "3 failed" not in said
     assert shown.seconds_left() == 0.0
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_takes_longer_than_its_plan_does_not_say_that_nothing_is_left
     shown = LiveProgress(plan_of([CELL], tmp_path, seconds=1.0), Console(file=io.StringIO(), width=200))
     clock[0] = 60.0
     shown.refresh()
-    assert "0 of 1 cells, longer than planned" in shown.console.file.getvalue()
+    assert "0 of 1 runs, longer than planned" in shown.console.file.getvalue()
 
 
 def test_what_others_wrote_is_neither_markup_nor_obeyed(progress):

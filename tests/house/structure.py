@@ -18,7 +18,7 @@ LAYERS = (
     ("bench.data", "bench.store", "bench.cost"),
     ("bench.train", "bench.tasks", "bench.stats", "bench.trackers"),
     ("bench.analysis",),
-    ("bench.questions",),
+    ("bench.claims", "bench.questions", "bench.validity"),
     ("bench.report",),
     ("bench.suites", "bench.plan"),
     ("bench.execute",),

@@ -84,7 +84,8 @@ def test_what_is_imported_is_declared():
 def test_extras_that_recipes_and_pages_install_are_declared():
     """pip only warns of one that is not."""
     declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    pages = [PROJECT / "README.md", *(path for path in (PROJECT / "docs").rglob("*") if path.is_file())]
+    documents = (path for path in (PROJECT / "docs").rglob("*") if path.is_file() and path.suffix != ".png")
+    pages = [PROJECT / "README.md", *documents]
     named = {
         (path.name, extra)
         for path in pages
@@ -92,6 +93,15 @@ def test_extras_that_recipes_and_pages_install_are_declared():
         for extra in extras.split(",")
     }
     assert len(named) > 5 and not {(name, extra) for name, extra in named if extra not in declared}
+
+
+def test_what_is_installed_without_torch_is_declared_and_all_else_of_it():
+    """Its list is the dependencies but for torch and what needs it."""
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+    light = (PROJECT / "docs/recipes/without-torch.txt").read_text().splitlines()[1:]
+    heavy = {re.match(r"[\w-]+", entry)[0] for entry in set(declared) - set(light)}
+    assert set(light) < set(declared)
+    assert heavy == {"torch", "torchvision", "timm", "huggingface_hub", "fvcore", "torch-tb-profiler", "tensorboard"}
 
 
 def test_the_spine_exists():
@@ -304,12 +314,13 @@ def test_listing_suites_and_their_cells_needs_no_torch():
 from bench.core import registry
 from bench.core.registry import directory_name
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions
+from bench.plan.options import What
+from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
 from bench.suites.suite import load
 for name in registry.names("suite"):
     scale = "paper" if name == "whole-paper" else "cpu"
-    for cell in expand(load(name), StudyOptions.of(dict(scale=scale)), DataSizes(published=scale == "paper")).cells:
+    for cell in expand(load(name), What(scale=scale), Overrides(), DataSizes(published=scale == "paper")).cells:
         directory_name(cell)
 assert "torch" not in sys.modules
 """

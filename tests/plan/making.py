@@ -1,39 +1,94 @@
 """Grids and plans as the commands make them, for tests that need no store and no calibration."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from bench.core.spec import Cell
 from bench.cost import peaks, precomputed
+from bench.plan.cost_model import StudyCost
 from bench.plan.estimate import Calibration
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
-from bench.plan.plan import Plan, PlannedCell
+from bench.plan.overrides import Overrides
+from bench.plan.plan import Plan, PlannedCell, PlannedMachine, PlannedStudy
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
 from bench.suites import suite as suites
 
 
-def grid_of(suite: str, *, scale: str = "cpu", **options) -> StudyCells:
-    """The cells of a suite under these fields of `StudyOptions`."""
-    asked = replace(StudyOptions.of(), suite=suite, scale=scale, **options)
-    return expand(suites.load(suite), asked, DataSizes(root=asked.data_root, published=scale == "paper"))
+def asked_for(*, overrides: Overrides | None = None, **options: Any) -> StudyOptions:
+    """Options whose other values are the defaults."""
+    asked = StudyOptions.of().changed(**options)
+    return asked if overrides is None else replace(asked, overrides=overrides)
 
 
-def cells_of(suite: str, **options) -> list[Cell]:
+def grid_asked(asked: StudyOptions, sizes: DataSizes | None = None, **more: Any) -> StudyCells:
+    """The cells of a study under these options, with their scale."""
+    published = asked.what.scale == "paper"
+    sizes = sizes or DataSizes(root=asked.where.data_root, published=published)
+    only, suite = asked.selection.only, suites.load(asked.what.suite)
+    return expand(suite, asked.what, asked.overrides, sizes, only=only, **more)
+
+
+def grid_of(suite: str, *, scale: str = "cpu", **options: Any) -> StudyCells:
+    """The cells of a suite under these options."""
+    return grid_asked(asked_for(suite=suite, scale=scale, **options))
+
+
+def cells_of(suite: str, **options: Any) -> list[Cell]:
     """The cells of `grid_of` that a run would do."""
     return list(grid_of(suite, **options).chosen)
 
 
-def plan_of(cells: Iterable[Cell], store: Path | str = "", *, seconds: float = 1.0, **fields) -> Plan:
-    """A plan in which nothing is done."""
+def study_plan(cells: Iterable[PlannedCell], store: Path | str = "test", *, suite: str = "test") -> Plan:
+    """A plan of these cells for one worker on a CPU, with results in the folder `store`."""
+    options = asked_for(suite=Path(store).name, scale="cpu", results=Path(store).parent)
+    design = suites.Suite(name=suite, question="?", cells=lambda options: [])
+    return Plan(
+        study=PlannedStudy(suite=design, what=options.what, where=options.where),
+        cells=tuple(cells),
+        cost=StudyCost(workers=1, threads=1, ranks=1),
+        machine=PlannedMachine(device="cpu", asked=options.machine, pricing=options.pricing),
+        selection=options.selection,
+    )
+
+
+def plan_of(cells: Iterable[Cell], store: Path | str = "test", *, seconds: float = 1.0, **changes: Any) -> Plan:
+    """A plan in which nothing is done, of the study in the folder `store`, with `changes` of its parts."""
     planned = tuple(
         PlannedCell(cell=cell, name=cell.readable_name, state="missing", fraction=0.0, images=64, seconds=seconds)
         for cell in cells
     )
-    usual = {"suite": "test", "question": "?", "scale": "cpu", "device": "cpu", "workers": 1, "threads": 1, "ranks": 1}
-    return Plan(store=Path(store), cells=planned, **{**usual, **fields})
+    return changed(study_plan(planned, store), **changes)
+
+
+def changed(plan: Plan, **changes: Any) -> Plan:
+    """The plan with other values, each given by the name of its field in whichever part of the plan has it."""
+    machine, cost, study = plan.machine, plan.cost, plan.study
+    for name, value in changes.items():
+        if name in ("machine", "cost", "study"):
+            raise TypeError(f"{name}: give the fields of the part")
+        if name in {entry.name for entry in fields(Plan)}:
+            plan = replace(plan, **{name: value})
+        elif name in {entry.name for entry in fields(StudyCost)}:
+            cost = replace(cost, **{name: value})
+        elif name in {entry.name for entry in fields(PlannedMachine)}:
+            machine = replace(machine, **{name: value})
+        elif name in {entry.name for entry in fields(StudyCells)}:
+            study = replace(study, cells=replace(study.cells, **{name: value}))
+        elif name in {entry.name for entry in fields(study.what)}:
+            study = replace(study, what=replace(study.what, **{name: value}))
+        elif name in {entry.name for entry in fields(machine.asked)}:
+            machine = replace(machine, asked=replace(machine.asked, **{name: value}))
+        elif name in {entry.name for entry in fields(machine.pricing)}:
+            machine = replace(machine, pricing=replace(machine.pricing, **{name: value}))
+        elif name in {entry.name for entry in fields(plan.selection)}:
+            plan = replace(plan, selection=replace(plan.selection, **{name: value}))
+        else:
+            raise TypeError(f"no part of a plan has {name}")
+    return replace(plan, machine=machine, cost=cost, study=study)
 
 
 def costs_of(cells: Iterable[Cell]) -> precomputed.Json:
@@ -47,4 +102,4 @@ def costs_of(cells: Iterable[Cell]) -> precomputed.Json:
 
 def calibrated(plan: Plan) -> Plan:
     """With the costs of its models."""
-    return replace(plan, calibration=Calibration(precomputed=costs_of(planned.cell for planned in plan.cells)))
+    return changed(plan, calibration=Calibration(precomputed=costs_of(planned.cell for planned in plan.cells)))

@@ -6,6 +6,7 @@ from pathlib import Path
 from bench.analysis import lr_sweep, study_data
 from bench.analysis.evidence import Evidence
 from bench.plan.plan import Plan, PlannedCell
+from tests.plan.making import changed, study_plan
 
 RECORDS = Path(__file__).parents[1] / "records"
 
@@ -35,14 +36,4 @@ def plan() -> Plan:
                 evaluate_share=1 - train / total if total else 0.0,
             )
         )
-    return Plan(
-        suite="scaling",
-        question="?",
-        scale="cpu",
-        store=Path(),
-        cells=tuple(cells),
-        device="cpu",
-        workers=2,
-        threads=1,
-        ranks=1,
-    )
+    return changed(study_plan(cells, suite="scaling"), workers=2)

@@ -13,7 +13,7 @@ from bench.core.device import meta
 from bench.core.spec import Cell
 from bench.plan import notes
 from bench.plan.estimate import Rates, rate_key
-from bench.plan.passes.affordable import AFFORDABLE
+from bench.plan.passes.slow_tasks import AFFORDABLE
 from bench.plan.sizes import DataSizes, evaluation_images, solving_seconds
 from bench.suites.adapt import MODELS, TUNING
 from tests.plan.making import cells_of, grid_of

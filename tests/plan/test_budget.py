@@ -14,6 +14,7 @@ from bench.cost.hardware import parse
 from bench.plan import budget
 from bench.plan.passes import chosen_grid
 from tests.plan import recorded
+from tests.plan.making import changed
 
 CELLS = [Cell(model="ViT-pico/14", data="glyphs", horizons=(0, 4000, 8000), seed=seed) for seed in (0, 1, 2)]
 PIXELS = Cell(model="pixels", data="glyphs")
@@ -37,14 +38,14 @@ def test_budgets(text, amount, unit):
 
 
 def test_a_budget_is_the_time_of_one_worker():
-    plan = replace(recorded.plan(), workers=4)
+    plan = changed(recorded.plan(), workers=4)
     assert budget.within(plan, budget.parse("1h")) == 4 * 3600
-    assert budget.within(replace(plan, ranks=2), budget.parse("1gpuh")) == 1800
+    assert budget.within(changed(plan, ranks=2), budget.parse("1gpuh")) == 1800
     with pytest.raises(UserError, match="price"):
         budget.within(plan, budget.parse("5eur"))
-    priced = replace(plan, hardware=parse("4xH100"), per_hour=(10.0, False))
+    priced = changed(plan, hardware=parse("4xH100"), price="10/h")
     assert budget.within(priced, budget.parse("5eur")) == budget.within(priced, budget.parse("30min"))
-    assert budget.within(replace(priced, per_hour=(2.5, True)), budget.parse("5eur")) == 2 * 3600
+    assert budget.within(changed(priced, price="2.5/gpuh"), budget.parse("5eur")) == 2 * 3600
     for text, words in (
         ("a lot", "is no budget"),
         ("0h", r"is no budget.\n  Give"),

@@ -103,7 +103,7 @@ def test_results_of_other_code_are_refused_with_the_file_and_what_to_do(edit, st
     edit(**changed)
     with pytest.raises(UserError) as refusal:
         plan(study)
-    assert "mine-4" in refusal.value.what and "2 of these cells" in refusal.value.what
+    assert "mine-4" in refusal.value.what and "2 of these runs" in refusal.value.what
     assert ("mine_parts.py" if "parts" in changed else "added/mine.py") in refusal.value.what
     assert all(word in refusal.value.fix for word in ("revision", "--changed redo", "--changed keep"))
     shown = plan(study, to_run=False)  # it can still be costed

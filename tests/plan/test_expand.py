@@ -8,9 +8,10 @@ import pytest
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, canonical, to_json
-from bench.plan import preflight
-from bench.plan.overrides import NO_OVERRIDES, Overrides
+from bench.plan import passes, preflight
+from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
+from bench.plan.study_cells import Pass
 from bench.store.records import read_record
 from bench.suites import suite as suites
 from bench.suites.suite import SuiteOptions
@@ -109,14 +110,14 @@ def test_a_number_of_images_cuts_every_suite(own: Path, suite: str, asked: tuple
     assert budgets(cells) == budgets(cells_of(suite, data=("folder:few",), data_root=own))
 
 
-SWEEP = Overrides(sweeps=(("lr", ("1e-3", "2e-3")),))
+SWEEP = Overrides(sweep=(("lr", ("1e-3", "2e-3")),))
 NAMED = ("fashion-mnist@2000", "glyphs@1000", "folder:few@150", "folder:few")
 
 
 ONE_BUDGET = Overrides(horizons=("4000",))
 
 
-@pytest.mark.parametrize("overrides", [NO_OVERRIDES, SWEEP, ONE_BUDGET], ids=["as it is", "sweep", "one budget"])
+@pytest.mark.parametrize("overrides", [Overrides(), SWEEP, ONE_BUDGET], ids=["as it is", "sweep", "one budget"])
 @pytest.mark.parametrize("data", NAMED)
 @pytest.mark.parametrize("suite", sorted(set(registry.names("suite")) - {"whole-paper"}))
 def test_no_two_cells_differ_in_budgets_and_axes_alone(own: Path, suite: str, data: str, overrides: Overrides) -> None:
@@ -174,7 +175,7 @@ def test_a_task_that_is_new_to_the_suite_is_asked_once_of_each_set() -> None:
 
 @pytest.mark.parametrize("suite, scale", [("rates", "cpu"), ("speed", "cpu")])
 def test_tasks_are_refused_where_nothing_is_judged(suite: str, scale: str) -> None:
-    with pytest.raises(UserError, match="judges nothing downstream"):
+    with pytest.raises(UserError, match="judges nothing on target sets"):
         grid_of(suite, scale=scale, tasks=("fewshot",))
 
 
@@ -209,3 +210,19 @@ def test_committed_studies_are_the_cells_that_their_suites_ask_for(race, study: 
     assert suite in registry.names("suite")
     there = {spec(read_record(path).cell) for path in study.glob("cells/*/record.json")}
     assert there == {spec(cell) for cell in cells_of(suite)}
+
+
+def test_passes_come_after_those_that_they_name() -> None:
+    """Of the project's own, each names the one before it, so that no order is left to their names."""
+    named = {id(registry.load("pass", name)): name for name in registry.names("pass")}
+    order = [named[id(one)] for one in passes.in_order()]
+    assert set(order) == set(named.values())
+    assert [passes.in_order()[nth].after for nth in range(1, len(order))] == [(name,) for name in order[:-1]]
+
+
+def test_a_pass_after_one_that_is_not_there_is_refused(monkeypatch) -> None:
+    lost = Pass(apply=lambda study, request: study, after=("clippd",))
+    load = registry.load
+    monkeypatch.setattr(registry, "load", lambda kind, name: lost if name == "only" else load(kind, name))
+    with pytest.raises(UserError, match="clippd"):
+        passes.in_order()

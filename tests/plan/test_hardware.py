@@ -19,12 +19,11 @@ from bench.cost.peaks import accelerator
 from bench.plan import estimate, feed, price, resources, view
 from bench.plan.cost_models import named_hardware
 from bench.plan.estimate import Calibration, Rates, rate_key
-from bench.plan.options import StudyOptions
 from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes
 from bench.store import records
 from tests.plan.finished import finish
-from tests.plan.making import cells_of, plan_of
+from tests.plan.making import asked_for, cells_of, plan_of
 
 CELL = Cell(
     model="ViT-S/16", data="imagenet", image_size=224, channels=3, horizons=(1_000_000,), recipe=Recipe(batch=1024)
@@ -185,7 +184,7 @@ def plan(monkeypatch, **options):
 
     monkeypatch.setattr(estimate, "calibrate", calibrated)
     asked = {"suite": "data", "scale": "paper", "models": ("ViT-S/16",), "data": ("imagenet",), **options}
-    return make_plan(replace(StudyOptions.of(), **asked), to_run=False)
+    return make_plan(asked_for(**asked), to_run=False)
 
 
 def test_a_plan_for_named_devices_says_hours_money_and_how_sure_it_is(monkeypatch, tmp_path):
@@ -239,7 +238,7 @@ def test_the_feed_of_a_cell_grows_with_its_devices(monkeypatch, tmp_path):
     """Two devices with two cores each decode what four cores do; what ranks lose to each other is hidden behind it."""
     made = plan(monkeypatch, hardware="2xH100", cores=2, ranks=2, results=tmp_path)
     longest = max((c for c in made.cells if c.needs), key=lambda c: c.images)
-    assert made.ranks == 2 and longest.seconds == pytest.approx(
+    assert made.cost.ranks == 2 and longest.seconds == pytest.approx(
         longest.images / (4 * feed.PHOTOGRAPHS_PER_SECOND), rel=0.05
     )
 
@@ -275,11 +274,13 @@ def test_a_disk_that_is_too_small_is_warned_of_before_the_run(monkeypatch, tmp_p
         return Calibration(rates={rate_key(cell, sizes[cell.data].classes): RATES for cell in cells})
 
     monkeypatch.setattr(estimate, "calibrate", calibrated)
-    made = make_plan(replace(StudyOptions.of(), **asked), to_run=False)
+    made = make_plan(asked_for(**asked), to_run=False)
     written = made.disk.checkpoints + made.disk.weights
-    assert made.notes[0].startswith(f"Warning: checkpoints and final weights need about {data_size(written)}")
+    assert made.study.cells.notes[0].startswith(
+        f"Warning: checkpoints and final weights need about {data_size(written)}"
+    )
     monkeypatch.setattr(resources, "free_bytes", lambda _: written)
-    assert not any("Warning" in note for note in make_plan(replace(StudyOptions.of(), **asked), to_run=False).notes)
+    assert not any("Warning" in note for note in make_plan(asked_for(**asked), to_run=False).study.cells.notes)
 
 
 def test_the_range_is_that_of_the_rates_errors():
@@ -290,12 +291,12 @@ def test_the_range_is_that_of_the_rates_errors():
 
 def test_a_plan_says_what_fewer_devices_for_each_cell_save(monkeypatch, tmp_path):
     soonest = plan(monkeypatch, hardware="64xH100", results=tmp_path)
-    (said,) = [note for note in soonest.notes if note.startswith("--ranks ")]
+    (said,) = [note for note in soonest.study.cells.notes if note.startswith("--ranks ")]
     fewer = plan(monkeypatch, hardware="64xH100", ranks=int(said.split()[1]), results=tmp_path)
-    assert fewer.ranks < soonest.ranks and fewer.priced.hours > soonest.priced.hours
+    assert fewer.cost.ranks < soonest.cost.ranks and fewer.priced.hours > soonest.priced.hours
     for made in (fewer, soonest):
         assert f"{significant(made.priced.device_hours)}" in said
-    others = (*fewer.notes, *plan(monkeypatch, hardware="H100", results=tmp_path).notes)
+    others = (*fewer.study.cells.notes, *plan(monkeypatch, hardware="H100", results=tmp_path).study.cells.notes)
     assert not [note for note in others if note.startswith("--ranks ")]
 
 

@@ -1,6 +1,5 @@
 """Scale `gpu`: what it trains on, and budgets that fit the hours."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from bench.core.spec import Cell
 from bench.cost import flops
 from bench.data import photographs
 from bench.plan.notes import unswept
-from bench.plan.options import StudyOptions
 from bench.plan.overrides import Overrides
 from bench.plan.passes import chosen_grid, hours
 from bench.plan.sizes import DataSizes
@@ -89,18 +87,17 @@ def test_rates_are_of_a_scale(suite: str, monkeypatch: pytest.MonkeyPatch) -> No
     def rates(of: list[Cell]) -> set[float]:
         return {cell.recipe.lr for cell in of}
 
-    options = replace(StudyOptions.of(), scale="gpu")
     gpu, cpu = cells()
     by_width = {8e-4 * 768 / 192 * (cell.recipe.batch / 4096) ** 0.5 for cell in gpu}
     assert any(rate == pytest.approx(wanted) for rate in rates(gpu) for wanted in by_width)
     assert _recipes.FAMILY_RATES["cpu"]["ViT"] in rates(cpu)
-    (note,) = unswept(options, gpu)
+    (note,) = unswept("gpu", Overrides(), gpu)
     assert "Table 3 of the network of its kind nearest in width" in note
     assert "ViT-Ti/4" in note and "--suite rates --scale gpu" in note
     monkeypatch.setitem(_recipes.FAMILY_RATES, "gpu", {"ViT": 3e-4})
     swept, again = cells()
     assert 3e-4 in rates(swept) and rates(again) == rates(cpu)
-    assert "ViT-Ti/4" not in "".join(unswept(options, swept))
+    assert "ViT-Ti/4" not in "".join(unswept("gpu", Overrides(), swept))
 
 
 def test_budgets_follow_the_hours_and_nothing_else() -> None:
@@ -123,14 +120,14 @@ def test_too_little_time_leaves_the_largest_models_out_but_a_family_never() -> N
 @pytest.mark.parametrize("asked", [0.06, 0.3, 2.0])
 def test_the_warm_up_follows_the_hours_alike_for_all(asked: float) -> None:
     """A quarter of the shortest budget of all, or the suite's own; --set stands before it."""
-    own = hours_warmups(grid_of("scaling", scale="gpu", overrides=Overrides(horizons=("1000000",))))
+    own = hours_warmups(grid_of("scaling", scale="gpu", horizons=("1000000",)))
     grid = grid_of("scaling", scale="gpu", hours=asked)
     shortest = min(h for cell in grid.cells for h in cell.horizons if h)
     (images,), (most,) = hours_warmups(grid), own
     assert images == min(most, round(shortest / 512) // 4 * 512)
     assert (images < most) == any("Warm-up is" in note for note in grid.notes)
-    said = Overrides(settings=(("warmup_images", "512"),))
-    assert hours_warmups(grid_of("scaling", scale="gpu", hours=asked, overrides=said)) == {512}
+    said = (("warmup_images", "512"),)
+    assert hours_warmups(grid_of("scaling", scale="gpu", hours=asked, set=said)) == {512}
 
 
 def hours_warmups(grid) -> set[int]:
@@ -138,12 +135,12 @@ def hours_warmups(grid) -> set[int]:
 
 
 def test_no_model_is_left_out_where_the_budgets_are_given() -> None:
-    given = Overrides(horizons=("512", "1024"))
-    grid = grid_of("scaling", scale="gpu", overrides=given)
+    given = ("512", "1024")
+    grid = grid_of("scaling", scale="gpu", horizons=given)
     assert {c.model for c in grid.cells} == {c.model for c in suites.load("scaling").cells(SuiteOptions(scale="gpu"))}
     assert {c.horizons for c in grid.cells if c.model != "pixels"} == {(512, 1024), (0, 512, 1024)} and not grid.notes
     with pytest.raises(UserError, match="--hours chooses the budgets that --horizons gives"):
-        grid_of("scaling", scale="gpu", hours=0.2, overrides=given)
+        grid_of("scaling", scale="gpu", hours=0.2, horizons=given)
 
 
 def test_the_grid_of_a_budget_keeps_its_horizons_at_scale_gpu():

@@ -52,8 +52,8 @@ def test_yaml_says_what_toml_says(tmp_path: Path) -> None:
     toml.write_text('suite = "data"\nmodels = ["ViT-nano/7"]\nseeds = 3\n[set]\nclip = 0\nlr = 1e-3\n')
     yaml.write_text("suite: data\nmodels: [ViT-nano/7]\nseeds: 3\nlr: 1e-3\nset:\n  clip: 0\n")
     (one, other) = (typed(str(path)) for path in (toml, yaml))
-    assert (one.suite, one.models, one.seeds) == (other.suite, other.models, other.seeds)
-    assert {k: float(v) for k, v in one.overrides.settings} == {k: float(v) for k, v in other.overrides.settings}
+    assert one.what == other.what
+    assert {k: float(v) for k, v in one.overrides.set} == {k: float(v) for k, v in other.overrides.set}
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "3\n", "1: 2\n"])
@@ -67,7 +67,7 @@ def test_what_is_no_yaml_study(tmp_path: Path, text: str) -> None:
 def test_flags_override_a_files_other_name(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text("lr = 1e-3\n")
-    assert dict(typed(str(path), "--set", "lr=2e-3").overrides.settings) == {"lr": "2e-3"}
+    assert dict(typed(str(path), "--set", "lr=2e-3").overrides.set) == {"lr": "2e-3"}
 
 
 def test_two_names_of_one_option_in_a_file_are_refused(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_a_path_is_a_data_set(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "photos" / "birds").mkdir()
     monkeypatch.chdir(tmp_path)
     made = typed("--data", "photos/flowers:64px@100,./photos/birds", "--downstream", "photos/birds,mnist")
-    assert made.data == ("folder:flowers:64px@100", "folder:birds")
-    assert made.downstream == ("folder:birds", "mnist") and made.data_root == tmp_path / "photos"
-    assert typed("--data", "hf:owner/name,fashion-mnist").data == ("hf:owner/name", "fashion-mnist")
+    assert made.what.data == ("folder:flowers:64px@100", "folder:birds")
+    assert made.what.downstream == ("folder:birds", "mnist") and made.where.data_root == tmp_path / "photos"
+    assert typed("--data", "hf:owner/name,fashion-mnist").what.data == ("hf:owner/name", "fashion-mnist")
 
 
 @pytest.mark.parametrize(

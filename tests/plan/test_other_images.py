@@ -152,7 +152,7 @@ def test_results_of_other_images_are_refused_with_what_is_different(
     change(root)
     refusal = refused(study, root)
     assert re.fullmatch(
-        rf"folder:photos has changed since 2 of these cells were run, the last at 20[-\d: ]+: {said}\.", refusal.what
+        rf"folder:photos has changed since 2 of these runs were done, the last at 20[-\d: ]+: {said}\.", refusal.what
     )
     assert "--changed redo" in refusal.fix and "--changed keep" in refusal.fix
     shown = plan(study, root, to_run=False)  # it can still be costed
@@ -235,7 +235,7 @@ def test_an_unfinished_cell_is_refused_before_it_is_run(study: Study, root: Path
     add(root)
     assert plan(study, root, only=["*s0*"]).todo  # nothing was kept of it
     files.write_sealed(attempt / "status.json", {"outcome": "failed", "reason": "out of luck"})
-    assert "since 2 of these cells" in refused(study, root).what
+    assert "since 2 of these runs" in refused(study, root).what
 
 
 def test_results_that_do_not_say_what_images_they_are_of_are_taken_as_they_are(study: Study, root: Path) -> None:

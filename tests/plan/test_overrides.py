@@ -4,7 +4,6 @@ import argparse
 import math
 import shlex
 import tomllib
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,21 +12,20 @@ import pytest
 from baselines import published
 from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.options import Kind, add_flags, given, resolve
+from bench.core.options import Kind, add_flags, given, options_of, resolve
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, Recipe
 from bench.plan import preflight
-from bench.plan.expand import expand
-from bench.plan.options import GROUPS, RUN, StudyOptions, add_options, read_study
-from bench.plan.overrides import NO_OVERRIDES, OPTIONS, Overrides, length
+from bench.plan.options import RUN, StudyOptions, add_options, read_study
+from bench.plan.overrides import Overrides, length
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
 from bench.store import grid
 from bench.suites import _paper
-from bench.suites import suite as suites
 from bench.suites.suite import SuiteOptions
 from bench.train import schedule
 from tests.conftest import PROJECT
+from tests.plan import making
 from tests.plan.finished import finish
 from tests.plan.making import cells_of
 from vit import config
@@ -35,6 +33,7 @@ from vit import config
 # -- what the command line changes about a suite: lengths with units, fields, sweeps, and the paper's Table 3 by name --
 
 
+CHANGES = options_of(Overrides)
 CELL = Cell(
     model="ViT-pico/14", data="fashion-mnist", num_images=1000, horizons=(0, 640, 12_800), recipe=Recipe(batch=32)
 )
@@ -42,8 +41,8 @@ CELL = Cell(
 
 def parsed(*words: str) -> Overrides:
     p = argparse.ArgumentParser()
-    add_flags(p, OPTIONS)
-    return Overrides.of(resolve(OPTIONS, given(p.parse_args(words), OPTIONS)))
+    add_flags(p, CHANGES)
+    return Overrides.of(resolve(CHANGES, given(p.parse_args(words), CHANGES)))
 
 
 def changed(*words: str, cell: Cell = CELL) -> list[Cell]:
@@ -85,7 +84,7 @@ def test_a_study_file_repeats_which_cells_and_whose_images(tmp_path):
     asked = StudyOptions.called(None, {"only": "vit*", "max_unreadable": "5%", "data_root": "photos", "sizes": "9,3"})
     (tmp_path / "study.toml").write_text(asked.to_toml())
     kept = {"only": ("vit*",), "max_unreadable": "5%", "sizes": (3, 9), "data_root": Path("photos").absolute()}
-    assert vars(StudyOptions.called(tmp_path / "study.toml", {})).items() >= kept.items()
+    assert StudyOptions.called(tmp_path / "study.toml", {}).values().items() >= kept.items()
 
 
 @pytest.mark.parametrize("text", ["[0.1]", "{}", "{[]:1}", "-" * 9999 + "1", "1" + "+1" * 5000])
@@ -277,15 +276,15 @@ def study(tmp_path):
 
 
 def grid_asked(asked: StudyOptions) -> StudyCells:
-    scale = "cpu" if asked.scale == "auto" else asked.scale
-    return expand(suites.load(asked.suite), replace(asked, scale=scale), DataSizes(published=scale == "paper"))
+    scale = "cpu" if asked.what.scale == "auto" else asked.what.scale
+    return making.grid_asked(asked.changed(scale=scale), DataSizes(published=scale == "paper"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_example_plans_what_its_command_does(path):
     command = path.read_text().partition("\n")[0]
     said, filed = options(*shlex.split(command.removeprefix("# vit-bench run "))), options(str(path))
-    assert replace(said, overrides=NO_OVERRIDES) == replace(filed, overrides=NO_OVERRIDES)
+    assert replace(said, overrides=Overrides()) == replace(filed, overrides=Overrides())
     cells = grid_asked(said)
     assert grid_asked(filed) == cells
     again = StudyOptions.called(None, tomllib.loads(said.to_toml()))  # the file that is kept with the results
@@ -327,9 +326,9 @@ def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
 def test_flags_override_the_file(study):
     text = 'suite = "smoke"\nseeds = 3\nonly = ["vit-*"]\n[set]\nclip = 0\nlr = 1\n[sweep]\nwarmup = ["1%", "5%"]'
     asked = options(study(text), "--seeds", "2", "--set", "lr=2", "--set", "warmup_images=64", "--only", "r8*")
-    assert (asked.suite, asked.seeds, asked.only) == ("smoke", 2, ("r8*",))
-    assert dict(asked.overrides.settings) == {"clip": "0", "lr": "2", "warmup_images": "64"}
-    assert asked.overrides.sweeps == ()
+    assert (asked.what.suite, asked.what.seeds, asked.selection.only) == ("smoke", 2, ("r8*",))
+    assert dict(asked.overrides.set) == {"clip": "0", "lr": "2", "warmup_images": "64"}
+    assert asked.overrides.sweep == ()
 
 
 @pytest.mark.parametrize(
@@ -362,7 +361,7 @@ def test_mistakes_name_the_file_and_say_what_is_allowed(text, said, study):
 def test_a_byte_order_mark_is_passed_over(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text('suite = "smoke"\n', encoding="utf-8-sig")
-    assert options(str(path)).suite == "smoke"
+    assert options(str(path)).what.suite == "smoke"
 
 
 def test_no_file_and_a_suite_in_its_place_are_explained(tmp_path):
@@ -384,8 +383,15 @@ def test_a_run_keeps_the_file_that_asks_for_the_same(tmp_path, verb):
         "models": ["ViT-pico/14"],
         "device": "cpu",
     }
-    assert options(str(kept)).models == ("ViT-pico/14",)
+    assert options(str(kept)).what.models == ("ViT-pico/14",)
 
 
-def test_every_option_stands_under_one_heading():
-    assert Counter(name for names in GROUPS.values() for name in names) == Counter(option.name for option in RUN)
+def test_every_option_is_of_one_group():
+    names = [option.name for option in RUN]
+    assert len(set(names)) == len(names) and set(names) == StudyOptions.of().values().keys()
+
+
+def test_other_values_are_of_options_that_exist():
+    assert StudyOptions.of().changed(seeds=3).what.seeds == 3
+    with pytest.raises(TypeError, match="jobs"):
+        StudyOptions.of().changed(jobs=3)

@@ -16,7 +16,7 @@ from bench.cost import precomputed
 from bench.data.readable import ALLOWED, max_unreadable
 from bench.plan import estimate, preflight, recipes
 from bench.plan.__main__ import main as plan_verb
-from bench.plan.options import StudyOptions
+from bench.plan.options import Machine
 from bench.plan.sizes import DataSizes
 from bench.suites import suite as suites
 from bench.suites.suite import SuiteOptions
@@ -169,7 +169,7 @@ def test_a_run_on_devices_that_are_not_here_is_refused(flags, tmp_path, monkeypa
 def test_workers_share_the_cores(monkeypatch, cores, wanted, exclusive, ranks, expected):
     monkeypatch.setattr(environment, "cores", lambda: cores)
     cells = [Cell(model="ViT-pico/14", data="digits", horizons=(64,), seed=seed) for seed in range(4)]
-    options = StudyOptions.of({"workers": wanted, "ranks": ranks})
+    options = Machine(workers=wanted, ranks=ranks)
     assert preflight.processes(options, cells, device="cpu", exclusive=exclusive) == expected
 
 
@@ -193,7 +193,7 @@ def test_cells_share_gpus_as_they_are_told_to(share, device, words, expected, tm
     monkeypatch.setattr(preflight, "accelerators", lambda _: ("0", "1"))
     monkeypatch.setattr(preflight, "_check_ranks", lambda *_: None)
     cells = [Cell(model="ViT-pico/14", data="digits", horizons=(64,), seed=seed) for seed in range(9)]
-    options = StudyOptions.of({"share": share} | {name: value for name, value in words.items() if name != "PATH"})
+    options = Machine(share=share, **{name: value for name, value in words.items() if name != "PATH"})
     if isinstance(expected, int):
         assert preflight.processes(options, cells, device=device, exclusive=False)[0] == expected
     else:

@@ -21,12 +21,11 @@ from bench.data.rehearsed import rehearsing
 from bench.execute.jobs.job import JobContext
 from bench.execute.jobs.train import JOB
 from bench.execute.worker import rehearses
-from bench.plan.expand import expand
 from bench.plan.options import StudyOptions, folder_name
 from bench.plan.sizes import DataSizes
 from bench.store.study import Study
-from bench.suites import suite as suites
 from bench.suites.suite import SCALES
+from tests.plan.making import grid_asked
 
 SUITES = registry.names("suite")
 KEPT = ("lr", "weight_decay", "betas", "optimizer", "clip", "loss", "head_bias", "cooldown", "cooldown_shape", "decay")
@@ -36,9 +35,9 @@ KEPT += ("schedule", "average", "label_smoothing", "flip", "crop", "shift")
 def cells_of(suite: str, scale: str, **asked) -> tuple[Cell, ...]:
     """The cells of a suite; nothing where it has no such scale."""
     options = StudyOptions.of({"suite": suite, "scale": scale, **asked})
-    with rehearsing(options.rehearse):
+    with rehearsing(options.what.rehearse):
         try:
-            found = expand(suites.load(suite), options, DataSizes(published=True))
+            found = grid_asked(options, DataSizes(published=True))
         except UserError as error:
             assert "has no scale" in str(error)
             return ()
@@ -52,11 +51,7 @@ def test_a_rehearsal_has_the_study_s_own_cells(suite: str, scale: str) -> None:
     assert len({directory_name(cell) for cell in small}) == len(small), "what cells differ in stays different"
     with rehearsing():  # every set is here, as it is for a rehearsal
         whole = (
-            tuple(
-                expand(
-                    suites.load(suite), StudyOptions.of({"suite": suite, "scale": scale}), DataSizes(published=True)
-                ).chosen
-            )
+            tuple(grid_asked(StudyOptions.of({"suite": suite, "scale": scale}), DataSizes(published=True)).chosen)
             if small
             else ()
         )

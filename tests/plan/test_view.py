@@ -14,11 +14,12 @@ from bench.execute import local
 from bench.execute.prepare import begin
 from bench.plan import price, view
 from bench.plan.estimate import Calibration, Rates
-from bench.plan.plan import Plan, PlannedCell
+from bench.plan.plan import PlannedCell
+from bench.plan.study_cells import StudyCells
 from bench.plan.view import plan_summary
 from bench.store import grid
 from tests.execute.naps import naps
-from tests.plan.making import plan_of
+from tests.plan.making import changed, plan_of, study_plan
 
 # -- a plan on a terminal and in a log: names stay whole, budgets and seeds are named as they are ----------------------
 
@@ -97,7 +98,7 @@ def test_recipes_of_a_sweep_are_not_called_seeds():
 def summary(rates=RATES, **changes):
     plan = plan_of(CELLS[:1], calibration=Calibration(rates={"m": rates}))
     cells = tuple(replace(cell, flops={"dense": 10**15, "paper": 10**15}) for cell in plan.cells)
-    return "\n".join(view.plan_summary(replace(plan, cells=cells, **changes)))
+    return "\n".join(view.plan_summary(changed(plan, cells=cells, **changes)))
 
 
 def test_a_busy_machine_is_reported():
@@ -129,7 +130,7 @@ def test_a_plan_for_named_devices_has_their_hours_and_cost_instead_of_this_machi
         for cell in plan_of(CELLS).cells
     ]
     two = parse("2xH100")
-    plan = replace(plan_of(CELLS), cells=tuple(cells), hardware=two, per_hour=(3.0, True), workers=2)
+    plan = changed(plan_of(CELLS), cells=tuple(cells), hardware=two, price="3/gpuh", workers=2)
     assert "one worker" not in columns(plan)
     assert columns(plan)["H100-hours"] == ["20", "20"] and columns(plan)["cost"] == ["60", "60"]
     assert columns(plan)["of peak"] == [f"{1e19 / (20 * 3600 * 989e12):.0%}"] * 2
@@ -159,20 +160,20 @@ def states(plan, *named):
 def test_what_is_left_is_cut_after_the_most_urgent(tmp_path):
     plan = states(plan_of(naps(5), tmp_path), "missing", "done", "partial", "failed", "refused")
     assert [cell.state for cell in plan.todo] == ["partial", "missing", "failed"]
-    assert [cell.state for cell in replace(plan, most=1).todo] == ["partial"]
+    assert [cell.state for cell in changed(plan, max_cells=1).todo] == ["partial"]
 
 
 def test_only_what_failed(tmp_path):
-    plan = replace(states(plan_of(naps(4), tmp_path), "missing", "failed", "partial", "failed"), retry="failed")
+    plan = changed(states(plan_of(naps(4), tmp_path), "missing", "failed", "partial", "failed"), retry="failed")
     assert [cell.state for cell in plan.todo] == ["failed", "failed"]
-    assert len(replace(plan, most=1).todo) == 1
+    assert len(changed(plan, max_cells=1).todo) == 1
 
 
 def test_a_run_of_a_part_says_so(verb, tmp_path):
     said = verb(
         "plan", "--suite", "smoke", "--scale", "cpu", "--results", tmp_path, "--max-cells", 1, "--models", "ViT-pico/14"
     )
-    assert said.returncode == 0 and "This run does at most 1 cell. Rows, and the cells" in said.stdout
+    assert said.returncode == 0 and "This command does at most 1 run. Rows, and the runs" in said.stdout
 
 
 # -- a model that cannot be trained is told so by name and file before anything is trained, and the others are run -----
@@ -214,26 +215,17 @@ def test_one_bad_model_never_ends_a_study_of_others(plan, tmp_path):
         for cell in made["cells"]
         if cell["state"] == "refused"
     ]
-    left = Plan(
-        suite="smoke",
-        question="?",
-        scale="cpu",
-        store=tmp_path / "s",
-        cells=tuple(refused),
-        device="cpu",
-        workers=1,
-        threads=1,
-        ranks=1,
-    )
+    left = study_plan(refused, tmp_path / "s")
+    every = StudyCells(cells=tuple(cell.cell for cell in refused))
+    left = replace(left, study=replace(left.study, cells=every))
     assert left.todo == () and "2 that cannot be run" in plan_summary(left)[0]
     failures = local.run(left, on_event=lambda *_: None, tick=lambda: None)
     assert [failure.cell for failure in failures] == [cell.name for cell in refused]
-    names = tuple(cell.name for cell in refused)
     for looked_at in (left.cells, ()):  # a later run whose --only leaves them out forgets nothing
-        begin(replace(left, grid=names, cells=looked_at))
+        begin(replace(left, cells=looked_at))
         kept = grid.read(left.store)
         assert kept is not None and kept.refused == {cell.name: cell.note for cell in refused}
-    begin(replace(left, grid=names, cells=tuple(replace(cell, state="missing", note=None) for cell in left.cells)))
+    begin(replace(left, cells=tuple(replace(cell, state="missing", note=None) for cell in left.cells)))
     assert (kept := grid.read(left.store)) is not None and kept.refused == {}
     done_already = replace(left, cells=tuple(replace(cell, state="done") for cell in refused))
     assert local.run(done_already, on_event=lambda *_: None, tick=lambda: None) == []

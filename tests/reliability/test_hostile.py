@@ -102,7 +102,7 @@ OF_A_STUDY += ("report.html", "tables", "tables/scores.csv", "figures", "inside"
 @pytest.mark.parametrize("name", (*OF_A_CELL, *OF_A_STUDY))
 def test_no_file_of_a_study_is_more_than_a_file(name, disguise, study, outside, tmp_path, monkeypatch, capsys):
     """It is refused, set aside, replaced or passed over in a sentence, by every command, in a short time."""
-    monkeypatch.setattr(report, "_draw", lambda *_: ([], [], []))
+    monkeypatch.setattr(report, "_draw", lambda *_, **__: ([], [], []))
     monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)
     monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))
     cell = min((study / "cells").iterdir())
@@ -135,7 +135,7 @@ def test_a_fault_at_any_file_of_a_report_is_one_sentence_and_the_next_report_is_
 ):
     sync, command = os.fsync, ["--suite", "smoke", "--results", str(study.parent)]
     drawn = report._draw({"compute": report.measured(study, "smoke", None)[0]}, PAGE)
-    monkeypatch.setattr(report, "_draw", lambda *_: drawn)
+    monkeypatch.setattr(report, "_draw", lambda *_, **__: drawn)
     assert report_main(command) == EXIT_OK
     whole = contents(study)
     for number in range(1000):
@@ -179,7 +179,7 @@ STUDY_FILES = {  # what a study file of somebody else's says -> what is said of 
     "[set.model]\ndepth = '{dashes}'": "depth",
     "x = {dashes}": "is not TOML",
     "job = ['--wrap=touch {ran}']": "job",
-    "only = ['../../*']": "No cell matches",
+    "only = ['../../*']": "No run matches",
 }
 
 
@@ -209,7 +209,7 @@ def test_plugins_of_a_study_file_that_the_user_names_too_are_found(named, tmp_pa
     monkeypatch.setenv(registry.PLUGINS, str(tmp_path / "mine") if named == "variable" else "")
     (tmp_path / "mine.toml").write_text('plugins = ["mine"]')
     asked = {"plugins": ["./mine"]} if named == "option" else {}
-    assert StudyOptions.called("mine.toml", asked).plugins == (("./mine",) if asked else ("mine",))
+    assert StudyOptions.called("mine.toml", asked).where.plugins == (("./mine",) if asked else ("mine",))
 
 
 @pytest.mark.parametrize("name", [".lease.lock", "lease.json"])

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,7 +166,7 @@ def test_ranks_on_two_hosts_train_a_cell_as_ranks_of_one_do(network, tmp_path):
         for host in hosts:
             host.kill()
     assert [host.returncode for host in hosts] == [EXIT_OK, EXIT_OK], said
-    plan = calibrated(replace(plan_of([TRAINED], tmp_path / "one"), ranks=2))
+    plan = calibrated(plan_of([TRAINED], tmp_path / "one", ranks=2))
     assert local.run(plan, on_event=lambda *_: None, tick=lambda: None) == []
     assert outcome(store) == outcome(tmp_path / "one") and len(outcome(store)) == 1
     assert Study(store).cell(TRAINED).read_record().execution.ranks == 2

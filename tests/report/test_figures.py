@@ -212,7 +212,7 @@ def test_caption_and_axes_name_what_is_shown(drawn: Drawing) -> None:
         assert part in " ".join(drawn.caption)
     titles = list(map(heading, panels(drawn)))
     assert len(drawn.figure.axes) == 1  # the average is large; the tasks are a picture of their own
-    assert titles[0] == "Average of 2 headline tasks" and "mnist (photographs)" in titles
+    assert titles[0] == "Average of 2 main tasks" and "mnist (photographs)" in titles
     assert "Test accuracy: glyphs (rendered)" in titles
 
 

@@ -19,9 +19,10 @@ import pytest
 from rich.console import Console
 
 from bench import run
-from bench.analysis import published, questions, saved_findings, table, wording
+from bench.analysis import check, published, questions, saved_findings, table, wording
+from bench.analysis.check import Words
 from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
-from bench.analysis.findings import CheckKind, CostSummary, Findings, ValidityCheck
+from bench.analysis.findings import CostSummary, Findings, ValidityCheck
 from bench.analysis.question import question_of
 from bench.core import formatting, registry
 from bench.report import build as report
@@ -266,10 +267,8 @@ def test_nothing_is_said_twice_in_markdown(built: Path) -> None:
     assert {name for _, name in pictures} == {path.stem for path in (built / "synthetic" / "figures").glob("*.png")}
     assert all((mark == "") == name.endswith("-by-task") for mark, name in pictures)
     assert page._alike([("A", "1"), ("B", "2"), ("C", "1")]) == [("A, C", "1"), ("B", "2")]
-    caption = "Lines: laws. n: 2 seeds, 2,000 test images. More."
-    assert page._without_n(caption, "n, unless stated: 2 seeds, 2,000 test images.") == "Lines: laws. More."
-    assert page._without_n(caption, "n: 3 seeds.") == caption
-    assert page._once(["A (rule: b).", "C (rule: b), d (rule: e)."]) == ["A (rule: b).", "C, d (rule: e)."]
+    ruled = [Words(text="A", rule="rule: b", rest="."), Words(text="C", rule="rule: b", rest=": d."), Words(text="E.")]
+    assert page._once(ruled) == ["A (rule: b).", "C: d.", "E."]
 
 
 def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) -> None:
@@ -278,7 +277,7 @@ def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) ->
     victim.write_text("{")
     paths = report.build(tmp_path / "s", suite="s")
     assert victim.parent.name in paths.html.read_text()
-    (check,) = [c for c in paths.findings.checks if c.kind == CheckKind.DAMAGED_RECORD]
+    (check,) = [c for c in paths.findings.checks if c.kind == "damaged record"]
     assert check.names == (victim.parent.name,)
 
 
@@ -317,7 +316,8 @@ def test_every_question_reason_and_check_has_words(race) -> None:
     for path in PROJECT.glob("results/reference/*-cpu/findings.json"):
         for finding in saved_findings.read(path.parent):
             assert set(finding.reasons) <= {*question_of(finding).reasons, *Reason}, finding.question
-    assert set(caveats.CHECKS) == set(CheckKind)
+    kinds = [kind for one in check.every() for kind in one.words]
+    assert len(set(kinds)) == len(kinds), "a kind of result is of one check"
 
 
 def test_numbers_in_words_are_those_of_the_findings() -> None:
@@ -391,7 +391,8 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
             grid.write(tmp_path / name, asked)
         paths = report.build(tmp_path / name, suite="smoke")
         lines = printed(paths).splitlines()
-        assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
+        assert lines[-2].startswith("  vit-bench run --suite") and lines[-3].startswith("Next: ")
+        assert len(lines) == 4 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
         if name == "whole":
             assert "python -m bench.run --suite smoke" in paths.markdown.read_text().splitlines()
             grid.write_study_file(tmp_path / name, 'suite = "smoke"\nonly = ["vit*"]\n')
@@ -435,7 +436,7 @@ def test_cells_that_failed_are_named_even_where_the_report_fails(tmp_path: Path,
     plan = SimpleNamespace(todo=(), store=tmp_path, suite="smoke")
     monkeypatch.setattr(run, "make_plan", lambda *_, **__: plan)
     monkeypatch.setattr(run.view, "show", lambda *_: None)
-    monkeypatch.setattr(run, "work_off", lambda *_: [run.Failure("vit_s0", "it was to fail")])
+    monkeypatch.setattr(run, "work_off", lambda *_, **__: [run.Failure("vit_s0", "it was to fail")])
     assert run.main(["--suite", "smoke"]) == 2
     said = capsys.readouterr()
     assert "failed: vit_s0: it was to fail" in said.out and "no results" in said.err
@@ -530,9 +531,9 @@ def test_nothing_published_is_undecided_with_the_mark_of_a_fact() -> None:
 
 @pytest.mark.parametrize("most", [386.667, 1906.67, 10_114.5, 3_000_000.0])
 def test_a_note_counts_in_plain_digits(most: float) -> None:
-    said = caveats.check(ValidityCheck(kind=CheckKind.REPEATED_DATA, names=("images",), count=8, limit=4.0, high=most))
+    said = str(check.say(ValidityCheck(kind="repeated data", names=("images",), count=8, limit=4.0, high=most)))
     assert "e+" not in said and f"up to {formatting.significant(most)})" in said
-    assert caveats.check(ValidityCheck(kind=CheckKind.FEW_IMAGES, names=("mnist",), count=8, limit=4.0, high=10.0))
+    assert check.say(ValidityCheck(kind="few images", names=("mnist",), count=8, limit=4.0, high=10.0))
 
 
 # -- every fitted law as data: both kinds of interval, and what the search did -----------------------------------------

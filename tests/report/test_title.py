@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 
 from bench.analysis import published, questions, saved_findings
-from bench.analysis.finding import ALL_MODELS, Counts, Difference, Finding, Reason, Unit, Verdict
-from bench.analysis.findings import Findings
+from bench.analysis.finding import ALL_MODELS, Axis, Counts, Difference, Finding, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.findings import Findings, ValidityCheck
 from bench.analysis.targets import AccuracyTarget
 from bench.report import build, text
 from bench.report.style import PAGE
 from bench.report.title import is_answered, sentence, title_of
+from bench.validity.size_at_edge import SMALLEST
 from tests.analysis._study import study as synthetic
 from tests.conftest import PROJECT
 
@@ -165,3 +166,25 @@ def test_a_difference_that_changes_is_an_answer(race) -> None:
         for finding in saved_findings.read(folder):
             if finding.question == "best family at equal compute" and finding.estimate is None and finding.trend:
                 assert is_answered(finding) == (" leads " in sentence(finding))
+
+
+def test_a_lead_of_the_smallest_networks_is_taken_back() -> None:
+    """Where the smallest are best up to the largest budget, and nowhere else; an open question leads with nobody."""
+    ends = [TrendPoint(x=x, estimate=-0.1, low=-0.12, high=-0.08, verdict=Verdict.NO) for x in (1e9, 1e10)]
+    ahead = gain("best family at equal compute", "ViT", -0.1, 0.02, axis=Axis.COMPUTE, leader="ResNet")
+    ahead = replace(ahead, subject=("ViT", "ResNet"), verdict=Verdict.YES, trend=tuple(ends))
+
+    def said(finding: Finding, **upper: float) -> str:
+        checks = tuple(
+            ValidityCheck(kind=SMALLEST, names=(family, "tiny"), count=2, low=1e9, high=high)
+            for family, high in upper.items()
+        )
+        title = title_of(replace(study(finding), checks=checks), figures=[])
+        assert title is not None and (not title.others or title.text.endswith(title.others))
+        return title.others
+
+    assert said(ahead, ViT=1e10, ResNet=0.99e10, Hybrid=1e10) == (
+        "But the smallest ViT and ResNet are best: smaller ones may be better."
+    )
+    assert said(ahead, ResNet=1e10) == "But the smallest ResNet is best: a smaller one may be better."
+    assert not said(ahead, ViT=5e9, Hybrid=1e10) and not said(replace(ahead, verdict=Verdict.CANNOT_TELL), ViT=1e10)

@@ -14,7 +14,6 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError
 from bench.core.spec import Cell
 from bench.execute.local import Failure
 from bench.execute.worker import RunningAttempt
-from bench.plan.options import StudyOptions
 from bench.plan.plan import START_SECONDS
 from bench.report import tables
 from bench.store import grid, lease, planned
@@ -89,13 +88,13 @@ def test_a_run_keeps_what_it_was_planned_at(tmp_path, monkeypatch):
     start = plan_of([first, second], tmp_path, seconds=10.0)
     start = replace(start, cells=(replace(start.cells[0], state="done", seconds=None), start.cells[1]))
     did = []
-    monkeypatch.setattr(run, "execute", lambda plan, *_: did.append([cell.name for cell in plan.todo]) or [])
+    monkeypatch.setattr(run, "execute", lambda plan, *_, **__: did.append([cell.name for cell in plan.todo]) or [])
     out = Console(file=io.StringIO(), width=200)
-    assert run.work_off(start, StudyOptions.of(), out) == [] and did == [[second.readable_name]]
+    assert run.work_off(start, out, track=()) == [] and did == [[second.readable_name]]
     (kept,) = planned.read(tmp_path).runs
     assert (kept.cells, kept.planned) == (1, 10.0 + START_SECONDS) and "planned 14 s" in out.file.getvalue()
-    monkeypatch.setattr(run, "execute", lambda *_: [Failure("a", "it was to fail")])
-    assert len(run.work_off(plan_of([first], tmp_path), StudyOptions.of(), out)) == 1
+    monkeypatch.setattr(run, "execute", lambda *_, **__: [Failure("a", "it was to fail")])
+    assert len(run.work_off(plan_of([first], tmp_path), out, track=())) == 1
     assert len(planned.read(tmp_path).runs) == 1  # a run that did not do all is not compared
 
 
@@ -187,7 +186,7 @@ def test_the_report_and_status_name_cells_that_were_never_started(study, capsys)
 
     path, _ = study
     text = report.build(path, suite="scaling").markdown.read_text()
-    assert "3 of 4 cells complete; 1 never started" in text and "1 of them outside the current grid" in text
+    assert "3 of 4 runs complete; 1 never started" in text and "1 of them outside the current grid" in text
     assert status.main(["--results", str(path.parent), "--suite", "scaling", "--json"]) == 0
     listed = {cell["name"]: (cell["state"], cell["note"]) for cell in json.loads(capsys.readouterr().out)["scaling"]}
     assert listed.pop("never-0000000000") == ("never started", *REFUSED.values())

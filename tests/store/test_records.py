@@ -273,7 +273,7 @@ def test_a_record_of_another_cell_is_none(tmp_path):
     assert own.read_record() == RECORD and state_of(own)[0] == "done"
     renamed = CellDirectory(own.path.rename(tmp_path / "y-1111111111"))
     assert state_of(renamed)[0] == "damaged" and "x-0000000000" in state_of(renamed)[2]
-    with pytest.raises(records.DamagedRecord, match="another cell"):
+    with pytest.raises(records.DamagedRecord, match="another run"):
         renamed.read_record()
     assert json.loads(renamed.set_aside(renamed.record).read_bytes())["directory"] == RECORD.directory
 

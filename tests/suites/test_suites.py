@@ -14,7 +14,6 @@ from bench.core.spec import Cell, Recipe
 from bench.cost import flops
 from bench.data.load import load, side_of
 from bench.plan import preflight
-from bench.plan.overrides import Overrides
 from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
@@ -120,7 +119,7 @@ def test_budgets_never_change_the_warm_up() -> None:
     """The rest of the grid knows nothing of a budget more or less."""
     usual = {replace(c, horizons=(0,)): effective_recipe(c) for c in grid_of("scaling").cells}
     for horizons in (("24000",), ("8000", "64000"), ("3000",)):
-        other = grid_of("scaling", overrides=Overrides(horizons=horizons)).cells
+        other = grid_of("scaling", horizons=horizons).cells
         assert all(usual[replace(cell, horizons=(0,))] == effective_recipe(cell) for cell in other)
 
 

@@ -322,7 +322,7 @@ def test_what_another_cell_began_is_not_continued(tmp_path):
     (tmp_path / "a").mkdir()
     stopped(tmp_path / "a" / "c", after=5)
     shutil.copytree(tmp_path / "a", tmp_path / "b")  # a folder that was renamed, after the rate was changed
-    with pytest.raises(UserError, match="another cell, a"):
+    with pytest.raises(UserError, match="another run, a"):
         trainer(tmp_path / "b" / "c").resume()
     assert trainer(tmp_path / "a" / "c").resume()
 

@@ -28,6 +28,7 @@ from bench.analysis.finding import Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import percent, plural, significant
+from bench.core.phrase import phrase
 from bench.core.record import ContenderResult, PeerSettings, PeersResult, Record
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
@@ -326,8 +327,8 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 def _sentence(f: Finding) -> str:
     library = (f.leader or "").replace(", tuned", " at its best settings")
-    times = f"{significant(wording.or_nan(f.estimate))} times {wording.bracket(f.low, f.high, significant)}"
-    return f"Training {subject(f)} is {times} as fast as in {library}"
+    times = phrase(f"{significant(wording.or_nan(f.estimate))} times ", wording.bracket(f.low, f.high, significant))
+    return phrase(f"Training {subject(f)} is ", times, f" as fast as in {library}")
 
 
 QUESTION = Question(

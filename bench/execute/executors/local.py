@@ -7,15 +7,13 @@ from collections.abc import Callable
 from bench.core.events import WorkerEvent
 from bench.execute import local
 from bench.execute.local import Failure
-from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan
 
 
-def run(
-    plan: Plan, options: StudyOptions, *, on_event: Callable[[int, WorkerEvent], None], tick: Callable[[], None]
-) -> list[Failure]:
+def run(plan: Plan, *, on_event: Callable[[int, WorkerEvent], None], tick: Callable[[], None]) -> list[Failure]:
     """See `bench.execute.local.run`."""
-    return local.run(plan, on_event=on_event, tick=tick, profile=options.profile, co2=options.co2)
+    asked = plan.machine.asked
+    return local.run(plan, on_event=on_event, tick=tick, profile=asked.profile, co2=asked.co2)
 
 
 EXECUTOR = run

@@ -177,7 +177,7 @@ def options(needs: Resources) -> dict[str, str]:
     if re.fullmatch(TOO_SHORT, str(given.get("time"))):
         raise UserError(
             f"--job time={given['time']} is under 5 minutes, and workers save {SIGNAL_SECONDS} seconds before the end.",
-            "Give minutes, H:M:S or D-H:M:S; a cell that takes longer goes on in the next job.",
+            "Give minutes, H:M:S or D-H:M:S; a run that takes longer goes on in the next job.",
         )
     return {name: str(value) for name, value in (asked | given).items() if value != LEFT_OUT}
 

@@ -32,7 +32,7 @@ from bench.plan.cost_model import (
     remaining_cost,
 )
 from bench.plan.estimate import Calibration, Rates, rate_key
-from bench.plan.options import StudyOptions
+from bench.plan.options import Machine, Pricing
 from bench.plan.price import Price
 from bench.plan.resources import Needs, state_bytes
 from bench.plan.sizes import DataSizes
@@ -45,16 +45,16 @@ SPENT_TOLERANCE = 1.05  # times the fewest device-hours, that a proposal to spen
 USABLE_MEMORY_SHARE = 0.85  # of the memory, that weights and activations may take
 
 
-def of(options: StudyOptions, *, device: str, reason: str) -> NamedHardware:
+def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> NamedHardware:
     """The cost model of the devices that --hardware names; without it, of one accelerator that is assumed."""
-    if options.share != "none":
-        what = f"--share {options.share} is for GPUs of this machine, and not for {options.hardware or 'others'}."
-        raise UserError(what, "Leave it out: a plan for other devices has one cell on each.")
-    if not options.hardware:
-        assumed = Hardware(device=accelerator(options.accelerator or "H100"))
+    if machine.share != "none":
+        what = f"--share {machine.share} is for GPUs of this machine, and not for {pricing.hardware or 'others'}."
+        raise UserError(what, "Leave it out: a plan for other devices has one run on each.")
+    if not pricing.hardware:
+        assumed = Hardware(device=accelerator(pricing.accelerator or "H100"))
         said = f"one {assumed}, assumed: name yours with --hardware"
         return NamedHardware(hardware=assumed, measured=False, reason=said)
-    hardware, present = parse(options.hardware, cores=options.cores), accelerator_of(reason)
+    hardware, present = parse(pricing.hardware, cores=pricing.cores), accelerator_of(reason)
     here = present is not None and present.name == hardware.device.name
     said = f"{hardware}, {'as the one here' if here else 'not here'}"
     return NamedHardware(hardware=hardware, measured=here, reason=said)
@@ -76,16 +76,16 @@ class NamedHardware:
     def cost(self, left: RemainingWork) -> StudyCost:
         """See the protocol. In a plan without --ranks, as many devices train a cell together as finish everything
         soonest."""
-        options = left.options
-        workers = preflight.workers_on(self.hardware.count, options, left.cells)
+        machine = left.machine
+        workers = preflight.workers_on(self.hardware.count, machine, left.cells)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
         if left.training:
             calibration = self._rates(left)
             needs = self._needs(left, calibration)
-        ranks, cells, proposal = options.ranks, self._cells(left, calibration, needs, ranks=options.ranks), ""
+        ranks, cells, proposal = machine.ranks, self._cells(left, calibration, needs, ranks=machine.ranks), ""
         if ranks == 1 and not left.to_run:
             ranks, cells, proposal = self._soonest(left, calibration, needs)
-            workers = options.workers or max(1, self.hardware.count // ranks)
+            workers = machine.workers or max(1, self.hardware.count // ranks)
         return StudyCost(
             workers=workers, threads=1, ranks=ranks, cells=cells, calibration=calibration, proposal=proposal
         )
@@ -138,13 +138,13 @@ class NamedHardware:
             device=self.device if self.measured else "cpu",
             threads=1,
             processes=1 if self.measured else environment.cores(),
-            anew=left.options.calibrate,
+            anew=left.pricing.calibrate,
             report=left.report,
             measure=self.measured,
         )
         if self.measured:
             return counted
-        known = recorded(left.options.results, self.hardware.device)
+        known = recorded(left.results, self.hardware.device)
         return rates_on(self.hardware, counted, left.training, left.sizes, known)
 
     def _needs(self, left: RemainingWork, calibration: Calibration) -> dict[Cell, Needs]:
@@ -152,7 +152,7 @@ class NamedHardware:
         rated = estimate.rated(left.training, calibration, left.sizes)
         trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
         decoded = feed.per_core([cell for cell, _ in trained], left.sizes)
-        there, ranks = self.hardware.device, left.options.ranks
+        there, ranks = self.hardware.device, left.machine.ranks
         return {
             cell: resources.needs(
                 cell,

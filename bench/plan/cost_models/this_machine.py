@@ -21,14 +21,14 @@ from bench.plan.cost_model import (
     remaining_cost,
 )
 from bench.plan.estimate import Calibration
-from bench.plan.options import StudyOptions
+from bench.plan.options import Machine, Pricing
 from bench.plan.resources import Needs
 
 if TYPE_CHECKING:
     from bench.plan.price import Price
 
 
-def of(options: StudyOptions, *, device: str, reason: str) -> ThisMachine:
+def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> ThisMachine:
     """The cost model of this machine."""
     return ThisMachine(device=device, reason=reason)
 
@@ -43,8 +43,8 @@ class ThisMachine:
 
     def cost(self, left: RemainingWork) -> StudyCost:
         """See the protocol."""
-        options = left.options
-        workers, threads = preflight.processes(options, left.cells, device=self.device, exclusive=left.exclusive)
+        machine = left.machine
+        workers, threads = preflight.processes(machine, left.cells, device=self.device, exclusive=left.exclusive)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
         if left.training:
             calibration = estimate.calibrate(
@@ -52,19 +52,19 @@ class ThisMachine:
                 left.sizes,
                 device=self.device,
                 threads=threads,
-                processes=workers * options.ranks,
-                anew=options.calibrate,
+                processes=workers * machine.ranks,
+                anew=left.pricing.calibrate,
                 report=left.report,
             )
             needs = self._needs(left, calibration, workers=workers)
-        busy = environment.cores() / (workers * options.ranks * threads) if self.device == "cpu" else 1.0
+        busy = environment.cores() / (workers * machine.ranks * threads) if self.device == "cpu" else 1.0
         cells = {
             cell: remaining_cost(
                 cell,
                 calibration,
                 left.sizes,
                 device=self.device,
-                ranks=options.ranks,
+                ranks=machine.ranks,
                 fraction=fraction,
                 needs=needs.get(cell),
                 own=min(1.0, busy),
@@ -74,7 +74,7 @@ class ThisMachine:
         return StudyCost(
             workers=workers,
             threads=threads,
-            ranks=options.ranks,
+            ranks=machine.ranks,
             cells=cells,
             calibration=calibration,
             elsewhere=_on_an_accelerator(left, cells, calibration),
@@ -83,12 +83,12 @@ class ThisMachine:
     def _needs(self, left: RemainingWork, calibration: Calibration, *, workers: int) -> dict[Cell, Needs]:
         """Bytes of every cell whose rates are known."""
         rated, memory = estimate.rated(left.training, calibration, left.sizes), free_memory_of(self.device)
-        memory //= sharing(self.device, workers * left.options.ranks)
+        memory //= sharing(self.device, workers * left.machine.ranks)
         if left.to_run:
-            resources.check_memory(rated, memory, device=self.device, ranks=left.options.ranks)
+            resources.check_memory(rated, memory, device=self.device, ranks=left.machine.ranks)
         trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
         decoded = feed.per_core([cell for cell, _ in trained], left.sizes, device=self.device)
-        cores = environment.cores() / (workers * left.options.ranks)
+        cores = environment.cores() / (workers * left.machine.ranks)
         return {
             cell: resources.needs(
                 cell,
@@ -97,7 +97,7 @@ class ThisMachine:
                 device=self.device,
                 memory=memory,
                 decoded_per_second=cores * decoded.get(cell, 0.0),
-                ranks=left.options.ranks,
+                ranks=left.machine.ranks,
             )
             for cell, rates in trained
         }
@@ -105,15 +105,15 @@ class ThisMachine:
 
 def _on_an_accelerator(left: RemainingWork, cells: dict[Cell, RemainingCost], calibration: Calibration) -> Price | None:
     """The same work on one device that it is meant for, where somebody would ask."""
-    options = left.options
+    accelerator = left.pricing.accelerator
     flops = math.fsum(cost.flops["dense"] for cost in cells.values() if cost.flops)
-    asked = options.accelerator is not None or options.scale != "cpu" or flops > ACCELERATOR_FLOPS
+    asked = accelerator is not None or left.scale != "cpu" or flops > ACCELERATOR_FLOPS
     if not asked or not left.training or not calibration.rates:
         return None
     from bench.plan.cost_models import named_hardware
 
     trained: Sequence[Cell] = [cell for cell in left.training if cells[cell].refused is None]
-    return named_hardware.on_one(options.accelerator or "H100", trained, left, calibration)
+    return named_hardware.on_one(accelerator or "H100", trained, left, calibration)
 
 
 COST_MODEL = of

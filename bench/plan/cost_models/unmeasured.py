@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from bench.plan import preflight
 from bench.plan.cost_model import RemainingCost, RemainingWork, StudyCost
-from bench.plan.options import StudyOptions
+from bench.plan.options import Machine, Pricing
 
 SECONDS = 10.0  # assumed seconds of a cell, until the first has ended
 
 
-def of(options: StudyOptions, *, device: str, reason: str) -> Unmeasured:
+def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> Unmeasured:
     """The cost model of a rehearsal."""
     return Unmeasured(device=device, reason=reason)
 
@@ -26,9 +26,9 @@ class Unmeasured:
 
     def cost(self, left: RemainingWork) -> StudyCost:
         """How the cells are spread over this machine."""
-        workers, threads = preflight.processes(left.options, left.cells, device=self.device, exclusive=left.exclusive)
+        workers, threads = preflight.processes(left.machine, left.cells, device=self.device, exclusive=left.exclusive)
         cells = {cell: RemainingCost(seconds=SECONDS) for cell in left.fractions}
-        return StudyCost(workers=workers, threads=threads, ranks=left.options.ranks, cells=cells)
+        return StudyCost(workers=workers, threads=threads, ranks=left.machine.ranks, cells=cells)
 
 
 COST_MODEL = of

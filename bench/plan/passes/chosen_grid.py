@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from bench.core.errors import UserError, nearest
 from bench.core.spec import Cell
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 LINE = re.compile(
     r"(?P<model>.+?)(?:@(?P<images>[1-9][0-9]{0,11}))?=(?P<horizons>[0-9]+(?:,[0-9]+)*) x(?P<seeds>[1-9][0-9]{0,2})"
@@ -26,7 +26,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     Raises:
         UserError: a line that is none, or names what the suite does not train.
     """
-    cells = within(study.cells, request.options.grid, own_budgets=request.keeps_fitted_budgets)
+    cells = within(study.cells, request.overrides.grid, own_budgets=request.keeps_fitted_budgets)
     return replace(study, cells=tuple(cells))
 
 
@@ -102,7 +102,10 @@ def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = F
         names = list(dict.fromkeys(cell.model for cell in cells))
         close = nearest(strange[0].model, names)
         raise UserError(
-            f"{strange[0]}: the suite trains no such cell.",
+            f"{strange[0]}: the suite has no such run.",
             f"Did you mean {close[0]}?" if close else f"Models: {', '.join(names)}.",
         )
     return kept
+
+
+PASS = Pass(apply=apply, needed=lambda r: bool(r.overrides.grid), after=("equal-training",))

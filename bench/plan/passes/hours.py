@@ -16,7 +16,7 @@ from bench.core.formatting import compact, join, significant
 from bench.core.spec import Cell
 from bench.cost import flops
 from bench.cost.peaks import TERA, Accelerator, accelerator
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.train.schedule import images_trained
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
@@ -34,19 +34,19 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     Raises:
         UserError: budgets are given in another way too; hours that are too few.
     """
-    options = request.options
-    if options.hours is not None and request.gives_budgets:
+    what = request.what
+    if what.hours is not None and request.gives_budgets:
         raise UserError(
             "--hours chooses the budgets that --horizons gives.",
             "Give one of them; --image-size sets the size of images.",
         )
     if request.fits_budgets_to_hours:
         asked = request.suite_options.hours
-        within = within_hours(study.cells, hours=asked, device=request.device_name, keep=options.models or ())
+        within = within_hours(study.cells, hours=asked, device=request.device_name, keep=what.models or ())
         return replace(study, cells=within.cells, notes=(*study.notes, within.note))
     if not request.keeps_fitted_budgets:
         raise UserError(
-            f"--hours chooses budgets of scale gpu, and {request.suite.name} at scale {options.scale} has none such.",
+            f"--hours chooses budgets of scale gpu, and {request.suite.name} at scale {what.scale} has none such.",
             "Give --scale gpu, or --horizons.",
         )
     return study
@@ -122,3 +122,6 @@ def _seconds_per_image(model: str, side: int, channels: int, row: Accelerator) -
     count = flops.count(model, image_size=side, channels=channels, num_classes=ASSUMED_CLASSES, activations=False)
     used = UTILISATION.get(registry.family_of(model).label, OTHER_UTILISATION)
     return count.train_flops_per_image["dense"] / (used * row.tera["bfloat16"] * TERA)
+
+
+PASS = Pass(apply=apply, needed=lambda r: r.fits_budgets_to_hours or r.what.hours is not None, after=("images",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -15,3 +15,6 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """
     cells, notes = request.images.at_one_size(study.cells)
     return replace(study, cells=tuple(cells), stored=dict(request.images.names), notes=(*study.notes, *notes))
+
+
+PASS = Pass(apply=apply, after=("untrainable",))

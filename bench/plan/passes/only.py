@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bench.core.errors import UserError
 from bench.core.spec import Cell
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -17,7 +17,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     Raises:
         UserError: none matches.
     """
-    return replace(study, chosen=matching(study.cells, request.options.only))
+    return replace(study, chosen=matching(study.cells, request.only))
 
 
 def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
@@ -26,5 +26,8 @@ def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]
     chosen = tuple(c for c in cells if not wanted or any(fnmatch.fnmatch(c.readable_name, form) for form in wanted))
     if wanted and not chosen:
         some = ", ".join(sorted({c.readable_name for c in cells})[:8])
-        raise UserError(f"No cell matches --only {' '.join(patterns)}.", f"Names are like: {some}.")
+        raise UserError(f"No run matches --only {' '.join(patterns)}.", f"Names are like: {some}.")
     return chosen
+
+
+PASS = Pass(apply=apply, after=("rehearsal",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -13,4 +13,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     Raises:
         UserError: a change that a cell does not allow.
     """
-    return replace(study, cells=tuple(request.options.overrides.apply(list(study.cells), request.sizes)))
+    return replace(study, cells=tuple(request.overrides.apply(list(study.cells), request.sizes)))
+
+
+PASS = Pass(apply=apply, after=("size-limits",))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from bench.core.by_key import by_key
 from bench.core.errors import UserError
 from bench.core.spec import Cell, TaskSpec
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -19,9 +19,9 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
         UserError: the suite judges nothing.
     """
     if not any(cell.tasks for cell in study.cells):
-        what = f"Suite {request.suite.name!r} judges nothing downstream at scale {request.options.scale}:"
+        what = f"Suite {request.suite.name!r} judges nothing on target sets at scale {request.scale}:"
         raise UserError(f"{what} no task has data to read.", "Leave out --tasks, or take another suite or scale.")
-    return replace(study, cells=tuple(with_tasks(cell, request.options.tasks) for cell in study.cells))
+    return replace(study, cells=tuple(with_tasks(cell, request.what.tasks) for cell in study.cells))
 
 
 def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
@@ -33,3 +33,6 @@ def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
     own = by_key(((task.task, task.data), task) for task in cell.tasks)
     specs = (own.get((name, on)) or [TaskSpec(task=name, data=on)] for name in tasks for on in data)
     return replace(cell, tasks=tuple(itertools.chain.from_iterable(specs)))
+
+
+PASS = Pass(apply=apply, needed=lambda r: bool(r.what.tasks), after=("slow-tasks",))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -31,3 +31,6 @@ def trainable(cells: Sequence[Cell]) -> list[Cell]:
             "Leave it out of --models; the suites scaling, data and smoke include it.",
         )
     return kept
+
+
+PASS = Pass(apply=apply)

@@ -457,18 +457,18 @@ def annotation(
 def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
     """A panel's title, broken where it is wider than the panel."""
     name = evidence.name(measure, points)
-    name = f"{name}, far" if measure in evidence.far and FAR not in name else name
+    name = f"{name}, out-of-domain" if measure in evidence.far and FAR not in name else name
     return textwrap.fill(", ".join(filter(None, set_and_task(name))), TITLE_WIDTH, break_on_hyphens=False)
 
 
-def y_label(evidence: Evidence, measure: str) -> str:
-    """The label of an accuracy axis: which task gave the scores."""
+def y_label(evidence: Evidence, measure: str, *, quantity: str = "accuracy") -> str:
+    """The label of an axis of accuracies, or of errors: which task gave the scores."""
     shown = evidence.scores["measure"].isin(evidence.parts(measure))
     tasks = {str(task).partition("@")[0] for task in evidence.scores.loc[shown, "task"].unique()}
     how = {"upstream": "Test ", "finetune": "Fine-tuned ", "linear": "Linear-probe "}
     if evidence.shots:
         how["fewshot"] = f"{evidence.shots}-shot "
-    return f"{how.get(tasks.pop(), '') if len(tasks) == 1 else ''}accuracy [%]".capitalize()
+    return f"{how.get(tasks.pop(), '') if len(tasks) == 1 else ''}{quantity} [%]".capitalize()
 
 
 def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def draw(evidence: Evidence) -> Drawing:
     return _variants.draw(
         ablations.whole,
         curves,
-        measures=(HEADLINE, UPSTREAM),
-        x_label=f"Compute, relative to {base.model}",
+        measures=[m for m in (HEADLINE, UPSTREAM) if ablations.whole.estimate(base, m)][:1],
+        x_label=f"Compute, relative to {base.model} (all saw as many images)",
         x_name="relative_compute",
         alt=f"{TITLE}: accuracy against relative compute, a line per dimension.",
         caption=f"{base.model} with one dimension changed, or all (the paper's Figure 8), for as many images and "

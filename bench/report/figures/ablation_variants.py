@@ -13,7 +13,7 @@ OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A point per variant."""
+    """A point per variant, the worst first."""
     ablations = Ablations(evidence)
     stems = sorted((s.point for s in ablations.on(STEM)), key=lambda p: (p.family, p.model.partition(":")[0], p.model))
     made = {f"{p.model.replace(':', ' ')}\n{significant(p.forward_macs / 1e6)} MMACs": p for p in stems}
@@ -22,18 +22,21 @@ def draw(evidence: Evidence) -> Drawing:
         made[f"{setting.base}\n{OPTIMIZERS[recipe.optimizer]}, {recipe.lr:g}"] = setting.point
     if not made:
         raise NothingToDraw("no stems and optimizers were compared")
+    measure = next((m for m in (HEADLINE, UPSTREAM) if any(ablations.whole.estimate(p, m) for p in made.values())), "")
+    scores = {name: e.value for name, point in made.items() if (e := ablations.whole.estimate(point, measure))}
+    made = {name: made[name] for name in sorted(scores, key=lambda name: scores[name])}
     curve = _variants.Curve(label="", points=tuple((float(x), p) for x, p in enumerate(made.values())))
     return _variants.draw(
         ablations.whole,
         [curve],
-        measures=(HEADLINE, UPSTREAM),
+        measures=(measure,),
         x_label="",
         x_name="variant",
         ticks=tuple(made),
         alt=f"{TITLE}: accuracy of each variant.",
         caption="Patches against a convolutional stem (with one layer fewer too, for equal compute), the axial ViT "
         "(the paper's appendix D.6), and a ResNet trained with Adam and with SGD (Table 7), each at the rate chosen by "
-        "upstream accuracy, where there were several.",
+        "accuracy on the pre-training set, where there were several.",
     )
 
 

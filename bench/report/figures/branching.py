@@ -13,7 +13,7 @@ from bench.analysis import branches
 from bench.analysis.branches import identical
 from bench.analysis.comparisons import PairedDifference
 from bench.analysis.evidence import Evidence, family_rank
-from bench.core.formatting import join
+from bench.core.formatting import join, measure_text
 from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
@@ -27,7 +27,7 @@ TITLE = "Cool-down branches against models trained on their own"
 
 @_style.context()
 def draw(evidence: Evidence) -> Drawing:
-    """One panel per schedule of the own trainings, and one of what was spent."""
+    """One panel per schedule of the own trainings with any difference, and one of what was spent."""
     measures = branches.measures(evidence)
     if not measures:
         raise NothingToDraw("nothing was scored")
@@ -42,19 +42,20 @@ def draw(evidence: Evidence) -> Drawing:
         *(spent | {"model": s.model, "difference": s.flops, "seeds": s.seeds} for s in savings),
     ]
     looks = {s.model: _style.look(s.family, families) for s in savings}
-    across = _style.columns(len(contrasts) + 1)
-    figure = _style.figure(height=3.8 * -(-(len(contrasts) + 1) // across))
-    panels = list(figure.subplots(-(-(len(contrasts) + 1) // across), across, squeeze=False).flat)
-    for axes, (name, differences) in zip(panels, contrasts.items(), strict=False):
+    shown = {name: differences for name, differences in contrasts.items() if name not in same}
+    across = _style.columns(len(shown) + 1)
+    figure = _style.figure(columns=across, height=3.8 * -(-(len(shown) + 1) // across))
+    panels = list(figure.subplots(-(-(len(shown) + 1) // across), across, squeeze=False).flat)
+    for axes, (name, differences) in zip(panels, shown.items(), strict=False):
         _differences(axes, differences, looks)
         axes.set_title(f"Own trainings: {name} schedule", loc="left")
-        axes.set(xlabel="Images seen", ylabel=f"Branches' lead, {measures[0]} [points]")
-    low, high = zip(*(axes.get_ylim() for axes in panels[: len(contrasts)]), strict=True)
-    for axes in panels[: len(contrasts)]:
-        axes.set_ylim(min(low), max(high))
+        axes.set(xlabel="Images seen", ylabel="Branches' lead [points]")
+    limits = [axes.get_ylim() for axes in panels[: len(shown)]]
+    for axes in panels[: len(shown)]:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     _style.legend(figure, _style.handles(looks))
-    spent_on = panels[len(contrasts)]
-    for axes in panels[len(contrasts) + 1 :]:
+    spent_on = panels[len(shown)]
+    for axes in panels[len(shown) + 1 :]:
         axes.remove()
     names = [f"{s.model}\n{s.budgets} budgets" for s in savings]
     shares = [s.flops for s in savings]
@@ -70,9 +71,10 @@ def draw(evidence: Evidence) -> Drawing:
         figure=figure,
         data=pd.DataFrame(rows),
         caption=(
-            f"Accuracy ({measures[0]}) of the model cooled down from a shared trunk minus that of the model trained to "
-            f"the same budget on its own, paired by seed, with {evidence.level:.0%} intervals over training seeds and "
-            f"test images (n = {max(s.seeds for s in savings)} seeds).{exact} Right: training compute of all budgets "
+            f"Accuracy ({measure_text(measures[0])}) of the model cooled down from a shared training minus that of the "
+            "model trained to the same budget on its own, paired by seed, with "
+            f"{evidence.level:.0%} intervals over training seeds and test images (n = {max(s.seeds for s in savings)} "
+            f"seeds).{exact} Right: training compute of all budgets "
             "on branches as a fraction of all trained on their own, same schedule. Peak rates are alike: a "
             "cosine falls from the start, a branch in its cool-down alone."
         ),

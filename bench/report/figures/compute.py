@@ -32,7 +32,7 @@ def draw(evidence: Evidence) -> Drawing:
         lines,
         _panels.XAxis(label=f"Pre-training compute [{unit}s]", column=f"compute_{unit}s"),
         reference=_lines(quoted, scale),
-        caption=("Faint lines join one model's horizons; they are not fits.", counted(evidence)),
+        caption=("Faint lines join one model's budgets; they are not fits.", counted(evidence)),
         alt=f"{TITLE}: {len(lines)} models.",
     )
 

@@ -74,6 +74,8 @@ class Drawing:
         data: every number that is plotted, one row per point; written beside the figure as CSV.
         caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text, or its sentences:
             one that an earlier figure of a report has is not repeated in report.md.
+        n: seeds, samples and test images behind its numbers, where all have the same: the last sentence of the caption,
+            which a page leaves out where it says so elsewhere.
         alt: one sentence for those who cannot see the figure.
         annotations: what can be pointed at.
         by_task: the same for single tasks, of the same data: a second picture, or None.
@@ -83,6 +85,7 @@ class Drawing:
     data: pd.DataFrame
     caption: str | tuple[str, ...]
     alt: str
+    n: str = ""
     annotations: tuple[Annotation, ...] = ()
     by_task: Canvas | None = None
 
@@ -107,7 +110,8 @@ class RenderedFigure:
     Attributes:
         name: of its files.
         title: shown above it.
-        caption: plain text.
+        caption: plain text, without `n`.
+        n: seeds, samples and test images behind all of its numbers; "" where the caption says them, if any.
         alt: for those who cannot see it.
         png: the picture.
         svg: the picture; points carry their text, and link to the first record behind them.
@@ -132,12 +136,18 @@ class RenderedFigure:
     csv: str
     width: float
     cells: tuple[tuple[str, ...], ...] = ()
+    n: str = ""
     points: int = 0
     pointed: int = 0
     pdf: bytes = b""
     folder: str = "figures"
     stacked: RenderedFigure | None = None
     titled: RenderedFigure | None = None
+
+    @property
+    def explained(self) -> str:
+        """The caption with n."""
+        return f"{self.caption} n: {self.n}." if self.n else self.caption
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
@@ -213,6 +223,7 @@ def _render(
         name=name,
         title=title,
         caption=" ".join(sentences),
+        n=drawing.n,
         alt=drawing.alt,
         png=png.getvalue(),
         svg=_explained(_short(svg.getvalue()), pointed),

@@ -62,6 +62,7 @@ def draw(evidence: Evidence) -> Drawing:
         data=table,
         annotations=tuple(_annotation(evidence, axes, place) for place in places),
         caption=_caption(evidence, shown, places),
+        n=places[0].estimate.counts,
         alt=f"{TITLE}: {' minus '.join(shown[0].names)}, {_ends(shown)}.",
     )
 
@@ -77,9 +78,9 @@ def _name(line: GapSeries, shown: Sequence[GapSeries]) -> str:
 
 
 def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
-    """That of the family which is compared with; lines of one family are shades of it."""
+    """That of the family whose lead is drawn; lines of one family are shades of it."""
     families = [s.family for s in evidence.series]
-    base = [_style.look(line.families[1], families)[0] for line in lines]
+    base = [_style.look(line.families[0], families)[0] for line in lines]
     made = {colour: iter(_style.shades(colour, base.count(colour))) for colour in base}
     return [next(made[colour]) for colour in base]
 
@@ -148,8 +149,7 @@ def _caption(evidence: Evidence, lines: Sequence[GapSeries], every: Sequence[Equ
         f"Above zero the first is ahead. Models: {join(list(names))}; a line joins runs of equal training "
         "compute, its band is the interval. A model that sees fewer images than there are counts as trained on all. "
         f"{evidence.shots}-shot linear probe, mean over "
-        f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.estimate for p in every], trained_on=trained_on)} "
-        f"n: {every[0].estimate.counts}."
+        f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.estimate for p in every], trained_on=trained_on)}"
     )
 
 

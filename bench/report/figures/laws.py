@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 TITLE = "Scaling laws fitted to the frontiers"
 BAND_OPACITY = 0.13  # opacity
 MAX_SPAN = 3.0  # a factor: as long as the interval of an extrapolation spans less, it is drawn
-BAD_FIT = 0.2  # of the error: a law that misses its points by more says so beside its name
 BAND_COLUMNS = ("within_low", "within_high", "total_low", "total_high")
 
 
@@ -53,9 +52,8 @@ def draw(evidence: Evidence) -> Drawing:
                 hollow=evidence.published,
             )
             axes.set_xlabel(f"Pre-training compute [{unit}s]" if name == "compute" else "Distinct pre-training images")
-            axes.set_ylabel(
-                f"Error, {_panels.title(evidence, HEADLINE, []).lower()} [%]" if axes is figure.axes[0] else ""
-            )
+            is_first = axes is figure.axes[0]
+            axes.set_ylabel(_panels.y_label(evidence, HEADLINE, quantity="error") if is_first else "")
             annotations += [
                 _annotation(axes, card, point, scale, evidence) for card in mine for point in card["frontier"]
             ]
@@ -75,7 +73,7 @@ def draw(evidence: Evidence) -> Drawing:
             [
                 "Large points: each family's best, corrected for being chosen as best; dots: the runs on or "
                 "near them that "
-                f"were fitted, one per seed. Lines: {_fitted(cards)}.",
+                f"were fitted, one per seed. Lines: {_fitted(cards) or 'none'}.",
                 f"Bands: {cards[0]['level']:.0%} intervals over all forms and losses; beyond the points, by what the "
                 "same law missed from earlier budgets, and such laws on other curves.",
                 "Dashed: extrapolated beyond every point, as far as the interval spans less than a factor of "
@@ -91,7 +89,9 @@ def draw(evidence: Evidence) -> Drawing:
 def _fitted(cards: Sequence[dict[str, Any]]) -> str:
     """The lines in words: "against compute, the form power for ViT (20 runs) and Hybrid (14 runs)"."""
     groups = by_key(
-        ((card["axis"], card["card"]["form"]), f"{card['family']} ({card['card']['points']} runs)") for card in cards
+        ((card["axis"], card["card"]["form"]), f"{card['family']} ({card['card']['points']} runs)")
+        for card in cards
+        if not (card["lack_of_fit"] and card["lack_of_fit"]["fails"])
     )
     return "; ".join(
         f"against {fits.AXES[axis]}, the form {form} for {join(who)}" for (axis, form), who in groups.items()
@@ -106,7 +106,7 @@ def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
         if card["lack_of_fit"] and card["lack_of_fit"]["fails"]
     ]
     return (
-        [f"Lines that miss their points by more than seed noise: {join(missing)} of the error there."]
+        [f"Not drawn, because the law misses its points by more than seed noise: {join(missing)} of the error there."]
         if missing
         else []
     )
@@ -122,6 +122,8 @@ def _panel(
     hollow: bool,
 ) -> None:
     """Points, laws and their bands, with each law's exponent."""
+    rejected = {card["family"] for card in cards if card["lack_of_fit"] and card["lack_of_fit"]["fails"]}
+    table = table[~(table["family"].isin(rejected) & table["kind"].isin(["fitted", "extrapolated"]))]
     table = _worth_drawing(table.assign(x=table["x"] / scale, percent=100 * table["error"]))
     looks = {family: _style.look(family, families) for family in families}
     style: dict[str, Any] = {
@@ -154,8 +156,9 @@ def _panel(
         low, high = (100 * curve[f"total_{end}"] for end in ("low", "high"))
         axes.fill_between(curve["x"], low, high, color=looks[str(family)][0], alpha=BAND_OPACITY, linewidth=0, zorder=1)
     points = table[~table["kind"].isin(["fitted", "extrapolated"])]["percent"]
-    least = min(points.min(), curves.loc[curves["kind"] == "extrapolated", "percent"].min())
-    axes.set_ylim(0.9 * least, min(100.0, 1.25 * points.max()))
+    least = min([points.min(), *curves.loc[curves["kind"] == "extrapolated", "percent"]])
+    top = points.max() * max(1.25, (points.max() / least) ** 0.3)  # the key has room above the points
+    axes.set_ylim(0.9 * least, min(100.0, top))
     if points.max() > 1.5 * points.min():
         _style.plain_log_y(axes)
     _style.plain_log_x(axes, list(table["x"]), room=0.02)
@@ -181,19 +184,15 @@ def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _exponent(card: dict[str, Any]) -> str:
-    """A family with the slope of its law in the middle of its points, over the forms that were weighed, where its
-    points do not contradict it; and how far the law is from its points where it fits badly."""
-    lack = card["lack_of_fit"]
-    slope = None if lack and lack["fails"] else card["over_forms"].get("slope")
-    bad = (
-        f",\nmisses its points by up to {lack['worst']:.0%}"
-        if lack and lack["fails"] and lack["worst"] >= BAD_FIT
-        else ""
-    )
+    """A family with the slope of its law in the middle of its points, over the forms that were weighed; or that its
+    points contradict the law, which is not drawn then."""
+    lack, slope = card["lack_of_fit"], card["over_forms"].get("slope")
+    if lack and lack["fails"]:
+        return f"{card['family']}: no smooth law fits"
     if slope is None:
-        return f"{card['family']}{bad}"
+        return str(card["family"])
     value, low, high = (_two_digits(-slope[end]) for end in ("value", "high", "low"))
-    return f"{card['family']}: slope {value} [{low}, {high}]{bad}"
+    return f"{card['family']}: slope {value} [{low}, {high}]"
 
 
 def _two_digits(value: float) -> str:

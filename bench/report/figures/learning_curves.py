@@ -83,7 +83,7 @@ def draw(evidence: Evidence) -> Drawing:
         _style.legend(
             figure,
             [
-                Line2D([], [], **grey, label="trunk, constant rate"),
+                Line2D([], [], **grey, label="constant rate, before cool-downs"),
                 Line2D([], [], **grey, linestyle=(0, LOOKS["cool-down"]), label="cool-down"),
             ],
         )

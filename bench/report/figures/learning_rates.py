@@ -25,7 +25,7 @@ from bench.stats.intervals import POINT_LEVEL, contents
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Upstream accuracy against learning rate"
+TITLE = "Accuracy on the pre-training set against learning rate"
 SHORTEST, LONGEST = "shortest budget", "longest budget"
 MAX_FAMILIES = 6  # rows of panels that a page holds
 CURVE_POINTS = 60  # points draw a curve through the runs
@@ -69,7 +69,7 @@ def draw(evidence: Evidence) -> Drawing:
     lowest = -3.0 if diverged else max(-3.0, 100 * table["low"].min() - 25.0)  # the key has room below the points
     annotations: list[Annotation] = []
     with _style.context():
-        columns = 2 if several else _style.columns(len(families))
+        columns = _style.columns(2 if several else len(families))
         figure = _style.figure(columns=columns, height=3.6 * -(-len(panels_wanted) // columns) + 0.3)
         panels = _panels.seaborn_panels(
             figure, drawn.dropna(subset=["accuracy"]), panels_wanted, axis, looks, by="series", columns=columns
@@ -78,7 +78,7 @@ def draw(evidence: Evidence) -> Drawing:
             _panels.scale_x(axes, axis, list(table["learning_rate"]), text=plain)
             axes.set_ylim(lowest, min(101.0, 106 * table["high"].max()))  # one scale for all, so that families compare
             axes.set_title(panel, loc="left")
-            axes.set_ylabel("Upstream accuracy [%]")
+            axes.set_ylabel("Accuracy [%]")
             members = [(s, label) for s, label, of in drawn_sweeps if of == panel]
             for sweep, label in members:
                 _mark(axes, sweep, colours[label])

@@ -9,7 +9,6 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
-MAX_PANELS = 6
 UNTRAINED = (
     "Fine-tuned at equal compute: without pre-training, fine-tuning takes longer by as many images. The few-shot probe "
     "trains no network: there “None” is the untrained one."
@@ -18,7 +17,7 @@ TRAINED = "“None” is trained on the labels of the target set alone, and then
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per way to judge, the mean and fine-tuning first; a point per way to pre-train."""
+    """A point per way to pre-train, judged by the mean, or else by fine-tuning."""
     by = ways(evidence)
     if not {"scratch", "masked"} <= by.keys():
         raise NothingToDraw("no masked patch prediction beside training from scratch")
@@ -27,7 +26,7 @@ def draw(evidence: Evidence) -> Drawing:
     return _variants.draw(
         evidence,
         [curve],
-        measures=[m for m in measures if m != UPSTREAM][:MAX_PANELS],
+        measures=[m for m in measures if m != UPSTREAM][:1],  # single tasks are in the tables
         x_label="Pre-training",
         x_name="pretraining",
         ticks=tuple(WAYS.values()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.analysis.evidence import UPSTREAM, Evidence, Point, family_rank
@@ -56,7 +57,10 @@ def draw(evidence: Evidence) -> Drawing:
         panels = [*drawing.figure.axes, *(drawing.by_task.axes if drawing.by_task else ())]
         for axes, measure in zip(panels, measures, strict=True):
             _range_of(axes, evidence, resnets, measure)
-    return drawing
+    if evidence.published or drawing.by_task is None:  # the paper's own Figure 3 is by task
+        return drawing
+    shown = tuple(a for a in drawing.annotations if a.axes in drawing.figure.axes)
+    return replace(drawing, by_task=None, annotations=shown)  # a study's own single tasks are in its tables
 
 
 def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints], measure: str) -> None:

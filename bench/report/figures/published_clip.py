@@ -38,9 +38,9 @@ def draw(evidence: Evidence) -> Drawing:
             for row in rows.to_dict("records"):
                 said = f"{row['model']}\n{row['error']:.1f} % error at {significant(row['compute'])} exaFLOPs"
                 annotations.append(Annotation(axes=axes, x=row["compute"], y=row["error"], text=said))
-        _published.error_axis(axes, label="zero-shot error on ImageNet, %")
+        _published.error_axis(axes, label="Zero-shot error on ImageNet [%]")
         _style.plain_log_x(axes, list(table["compute"]))
-        axes.set_xlabel("training compute of both towers, exaFLOPs")
+        axes.set_xlabel("Training compute of both towers [exaFLOPs]")
         _style.legend(figure, axes.get_lines()[1::2], columns=1)  # every other is a law
     return Drawing(
         figure=figure,

@@ -14,7 +14,8 @@ from bench.report.figures.figure import Annotation, Drawing, Figure
 from bench.stats.pareto import pareto
 
 TITLE = "Error against compute, all authors, 2015 to 2026: not controlled"
-AXES = {"train_exaflops": "training compute, exaFLOPs", "gmacs": "inference, 10⁹ MACs per image"}
+NAMED = (0.15, 0.5, 1.0)  # places on each frontier whose networks are named
+AXES = {"train_exaflops": "Training compute [exaFLOPs]", "gmacs": "Inference [10⁹ MACs per image]"}
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -60,7 +61,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
     """One panel; returns what can be pointed at."""
-    annotations = []
+    annotations, named, curves = [], [], []
     for name, (_, colour) in _published.UPSTREAM.items():
         rows = known[known["upstream"] == name]
         for whole, face in ((True, colour), (False, "none")):
@@ -77,12 +78,17 @@ def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
         solid = rows[rows["whole"]]
         best = solid.iloc[pareto(list(solid[cost]), list(solid["error"]))]
         axes.plot(best[cost], best["error"], linewidth=1.8, **_published.look(colour, controlled=False))
+        curves.append(list(zip(best[cost], best["error"], strict=True)))
+        for place in sorted({round(share * (len(best) - 1)) for share in NAMED}) if len(best) > 1 else ():
+            row = best.iloc[place]
+            named.append((row[cost], row["error"], row["model"].partition(".")[0], colour))
         for row in best.to_dict("records"):
             said = f"{row['model']}, {row['image_size']} px\n{row['error']:.1f} % error\n{row['source']}"
             annotations.append(Annotation(axes=axes, x=row[cost], y=row["error"], text=said))
-    _published.error_axis(axes, label="top-1 error on ImageNet, %")
+    _published.error_axis(axes, label="ImageNet top-1 error [%]")
     _style.plain_log_x(axes, list(known[cost]))
     axes.set_xlabel(AXES[cost])
+    _style.name_points(axes, named, curves=curves)
     return annotations
 
 

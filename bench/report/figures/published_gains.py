@@ -42,7 +42,7 @@ def draw(evidence: Evidence) -> Drawing:
             said = f"{gain.network}\n{ends[0]:.1f} to {ends[1]:.1f} %\n{gain.differs}"
             annotations.append(Annotation(axes=axes, x=ends[1], y=place, text=said.strip()))
         axes.set_yticks(range(len(every)), [gain.network for gain in every])
-        axes.set(ylim=(len(every) - 0.4, -0.6), xlabel="top-1 accuracy on ImageNet, %")
+        axes.set(ylim=(len(every) - 0.4, -0.6), xlabel="ImageNet top-1 accuracy [%]")
         axes.set_xlim(right=max(100 * gain.more for gain in every) + 2)
         axes.grid(axis="y", visible=False)
         _style.legend(figure, _key(colour), columns=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import seaborn as sns
+from matplotlib.patches import Patch
 
 from bench.analysis.evidence import Evidence
 from bench.questions.robust_at_equal_error import BAND, TESTS, checkpoints
@@ -35,9 +36,10 @@ def draw(evidence: Evidence) -> Drawing:
                 }
                 sns.scatterplot(data=rows, x="in1k_top1", y=column, ax=axes, legend=False, **look)
             axes.axvspan(100 - BAND[1], 100 - BAND[0], color=_style.GREY, alpha=0.2, linewidth=0)
-            axes.set(xlabel="ImageNet, %", ylabel="accuracy, %")
+            axes.set(xlabel="ImageNet top-1 accuracy [%]", ylabel="Accuracy [%]")
             axes.set_title(title, loc="left")
-        _style.legend(figure, _published.upstream_handles(hollow=True))
+        band = Patch(color=_style.GREY, alpha=0.2, linewidth=0, label="groups are compared within this band")
+        _style.legend(figure, [*_published.upstream_handles(hollow=True), band])
     return Drawing(
         figure=figure,
         data=shown[["model", "image_size", "upstream", "in1k_top1", *TESTS]],

@@ -181,7 +181,7 @@ def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], uni
         in_figure and any(row["largest_batch_is_found"] for row in done) and "Largest batch, filled: found by trying.",
         _machines(done, unit),
         len(reference) > 1
-        and f"The reference model's speed varied by {100 * (max(reference) / min(reference) - 1):.0f} % between cells.",
+        and f"The reference model's speed varied by {100 * (max(reference) / min(reference) - 1):.0f} % between runs.",
         lacking and f"Out of memory at batch 1: {', '.join(lacking)}.",
     )
     return " ".join(str(sentence) for sentence in said if sentence)

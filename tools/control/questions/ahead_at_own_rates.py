@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from bench.analysis import wording
-from bench.analysis.comparisons import counts
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.families import kind_of
-from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
+from bench.analysis.finding import Finding, Verdict
 from bench.analysis.frontiers import along_compute
 from bench.analysis.question import Question
+from bench.core.phrase import phrase
 from tools.control.kinds import OUTSIDE
-from tools.control.questions.stands_for_its_family import say
+from tools.control.questions.stands_for_its_family import of_gaps, say, too_few
 
 NAME = "ahead at own rates"
 
@@ -41,33 +41,24 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             continue
         gaps = along_compute(whole, sides[first], sides[second], (first, second), HEADLINE)
         if gaps is None:
-            yield Finding(
-                question=NAME, subject=(first, second), verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_SCORES,)
-            )
+            yield too_few(NAME, first, second)
             continue
         last = gaps.gaps[-1].estimate
         decided = last.low > 0 or last.high < 0
-        yield Finding(
+        yield of_gaps(
+            gaps,
+            last,
+            Verdict.YES if decided else Verdict.CANNOT_TELL,
             question=NAME,
             subject=(first, second),
-            axis=Axis.COMPUTE,
-            verdict=Verdict.YES if decided else Verdict.CANNOT_TELL,
             leader=(first if last.value > 0 else second) if decided else "",
-            trend=gaps.trend,
-            quantity="accuracy difference",
-            unit=Unit.SHARE,
-            estimate=last.value,
-            low=last.low,
-            high=last.high,
-            level=last.level,
-            n=counts(last, steps=len(gaps.gaps)),
-            excluded=last.excluded,
         )
 
 
 def sentence(f: Finding) -> str:
     who = f.leader or "neither"
-    return f"{' and '.join(f.subject)}: with a rate for each budget, {who} is ahead at the largest: {wording.amount(f)}"
+    both = " and ".join(f.subject)
+    return phrase(f"{both}: with a rate for each budget, {who} is ahead at the largest: ", wording.amount(f))
 
 
 QUESTION = Question(

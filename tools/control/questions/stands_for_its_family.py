@@ -9,14 +9,17 @@ Findings:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from bench.analysis import wording
 from bench.analysis.comparisons import counts
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.families import kind_of
 from bench.analysis.finding import Axis, Finding, Reason, Unit, Verdict
-from bench.analysis.frontiers import along_compute
+from bench.analysis.frontiers import Gaps, along_compute
 from bench.analysis.question import Question
+from bench.core.phrase import phrase
+from bench.stats.intervals import Estimate
 from tools.control.kinds import OUTSIDE
 
 NAME = "stands for its family"
@@ -35,25 +38,35 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
             continue
         gaps = along_compute(whole, own, others, (kind, "others"), HEADLINE)
         if gaps is None:
-            yield Finding(question=NAME, subject=(kind,), verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_SCORES,))
+            yield too_few(NAME, kind)
             continue
-        least = min(gaps.gaps, key=lambda gap: gap.estimate.value)
-        e = least.estimate
-        yield Finding(
-            question=NAME,
-            subject=(kind,),
-            axis=Axis.COMPUTE,
-            verdict=Verdict.YES if e.value >= -TOLERATED else Verdict.NO,
-            trend=gaps.trend,
-            quantity="accuracy difference",
-            unit=Unit.SHARE,
-            estimate=e.value,
-            low=e.low,
-            high=e.high,
-            level=e.level,
-            n=counts(e, steps=len(gaps.gaps)),
-            excluded=e.excluded,
+        least = min((gap.estimate for gap in gaps.gaps), key=lambda e: e.value)
+        yield of_gaps(
+            gaps, least, Verdict.YES if least.value >= -TOLERATED else Verdict.NO, question=NAME, subject=(kind,)
         )
+
+
+def too_few(question: str, *subject: str) -> Finding:
+    """An answer without scores to compare."""
+    return Finding(question=question, subject=subject, verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_SCORES,))
+
+
+def of_gaps(gaps: Gaps, e: Estimate, verdict: Verdict, **more: Any) -> Finding:
+    """A finding whose trend is the gap of two sides over compute, and whose estimate is that at one budget."""
+    return Finding(
+        axis=Axis.COMPUTE,
+        verdict=verdict,
+        trend=gaps.trend,
+        quantity="accuracy difference",
+        unit=Unit.SHARE,
+        estimate=e.value,
+        low=e.low,
+        high=e.high,
+        level=e.level,
+        n=counts(e, steps=len(gaps.gaps)),
+        excluded=e.excluded,
+        **more,
+    )
 
 
 def say(f: Finding) -> list[str]:
@@ -68,7 +81,8 @@ def say(f: Finding) -> list[str]:
 
 def sentence(f: Finding) -> str:
     side = "ahead of" if wording.or_nan(f.estimate) >= 0 else "behind"
-    return f"{f.subject[0]}: where it is worst, the study's best network is {wording.amount(f)} {side} others' best"
+    kind = f.subject[0]
+    return phrase(f"At its worst budget the study's best {kind} is ", wording.amount(f), f" {side} the best of others")
 
 
 QUESTION = Question(

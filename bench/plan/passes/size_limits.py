@@ -9,7 +9,7 @@ from bench.core.formatting import join
 from bench.core.spec import Cell
 from bench.data.load import data_set
 from bench.plan.sizes import DataSizes
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -56,3 +56,6 @@ def clipped(
             has = f"is cut at {images:,} images" if name in limits else f"has {images:,} training images"
             notes.append(f"{name} {has}; all are used instead of the suite's {join([f'{size:,}' for size in beyond])}.")
     return [*kept, *cut], tuple(notes)
+
+
+PASS = Pass(apply=apply, after=("hours",))

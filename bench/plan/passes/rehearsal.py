@@ -17,7 +17,7 @@ from bench.core.by_key import by_key
 from bench.core.formatting import join
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data import rehearsed
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.suites.suite import patch_of
 
 SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it
@@ -29,10 +29,10 @@ MIN_IMAGES = 2 * rehearsed.CLASSES  # of a part of a set
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """The study in small, and a sentence on what it is."""
-    cut = _Cuts.of(study.cells, keeps_sizes=request.options.image_size is not None)
+    cut = _Cuts.of(study.cells, keeps_sizes=request.what.image_size is not None)
     cells = tuple(cut.cell(cell) for cell in study.cells)
     names = dict.fromkeys(name for cell in cells for name in (cell.data, *(task.data for task in cell.tasks)))
-    root = request.options.data_root
+    root = request.sizes.root
     made_up = [name for name in names if not rehearsed.is_real(name, root=root)]
     notes = [
         "A rehearsal, whose numbers mean nothing: networks of a block or a few, at most "
@@ -141,3 +141,6 @@ def _cut_sides(model: str, sides: Iterable[int]) -> dict[int, int]:
 def _ranked(values: Iterable[int], cut: Callable[[int], int]) -> dict[int, int]:
     """Each value -> what the rank of it gives, where that is less: different values stay different."""
     return {value: min(value, cut(rank)) for rank, value in enumerate(sorted(set(values)))}
+
+
+PASS = Pass(apply=apply, needed=lambda r: r.what.rehearse, after=("tasks",))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from bench.core.by_key import by_key
 from bench.core.formatting import join
 from bench.core.spec import Cell
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -38,3 +38,10 @@ def without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
         for (data, size), models in parts.items()
     )
     return [cell for cell in cells if cell not in gone], tuple(notes)
+
+
+PASS = Pass(
+    apply=apply,
+    needed=lambda r: r.scale == "gpu" and not (r.gives_budgets or r.keeps_fitted_budgets),
+    after=("overrides",),
+)

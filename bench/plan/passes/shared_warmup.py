@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.train.schedule import longest_warmup, warmup_steps
 
 
@@ -33,3 +33,10 @@ def with_one_warmup(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]
         f"{max(longer):,}."
     )
     return [at_most.get(cell, cell) for cell in cells], (note,)
+
+
+PASS = Pass(
+    apply=apply,
+    needed=lambda r: r.scale == "gpu" and not (r.suite.exclusive or r.gives_budgets or r.overrides.chooses_warmup),
+    after=("chosen-grid",),
+)

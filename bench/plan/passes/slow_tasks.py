@@ -9,7 +9,7 @@ from baselines.published import timm_costs
 from bench.core.spec import Cell
 from bench.cost import flops
 from bench.plan.sizes import evaluation_images
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 TASK = "finetune"
 AFFORDABLE = 2e13  # training FLOPs of one model: some minutes of a core
@@ -36,3 +36,10 @@ def _forward_flops(cell: Cell, classes: int) -> float:
     sizes = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
     return cost.forward_flops["dense"]
+
+
+PASS = Pass(
+    apply=apply,
+    needed=lambda r: r.suite.compares_finetuning and r.scale == "cpu" and not r.what.tasks,
+    after=("detectable-difference",),
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -28,3 +28,6 @@ def united(cells: Iterable[Cell]) -> list[Cell]:
                 axes=tuple(dict.fromkeys(other.axes + cell.axes)),
             )
     return list(merged.values())
+
+
+PASS = Pass(apply=apply, after=("redundant-sizes",))

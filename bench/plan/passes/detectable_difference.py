@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.formatting import percent, plural
-from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.stats.paired import POWER, detectable
 
 
@@ -29,3 +29,6 @@ def _note(name: str, count: int, groups: int | None) -> str:
         f"{count:,} test images of {name} tell two models apart whose accuracies differ by {percent(gap)} points or "
         f"more (with a chance of {POWER:.0%}, where exactly one is right on {disagree:.0%} of the images)."
     )
+
+
+PASS = Pass(apply=apply, needed=lambda r: r.suite.advises, after=("shared-warmup",))

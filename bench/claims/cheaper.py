@@ -1,0 +1,40 @@
+"""ViT needs less compute than ResNet for the same performance (section 4.4, Figure 5)."""
+
+from __future__ import annotations
+
+from bench.analysis.claim import PaperClaim, is_about
+from bench.analysis.families import RESNET, VIT, kind_of
+from bench.analysis.finding import Finding, Verdict
+from bench.analysis.findings import Stated
+
+ASKED = ("compute to match", "compute at equal error")
+"""A study asks the first of these questions, and published networks the second."""
+STATED = (2.0, 4.0)  # times less compute
+
+
+def stated(finding: Finding) -> Stated | None:
+    """How the stated factor lies to the finding's."""
+    if finding.verdict != Verdict.YES or finding.estimate is None or finding.low is None or finding.high is None:
+        return None
+    if STATED[0] <= finding.estimate <= STATED[1]:
+        return Stated.CONTAINS
+    return Stated.OVERLAPS if finding.low <= STATED[1] and finding.high >= STATED[0] else Stated.OUTSIDE
+
+
+def judged(finding: Finding) -> Verdict | None:
+    if finding.question not in ASKED or not is_about(finding, VIT, RESNET):
+        return None
+    lies = stated(finding)
+    if lies is None or finding.verdict != Verdict.YES:
+        return Verdict.CANNOT_TELL
+    vit_needs_less = kind_of(finding.leader) == VIT
+    return Verdict.YES if vit_needs_less and lies != Stated.OUTSIDE else Verdict.NO
+
+
+CLAIM = PaperClaim(
+    order=1,
+    text="ViT uses about 2 to 4 times less compute than ResNet for the same performance.",
+    where="section 4.4",
+    judged=judged,
+    stated=stated,
+)

@@ -1,0 +1,168 @@
+"""One recommended next step of a report, with its command and its price, and what the report does not show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bench.analysis import lr_sweep
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import ALL_MODELS, Finding, Reason, Unit, Verdict
+from bench.analysis.findings import Findings
+from bench.analysis.question import question_of
+from bench.core import registry
+from bench.core.formatting import count, duration, flops, join, plural, short_count
+
+MAX_MORE_SEEDS = 4  # times the study's seeds; where more would be needed, a larger study answers for less
+NARROWED_BY_SEEDS = frozenset((Reason.WITHIN_INTERVAL, Reason.UNREPLICATED, Reason.SEVERAL))
+RATE_QUESTION = "best learning rate"
+MAIN_SUITE = "scaling"
+LARGER = {"cpu": "gpu", "gpu": "paper"}
+"""Scale -> the next larger one."""
+DEVICES = {"gpu": "H100", "paper": "8xH100"}
+"""Devices that a plan of a scale is made for."""
+PLANNED = "a minute; it trains nothing, and prices the study"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextStep:
+    """What to do after reading a report: a sentence, a command, and what that takes."""
+
+    text: str
+    command: str
+    price: str
+
+
+def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *, study: str, check: bool) -> NextStep:
+    """The most useful step after a study, by rules that are tried in order: finish it, go on from its check of the
+    pipeline, use what it chose, widen a sweep that ends too early,
+    repeat every training, add seeds where an answer is near, or price a larger study.
+
+    Args:
+        leading: the finding that titles the report.
+        study: how a command names the study: `--suite NAME`, or a study file.
+        check: the suite only checks the pipeline.
+    """
+    run = f"vit-bench run {study}"
+    if findings.published:
+        return NextStep(
+            text="Price a study of your own",
+            command=f"vit-bench plan --suite {MAIN_SUITE} --scale paper --hardware 8xH100",
+            price=PLANNED,
+        )
+    if missing := _missing(evidence):
+        price = _seconds(evidence, missing)
+        text = f"Finish the study ({plural(len(missing), 'run')} without a result)"
+        return NextStep(text=text, command=run, price=_took(price) if price else "what it took before")
+    if check:
+        takes = registry.load("suite", MAIN_SUITE).takes
+        return NextStep(
+            text="Run the main study", command=f"vit-bench run --suite {MAIN_SUITE}", price=f"{takes}, two cores"
+        )
+    usage = next((question_of(f).usage for f in findings.findings if question_of(f).usage), "")
+    if usage:
+        return NextStep(
+            text="Take the best model to photos of your own",
+            command=usage.splitlines()[0].removeprefix("# "),
+            price="a minute",
+        )
+    at_edge = next((s for s in lr_sweep.sweeps(evidence) if s.further), None)
+    if at_edge is not None:
+        rates = ",".join(f"{rate:.3g}" for rate in at_edge.further)
+        seconds = _seconds(evidence, len(at_edge.further) * _num_seeds(evidence) * ("",))
+        return NextStep(
+            text=f"Sweep further rates of {at_edge.model}, whose best lies at the edge",
+            command=f"{run} --models {at_edge.model} --sweep lr={rates}",
+            price=_took(seconds),
+        )
+    if leading is not None and leading.question == RATE_QUESTION and leading.estimate is not None:
+        named = f"--models {leading.subject[0]} --set lr={leading.estimate:.2g}"
+        text = "Price a study of this network at its best rate"
+        return NextStep(text=text, command=f"vit-bench plan --suite {MAIN_SUITE} {named}", price=PLANNED)
+    if findings.scope is None:
+        text = "Measure it on the device that you will use"
+        return NextStep(text=text, command=run, price=f"{duration(findings.cost.total_seconds)}, as here")
+    return _more_seeds(evidence, findings, run) or _larger(evidence, run)
+
+
+def _missing(evidence: Evidence) -> tuple[str, ...]:
+    records = evidence.records
+    refused = records.wanted.refused if records.wanted else {}
+    begun = (*records.unfinished, *records.never_started, *(d.directory for d in records.damaged))
+    return tuple(name for name in begun if name not in refused)
+
+
+def _seconds(evidence: Evidence, names: tuple[str, ...]) -> float:
+    """Seconds of one worker: as planned where a plan is kept, else the mean of the study's finished runs."""
+    taken = [r.cost.seconds.total for r in evidence.records.records if r.cost.seconds.total]
+    usual = math.fsum(taken) / len(taken) if taken else 0.0
+    plans = evidence.records.plans.cells
+    return math.fsum(plans[name].seconds if name in plans else usual for name in names)
+
+
+def _num_seeds(evidence: Evidence) -> int:
+    return len({record.cell.seed for record in evidence.records.records})
+
+
+def _took(seconds: float) -> str:
+    return f"about {duration(seconds)} of one worker, as this study's runs took"
+
+
+def _more_seeds(evidence: Evidence, findings: Findings, run: str) -> NextStep | None:
+    """More seeds: a second one where every network was trained once, else as many as may settle the first open answer.
+    None where nothing is open, or where it takes too many."""
+    records = evidence.records.records
+    seeds = _num_seeds(evidence)
+    each = math.fsum(r.cost.seconds.total or 0.0 for r in records) / max(1, seeds)
+    if seeds == 1:
+        text = "Train every network with a second seed, so that intervals hold the luck of a training"
+        return NextStep(text=text, command=f"{run} --seeds 2", price=_took(each))
+    for f in findings.findings:
+        asked = f.main and question_of(f).at_a_glance and f.subject != (ALL_MODELS,)
+        if not asked or f.verdict is not Verdict.CANNOT_TELL or not set(f.reasons) & NARROWED_BY_SEEDS:
+            continue
+        wanted = _seeds_for(f, seeds)
+        if wanted is not None:
+            question = question_of(f)
+            text = (
+                f"More seeds may settle “{question.label.format(target=question.target(f))}” for {question.subject(f)}"
+            )
+            return NextStep(text=text, command=f"{run} --seeds {wanted}", price=_took(each * (wanted - seeds)))
+    return None
+
+
+def _seeds_for(f: Finding, seeds: int) -> int | None:
+    """Seeds with which the interval would leave one answer, were the estimate to stay and all chance in the seeds."""
+    if f.estimate is None or f.low is None or f.high is None:
+        return None
+    off = abs(f.estimate - (f.unit == Unit.TIMES))
+    times = max(f.high - f.estimate, f.estimate - f.low) / off if off else math.inf
+    if times**2 > MAX_MORE_SEEDS:
+        return None
+    return max(seeds + 1, math.ceil(seeds * times**2))
+
+
+def _larger(evidence: Evidence, run: str) -> NextStep:
+    wanted = evidence.records.wanted
+    scale = LARGER.get(wanted.scale if wanted else "cpu", "paper")
+    command = f"{run.replace(' run ', ' plan ', 1)} --scale {scale} --hardware {DEVICES[scale]}"
+    return NextStep(text="Price the same study at a larger scale", command=command, price=PLANNED)
+
+
+def not_shown(findings: Findings) -> str:
+    """What the report cannot be quoted for, in one sentence."""
+    scope = findings.scope
+    if findings.published:
+        return (
+            "Not shown here: causes. Networks of other authors were trained once each, by recipes that differ, and on "
+            "data that nobody else has."
+        )
+    if scope is None:
+        return "Not shown here: accuracy, and other devices than the one above." if findings.completed else ""
+    sets = join([f"{name} ({kind})" for name, kind in scope.upstream])
+    size = f" at {scope.image_size} px" if scope.image_size else ""
+    compute = f"trainings of more than {flops(scope.flops[1])}, " if scope.flops else ""
+    return (
+        f"Not shown here: {compute}networks of more than {short_count(scope.params)} parameters, more than "
+        f"{count(scope.images)} images, and other images than {sets}{size}."
+    )

@@ -1,0 +1,53 @@
+"""Records of several commits, machines or precisions in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from bench.analysis.check import Check
+from bench.analysis.evidence import Evidence
+from bench.analysis.findings import Level, ValidityCheck
+from bench.core.record import Record
+
+MIXED = "mixed"
+"""Names (what differs: "commit", "cpu", "accelerator", "device", "threads", "dtype" or "evaluation dtype"); groups: the
+values. Times are not comparable, scores may differ slightly."""
+DIRTY_TREE = "dirty tree"
+"""Some records were made with uncommitted changes: the commit does not reproduce them."""
+NOT_TO_BE_MIXED: tuple[tuple[str, Callable[[Record], object]], ...] = (
+    ("commit", lambda record: record.environment.commit and record.environment.commit[:10]),
+    ("cpu", lambda record: record.environment.cpu),
+    ("accelerator", lambda record: record.environment.accelerator),
+    ("device", lambda record: record.execution.device),
+    ("threads", lambda record: record.execution.threads),
+    ("dtype", lambda record: record.execution.dtype if record.model.params else None),  # without any, nothing computes
+    ("evaluation dtype", lambda record: _evaluated_in(record)),
+)
+
+
+def find(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """Records of several commits, processors, accelerators, threads or precisions, or of dirty trees, in one table.
+    Versions of packages, ranks and modes of compilation are not looked at: the page lists them under Provenance."""
+    records = evidence.records.records
+    for name, read in NOT_TO_BE_MIXED:
+        values = tuple(sorted({str(value) for record in records if (value := read(record)) is not None}))
+        if len(values) > 1:
+            yield ValidityCheck(kind=MIXED, names=(name,), groups=(("", values),))
+    if any(record.environment.dirty for record in records):
+        yield ValidityCheck(kind=DIRTY_TREE, level=Level.NOTE)
+
+
+def _evaluated_in(record: Record) -> str | None:
+    """The precision of features and logits, where any were judged here; before it was recorded, it was float32."""
+    judged = record.model.params and record.source is None and any(row.scores for row in record.horizons)
+    return (record.execution.evaluation_dtype or "float32") if judged else None
+
+
+CHECK = Check(
+    order=7,
+    find=find,
+    words={
+        MIXED: "Records mix values of {names} ({groups}): times are not comparable, and scores may differ slightly.",
+        DIRTY_TREE: "Some records were made with uncommitted changes, so their commit may not reproduce them.",
+    },
+)

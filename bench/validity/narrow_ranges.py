@@ -1,0 +1,56 @@
+"""Ranges of compute or of images that are too short for a trend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from bench.analysis.check import Check, names
+from bench.analysis.comparisons import size_curves
+from bench.analysis.evidence import Evidence
+from bench.analysis.findings import ValidityCheck
+from bench.core.formatting import count, flops, significant
+
+NARROW_COMPUTE = "narrow compute"
+"""Names (family,); low, high: FLOP; limit: decades that a trend takes."""
+NARROW_IMAGES = "narrow images"
+"""Names (model,); low, high: distinct images; limit as above."""
+MIN_DECADES = 1.5
+ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
+
+
+def find(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """Ranges too short for a trend; () for one budget, or where nothing is judged downstream."""
+    by_family: dict[str, list[float]] = {}
+    for series in evidence.on_axis("compute") if evidence.headline else ():
+        by_family.setdefault(series.family, []).extend(p.train_flops for p in series.points if p.train_flops > 0)
+    for family, spent in by_family.items():
+        low, high = min(spent, default=1.0), max(spent, default=1.0)
+        if ONE_BUDGET * low < high < 10**MIN_DECADES * low:
+            yield ValidityCheck(kind=NARROW_COMPUTE, names=(family,), low=low, high=high, limit=MIN_DECADES)
+    for curve in size_curves(evidence):
+        if curve.decades < MIN_DECADES:
+            yield ValidityCheck(
+                kind=NARROW_IMAGES,
+                names=(curve.label,),
+                low=curve.points[0].unique_images,
+                high=curve.points[-1].unique_images,
+                limit=MIN_DECADES,
+            )
+
+
+def _narrow(c: ValidityCheck, x: Callable[[float], str]) -> str:
+    assert c.low and c.high
+    return (
+        f"{names(c)}: {x(c.low)} to {x(c.high)} is a factor of {significant(c.high / c.low, 2)}; a trend needs at "
+        f"least {significant(10 ** (c.limit or 0), 2)}."
+    )
+
+
+CHECK = Check(
+    order=4,
+    find=find,
+    words={
+        NARROW_COMPUTE: lambda c: _narrow(c, flops),
+        NARROW_IMAGES: lambda c: _narrow(c, lambda x: f"{count(x)} images"),
+    },
+)

@@ -1,0 +1,29 @@
+"""Sweeps whose best learning rate is their edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.analysis import lr_sweep
+from bench.analysis.check import Check
+from bench.analysis.evidence import Evidence
+from bench.analysis.findings import ValidityCheck
+
+RATE_AT_EDGE = "rate at edge"
+"""Names: models whose best learning rate is the edge of the sweep: they look worse."""
+
+
+def find(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """The models whose best rate is the edge of their sweep."""
+    if edges := dict.fromkeys(s.model for s in lr_sweep.sweeps(evidence) if s.edge):
+        yield ValidityCheck(kind=RATE_AT_EDGE, names=tuple(edges))
+
+
+CHECK = Check(
+    order=15,
+    find=find,
+    words={
+        RATE_AT_EDGE: "The best learning rate of {names} lies at or beyond the edge of its sweep: "
+        "none is chosen, and a better rate may exist.",
+    },
+)

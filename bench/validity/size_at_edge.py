@@ -1,0 +1,78 @@
+"""Families whose best network at a budget is their smallest or largest one: another size may be better there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.analysis.check import Check
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.findings import ValidityCheck
+from bench.analysis.frontiers import of_one_data_set
+from bench.core.formatting import flops
+
+SMALLEST = "best is the smallest"
+LARGEST = "best is the largest"
+"""Names (family, network); low, high: the FLOP of the budgets; count: how many budgets."""
+ONE_BUDGET = 1.05  # factor of FLOP within which two budgets are the same
+
+
+def find(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """Budgets at which several networks of a family were trained, and the best is at the end of its sizes.
+
+    A network's size is the FLOPs of one training image. At a given compute a network that is too large sees too few
+    images, and one that is too small can learn no more.
+    """
+    series = of_one_data_set(evidence.on_axis("compute")) if not evidence.published else []
+    for family in dict.fromkeys(s.family for s in series):
+        own = [s for s in series if s.family == family]
+        size = {s.label: s.last.train_flops / s.last.images_seen for s in own if s.last.images_seen}
+        if len(size) < 2 or max(size.values()) < 1.5 * min(size.values()):
+            continue
+        read = sorted(
+            (p.train_flops, estimate.value, s.label)
+            for s in own
+            if s.label in size
+            for p in s.points
+            if p.train_flops > 0 and (estimate := evidence.estimate(p, HEADLINE)) is not None
+        )
+        ends = {SMALLEST: min(size, key=size.__getitem__), LARGEST: max(size, key=size.__getitem__)}
+        at: dict[str, list[float]] = {SMALLEST: [], LARGEST: []}
+        for of_budget in _budgets(read):
+            best = max(of_budget, key=lambda r: r[1])
+            for kind, label in ends.items():
+                if len(of_budget) > 1 and best[2] == label:
+                    at[kind].append(best[0])
+        for kind, spent in at.items():
+            if spent:
+                yield ValidityCheck(
+                    kind=kind, names=(family, ends[kind]), low=min(spent), high=max(spent), count=len(spent)
+                )
+
+
+def _budgets(read: list[tuple[float, float, str]]) -> Iterator[list[tuple[float, float, str]]]:
+    """Points, in order of compute, by the budget that they share."""
+    budget: list[tuple[float, float, str]] = []
+    for point in read:
+        if budget and point[0] > ONE_BUDGET * budget[0][0]:
+            yield budget
+            budget = []
+        budget.append(point)
+    if budget:
+        yield budget
+
+
+def _say(c: ValidityCheck, end: str, other: str) -> str:
+    family, network = c.names
+    assert c.low and c.high
+    where = f"At {flops(c.low)}" if c.count == 1 else f"From {flops(c.low)} to {flops(c.high)}"
+    return f"{where} the best {family} is the study's {end}, {network}: a {other} one may be better there."
+
+
+CHECK = Check(
+    order=4,
+    find=find,
+    words={
+        SMALLEST: lambda c: _say(c, "smallest", "smaller"),
+        LARGEST: lambda c: _say(c, "largest", "larger"),
+    },
+)

@@ -1,0 +1,63 @@
+"""Few-shot samples of too few images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bench.analysis.check import Check
+from bench.analysis.evidence import Evidence
+from bench.analysis.findings import Level, ValidityCheck
+
+FEW_IMAGES = "few images"
+"""Names (data set,); high: shots; count: labelled images that these scores used; limit: that many shots of every class.
+A class that has fewer gives all it has to every draw: the spread of draws is too small."""
+SAME_DRAWS = "same draws"
+"""Names (data set,); groups: numbers of shots at which no class has more images than that, so that every draw has all
+of them: no interval contains few-shot draws there."""
+
+
+def find(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """Few-shot draws from too few images; warnings at the number of shots that is shown.
+
+    Draws are the same images where their scores say so, and where more shots used no more images than fewer did.
+    """
+    scores, probe = evidence.scores, ["directory", "task", "data"]
+    known = scores[(scores["task"] == "fewshot") & scores["num_support"].notna() & scores["shots"].notna()]
+    known = known.drop_duplicates([*probe, "shots", "draw"])  # horizons and metrics share them
+    no_more = known.groupby([*probe, "draw", "num_support"], observed=True)["shots"].transform("nunique") > 1
+    several = known.groupby([*probe, "shots"], observed=True)["draw"].transform("nunique") > 1
+    known = known.assign(
+        same=several & (no_more | (known["same_images"] == 1)), asked=known["shots"] * known["num_classes"]
+    )
+
+    def level(shots: Sequence[int]) -> Level:
+        return Level.WARNING if evidence.shots in shots else Level.NOTE
+
+    for data, mine in known.groupby("data", observed=True):
+        fewer = mine[mine["num_support"] < mine["asked"]].sort_values(["shots", "num_support"], kind="stable")
+        for row in fewer.drop_duplicates("shots").itertuples():
+            yield ValidityCheck(
+                kind=FEW_IMAGES,
+                level=level([int(row.shots)]),
+                names=(str(data),),
+                high=row.shots,
+                count=int(row.num_support),
+                limit=row.asked,
+            )
+        if same := sorted({int(shots) for shots in mine.loc[mine["same"], "shots"]}):
+            yield ValidityCheck(
+                kind=SAME_DRAWS, level=level(same), names=(str(data),), groups=(("", tuple(map(str, same))),)
+            )
+
+
+CHECK = Check(
+    order=6,
+    find=find,
+    words={
+        FEW_IMAGES: "{high:g}-shot scores on {names} used {count} labelled images, not {limit:,.0f}: some "
+        "classes have too few "
+        "images, which all few-shot samples share.",
+        SAME_DRAWS: "All few-shot samples of {groups} shots on {names} are the same images: these intervals do "
+        "not contain their spread.",
+    },
+)
