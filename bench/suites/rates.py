@@ -19,7 +19,7 @@ from bench.suites.suite import Suite, SuiteOptions, merge, pick
 from bench.train.schedule import WARMUP_PART, total_steps
 
 RATES = {
-    "cpu": tuple(2.5e-4 * 2**step for step in range(7)),
+    "cpu": tuple(5e-4 * 2**step for step in range(7)),
     "gpu": tuple(1e-4 * 2**step for step in range(7)),
 }
 """Scale -> rates, spaced x2, with room on both sides of the rates that `_recipes.py` has or derives."""
