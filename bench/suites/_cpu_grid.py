@@ -64,8 +64,17 @@ RUNGS = {
     "R11x0.25": 5,
 }
 """Model -> how far up the ladder it is trained."""
-RATE_RUNGS = {"ResNet-8-s4": 8, "ResNet-8-s2": 8, "R11x0.25": 6}
-"""Model -> how far up the ladder its rate is swept, where that is further than it is trained."""
+RATE_RUNGS = {
+    "ResNet-8-s4": 8,
+    "ResNet-8-s2": 8,
+    "R11x0.25": 6,
+    "ViT-pico/7": 8,
+    "ViT-Lite-2/7": 8,
+    "ResNet-8-s4+ViT-pico/8": 8,
+    "R5x0.125+ViT-pico/7": 7,
+}
+"""Model -> how far up the ladder its rate is swept, where that is further than it is trained; so too of networks that
+other suites train."""
 BATCH, WARMUP_STEPS = 32, 20
 FEWEST_STEPS = 9 * WARMUP_STEPS  # a warm-up takes at most a ninth of a run
 DATA, TRANSFER = "fashion-mnist:part", "mnist"

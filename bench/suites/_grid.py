@@ -23,7 +23,8 @@ class Grid:
             the largest last: its Figure 4. Where the horizon is one of the model's budgets on the compute axis, that
             cell is the largest size for both.
         tasks: evaluation of every horizon.
-        swept: model -> the budget up to which the suite `rates` sweeps, where that is not the model's longest.
+        swept: model -> the budget up to which the suite `rates` sweeps, where that is not the model's longest in
+            `compute`, or there is none.
         recipe: upstream set -> what differs from the suites' recipe, as `recipe_for` takes it.
         trained: the last word on how a cell is trained, and judged.
     """

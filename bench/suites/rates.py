@@ -19,7 +19,7 @@ from bench.suites.suite import Suite, SuiteOptions, merge, pick
 from bench.train.schedule import WARMUP_PART, total_steps
 
 RATES = {
-    "cpu": tuple(5e-4 * 2**step for step in range(7)),
+    "cpu": tuple(2.5e-4 * 2**step for step in range(8)),
     "gpu": tuple(1e-4 * 2**step for step in range(7)),
 }
 """Scale -> rates, spaced x2, with room on both sides of the rates that `_recipes.py` has or derives."""
@@ -33,7 +33,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     made = []
     for seed in range(options.seeds or SEEDS):
         for data in options.data or (grid.compute_data,):
-            for model in options.models or grid.compute:
+            for model in options.models or dict.fromkeys((*grid.compute, *grid.swept)):
                 recipe = recipe_for(model, **grid.recipe(data))
                 cell = Cell(
                     model=model,
