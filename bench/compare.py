@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  vit-bench compare ViT-pico/7 ResNet-8-s2 --suite scaling   two models of one study, at equal compute
+  vit-bench compare ViT-femto/7 ResNet-8-s4 --suite scaling  two models of one study, at equal compute
   vit-bench compare ViT ResNet --suite scaling               two families: the best model of each
-  vit-bench compare ViT-pico/7 R11x0.25 --suite scaling --at images    at equal images seen
+  vit-bench compare ViT-femto/7 R11x0.25 --suite scaling --at images   at equal images seen
   vit-bench compare results/scaling other/scaling            two folders: the same runs before and after a change
   vit-bench compare v0.1 main --suite scaling                two commits or tags that records name
   vit-bench compare results/scaling new/scaling --fail-if worse || echo "do not merge"

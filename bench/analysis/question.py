@@ -52,7 +52,8 @@ class Question:
         sentence: finding -> a decided answer as one sentence with its interval, without the full stop; None: made of
             `text`, the verdict and the number.
         shown_in: figures that show its answer, and may have it as their title.
-        leads: finding -> whether it was asked for by name, and may have the title before others.
+        leads: finding -> whether it may have the title before others: it was asked for by name, or has an interval that
+            says something.
         usage: a program that uses what it found.
         counts_together: it asks for a difference between families, of which a report asks many: together their verdicts
             err as rarely as one alone (`bench.analysis.questions.held`). Its findings have a `p`.

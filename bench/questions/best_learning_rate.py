@@ -442,6 +442,7 @@ QUESTION = Question(
         DIVERGED: _diverged,
     },
     items=(Sweep,),
+    leads=lambda f: f.estimate is not None and OPEN_INTERVAL not in f.reasons,
     order=30,
     subject=subject,
     measure=lambda f: "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.core import registry
@@ -23,6 +23,8 @@ class Grid:
             the largest last: its Figure 4. Where the horizon is one of the model's budgets on the compute axis, that
             cell is the largest size for both.
         tasks: evaluation of every horizon.
+        swept: model -> the budget up to which the suite `rates` sweeps, where that is not the model's longest in
+            `compute`, or there is none.
         recipe: upstream set -> what differs from the suites' recipe, as `recipe_for` takes it.
         trained: the last word on how a cell is trained, and judged.
     """
@@ -36,6 +38,7 @@ class Grid:
     seeds: int
     image_size: int
     channels: int
+    swept: Mapping[str, int] = field(default_factory=dict)
     recipe: Callable[[str], Mapping[str, Any]] = lambda data: {}
     trained: Callable[[Cell], Cell] = lambda cell: cell
 

@@ -39,12 +39,19 @@ MODEL_RATES: dict[str, dict[str, dict[int, float]]] = {}
 """Scale -> model -> images seen -> rate."""
 FAMILY_RATES["cpu"] = {"ViT": 1.1e-3, "Hybrid": 3.2e-3, "ResNet": 3.6e-3}
 MODEL_RATES["cpu"] = {
+    "ViT-atto/7": {16_704: 1.1e-2, 133_504: 6.4e-3},
+    "ViT-femto/7": {19_008: 3.6e-3, 152_000: 3.1e-3},
+    "ViT-pico-2/7": {8_864: 1.5e-3, 70_816: 1.9e-3},
     "ViT-pico/7": {12_064: 2.9e-3, 96_416: 1.8e-3},
     "ViT-Lite-2/7": {4_832: 1.2e-3, 38_592: 6.5e-4},
+    "ResNet-8x0.5-s4+ViT-atto/8": {7_328: 7.8e-3, 58_528: 4.4e-3},
+    "ResNet-8x0.5-s4+ViT-femto/8": {56_448: 9.1e-3},
+    "ResNet-8-s4+ViT-pico-2/8": {5_312: 2.0e-3, 42_528: 2.7e-3},
     "ResNet-8-s4+ViT-pico/8": {8_288: 2.6e-3, 66_336: 2.3e-3},
     "R5x0.125+ViT-pico/7": {2_560: 1.3e-2, 19_584: 4.4e-3},
+    "ResNet-8x0.5-s4": {16_672: 1.3e-2, 133_344: 5.3e-3},
     "ResNet-8-s4": {35_136: 3.4e-3, 281_088: 2.2e-3},
-    "R11x0.25": {3_680: 6.1e-3, 29_536: 4.9e-3},
+    "R11x0.25": {3_680: 5.1e-3, 29_536: 4.9e-3},
     "ResNet-8-s2": {8_512: 3.6e-3, 68_128: 4.4e-3},
 }
 DEFAULT_RATE = 1e-3  # for a model that no rule knows

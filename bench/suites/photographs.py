@@ -19,12 +19,12 @@ from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, merge, pick, task
 
 DATA = "fashion-mnist"
-WHOLE = tuple(LADDER[0] * 2**rung for rung in range(4, 13))  # FLOPs: 208 GFLOPs, … 53 TFLOPs
+WHOLE = tuple(LADDER[0] * 2**rung for rung in range(5, 14))  # FLOPs: 208 GFLOPs, … 53 TFLOPs
 RUNGS = {
-    "ViT-pico/7": 5,
+    "ViT-pico-2/7": 5,
     "ViT-Lite-2/4": 9,
     "ViT-Lite-4/4": 9,
-    "ResNet-8-s4+ViT-pico/8": 5,
+    "ResNet-8-s4+ViT-pico-2/8": 5,
     "ResNet-20-s2+ViT-nano/8": 9,
     "CCT-2/3x2": 9,
     "ResNet-8-s4": 5,

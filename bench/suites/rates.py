@@ -1,8 +1,8 @@
 """What is the best learning rate of each model, at a short and at a long budget? Chosen without any test image.
 
-Every rate is trained with several seeds up to the model's longest budget in the main study, and cools down at an eighth
-of it too: both budgets share a trunk, and so a warm-up. Accuracy is that on a part of the training images which no cell
-of this suite trains on (`Cell.held_out`). The report fits a smooth curve through the runs
+Every rate is trained with several seeds up to the model's longest budget in the main study, or twice that, and cools
+down at an eighth of it too: both budgets share a trunk, and so a warm-up. Accuracy is that on a part of the training
+images which no cell of this suite trains on (`Cell.held_out`). The report fits a smooth curve through the runs
 (`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`. With `--sweep lr=1e-3,2e-3,4e-3` any other suite
 chooses in the same way, on the upstream test images.
 """
@@ -19,7 +19,7 @@ from bench.suites.suite import Suite, SuiteOptions, merge, pick
 from bench.train.schedule import WARMUP_PART, total_steps
 
 RATES = {
-    "cpu": tuple(2.5e-4 * 2**step for step in range(7)),
+    "cpu": tuple(2.5e-4 * 2**step for step in range(8)),
     "gpu": tuple(1e-4 * 2**step for step in range(7)),
 }
 """Scale -> rates, spaced x2, with room on both sides of the rates that `_recipes.py` has or derives."""
@@ -33,7 +33,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     made = []
     for seed in range(options.seeds or SEEDS):
         for data in options.data or (grid.compute_data,):
-            for model in options.models or grid.compute:
+            for model in options.models or dict.fromkeys((*grid.compute, *grid.swept)):
                 recipe = recipe_for(model, **grid.recipe(data))
                 cell = Cell(
                     model=model,
@@ -50,10 +50,10 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 def budgets(grid: Grid, model: str, *, warmup_images: int, batch: int) -> tuple[int, ...]:
-    """The longest budget that the grid trains the model at (that of the median model, where it does not know it), and
-    before it a `SHORT`-th of that, or four warm-ups where these are longer."""
+    """The longest budget that the grid sweeps or trains the model at (that of the median model, where it does not know
+    it), and before it a `SHORT`-th of that, or four warm-ups where these are longer."""
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
-    longest = grid.compute.get(model, usual)[-1]
+    longest = grid.swept.get(model) or grid.compute.get(model, usual)[-1]
     shortest = batch * max(total_steps(longest // SHORT, batch), WARMUP_PART * total_steps(warmup_images, batch))
     return (shortest, longest) if shortest < longest else (longest,)
 

@@ -2,9 +2,10 @@
 
 For every family of the main study, at scale `cpu`, networks of the same kind that nobody of this project designed:
 timm's own tiny test networks and its smallest ResNet, vit-pytorch's small ViT, compact and convolutional transformers.
-They and the main study's networks are trained by the same recipe at the same budgets, each at several learning rates;
-every network counts at each budget with its best rate. Chosen in November 2026, before any of them was trained here, by
-cost: whatever of the kind these libraries have that sees at least 80 batches within the largest budget.
+They and the main study's networks, these up to one budget beyond their largest there, are trained by the same recipe,
+each at several learning rates; every network counts at each budget with its best rate. Those of other hands were chosen
+in November 2026, before any of them was trained here, by cost: whatever of the kind these libraries have that sees at
+least 80 batches within the largest budget.
 
     python -m bench.run --suite control --plugins tools/control
 """
@@ -14,28 +15,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.suites._cpu_grid import BATCH, CPU, LADDER, RUNGS
+from bench.suites._cpu_grid import BATCH, CPU, LADDER, RUNGS, TRAIN_FLOPS
 from bench.suites._recipes import recipe_for
 from bench.suites.suite import Suite, SuiteOptions, pick
 from tools.control.kinds import OUTSIDE
 
 FEWEST_STEPS = 80  # of a budget
-REPLACED = ("ViT-nano/7", "R8x0.125+ViT-pico/4", "CCT-2/3x2")
-"""The first main study had them, and they were the best of their family at no budget."""
-CANDIDATES = ("ResNet-8-s4+ViT-pico/8", "ResNet-8-s2+ViT-pico/8", "CCT-2/3x2:width=64")
-"""Hybrids that were named on 2026-11-28, after the first control had found those of the main study beaten, and before
-any of them was trained: a small ViT behind the ResNets that stand, and a CCT that is cheap enough for these budgets."""
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Every network, ours and theirs, at every rate."""
     pick("grid", options.scale, {"cpu": None})
-    costs = {**{model: flops for of_kind in OUTSIDE.values() for model, flops in of_kind.items()}, **ours()}
+    costs = {
+        **{model: flops for of_kind in OUTSIDE.values() for model, flops in of_kind.items()},
+        **{model: TRAIN_FLOPS[model] for model in RUNGS},
+    }
     made = []
     for seed in range(options.seeds or 1):
         for model in options.models or costs:
-            seen = (BATCH * round(flops / costs[model] / BATCH) for flops in LADDER)
+            budgets = LADDER[1 : RUNGS[model] + 1] if model in RUNGS else LADDER[1:]
+            seen = (BATCH * round(flops / costs[model] / BATCH) for flops in budgets)
             horizons = tuple(images for images in seen if images >= FEWEST_STEPS * BATCH)
             base = Cell(
                 model=model,
@@ -49,13 +49,6 @@ def cells(options: SuiteOptions) -> list[Cell]:
             )
             made += [replace(base, recipe=replace(base.recipe, lr=rate)) for rate in RATES]
     return made
-
-
-def ours() -> dict[str, float]:
-    """The main study's networks, and those that might take their place, with the FLOPs of one training image."""
-    from bench.suites._cpu_grid import TRAIN_FLOPS
-
-    return {model: TRAIN_FLOPS[model] for model in dict.fromkeys((*RUNGS, *REPLACED, *CANDIDATES))}
 
 
 SUITE = Suite(

@@ -18,7 +18,7 @@ from bench.suites.photographs import GRID
 from bench.suites.suite import Suite, SuiteOptions, pick
 
 SEEDS = 3
-BUDGETS = (LADDER[6], 4 * LADDER[6])  # FLOPs
+BUDGETS = (LADDER[-1], 4 * LADDER[-1])  # FLOPs
 RATES = {
     "ViT-Lite-2/4": (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
     "ViT-Lite-4/4": (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
