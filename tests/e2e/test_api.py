@@ -39,7 +39,7 @@ from tests.plan.finished import finish
 from tests.plan.making import cells_of
 
 KEPT = PROJECT / "results/reference/scaling-cpu"
-NAMES = "ViT-pico/7", "ViT-Lite-2/7"  # at the same budgets
+NAMES = "ViT-femto/7", "ResNet-8-s4"  # at the same budgets
 X = np.geomspace(1e3, 1e6, 9)
 
 
@@ -91,8 +91,8 @@ def test_tables_of_a_study_hold_what_its_records_hold():
     assert len(results.scores) == sum(len(h.scores) for r in results.records for h in r.horizons)
     assert len(results.curves) == sum(len(r.curve.losses) for r in results.records if r.curve)
     few = "measure == 'mnist' and shots == 10 and draw == 0"
-    one = results.scores.query(f"model == 'ViT-Lite-2/7' and seed == 1 and {few}")
-    record = next(r for r in results.records if r.cell.model == "ViT-Lite-2/7" and r.cell.seed == 1)
+    one = results.scores.query(f"model == 'ViT-pico-2/7' and seed == 1 and {few}")
+    record = next(r for r in results.records if r.cell.model == "ViT-pico-2/7" and r.cell.seed == 1)
     values = {
         h.images_seen: s.value
         for h in record.horizons
@@ -209,8 +209,8 @@ def test_commits_and_folders_are_sides_too(tmp_path, capsys):
     kept = ["--suite", KEPT.name, "--results", str(KEPT.parent)]
     assert compare.main([str(KEPT), commit[:9], *kept, "--fail-if", "different"]) == EXIT_OK
     assert "All scores are equal" in capsys.readouterr().out
-    assert compare.main([str(KEPT), "ViT-picco/7", *kept]) == EXIT_USAGE
-    assert "'ViT-pico/7'" in capsys.readouterr().err
+    assert compare.main([str(KEPT), "ViT-femmto/7", *kept]) == EXIT_USAGE
+    assert "'ViT-femto/7'" in capsys.readouterr().err
     assert compare.main(["x", "y", "--results", str(tmp_path)]) == EXIT_USAGE
 
 
@@ -288,7 +288,7 @@ def test_every_column_is_described():
 
 def test_results_show_themselves():
     results = bench.api.load(KEPT)
-    assert str(results).startswith(f"{KEPT}: 33 runs, {len(results.answers)} answers\n")
+    assert str(results).startswith(f"{KEPT}: 39 runs, {len(results.answers)} answers\n")
     assert str(results).count("\n") == len(results.table) + 1 and "<pre>" in results._repr_html_()
     assert results.plot()._repr_png_().startswith(b"\x89PNG") and os.fspath(results.plot()) == str(results.plot().path)
     compared = bench.api.compare(*NAMES, suite=KEPT.name, results=KEPT.parent)

@@ -2,10 +2,10 @@
 
 For every family of the main study, at scale `cpu`, networks of the same kind that nobody of this project designed:
 timm's own tiny test networks and its smallest ResNet, vit-pytorch's small ViT, compact and convolutional transformers.
-They and the main study's networks, these up to one budget beyond their largest there, are trained by the same recipe,
-each at several learning rates; every network counts at each budget with its best rate. Those of other hands were chosen
-in November 2026, before any of them was trained here, by cost: whatever of the kind these libraries have that sees at
-least 80 batches within the largest budget.
+They and the main study's networks are trained by the same recipe at the same budgets, each at several learning rates;
+every network counts at each budget with its best rate. Those of other hands were chosen in November 2026, before any of
+them was trained here, by cost: whatever of the kind these libraries have that sees at least 80 batches within the
+largest budget.
 
     python -m bench.run --suite control --plugins tools/control
 """
@@ -15,12 +15,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.core.spec import Cell
-from bench.suites._cpu_grid import BATCH, CPU, LADDER, RUNGS, TRAIN_FLOPS
+from bench.suites._cpu_grid import BATCH, CPU, LADDER, TRAIN_FLOPS
 from bench.suites._recipes import recipe_for
 from bench.suites.suite import Suite, SuiteOptions, pick
 from tools.control.kinds import OUTSIDE
 
 FEWEST_STEPS = 80  # of a budget
+OURS = {
+    "ViT-atto/7": 6,
+    "ViT-femto/7": 8,
+    "ViT-pico-2/7": 8,
+    "ResNet-8x0.5-s4+ViT-atto/8": 6,
+    "ResNet-8x0.5-s4+ViT-femto/8": 7,
+    "ResNet-8-s4+ViT-pico-2/8": 8,
+    "ResNet-8x0.5-s4": 6,
+    "ResNet-8-s4": 8,
+    "ResNet-8-s2": 8,
+    "R11x0.25": 6,
+}
+"""Network of the main study -> how far up the ladder it is trained."""
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 
 
@@ -29,12 +42,12 @@ def cells(options: SuiteOptions) -> list[Cell]:
     pick("grid", options.scale, {"cpu": None})
     costs = {
         **{model: flops for of_kind in OUTSIDE.values() for model, flops in of_kind.items()},
-        **{model: TRAIN_FLOPS[model] for model in RUNGS},
+        **{model: TRAIN_FLOPS[model] for model in OURS},
     }
     made = []
     for seed in range(options.seeds or 1):
         for model in options.models or costs:
-            budgets = LADDER[1 : RUNGS[model] + 1] if model in RUNGS else LADDER[1:]
+            budgets = LADDER[1 : OURS.get(model)]
             seen = (BATCH * round(flops / costs[model] / BATCH) for flops in budgets)
             horizons = tuple(images for images in seen if images >= FEWEST_STEPS * BATCH)
             base = Cell(
