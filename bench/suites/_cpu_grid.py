@@ -7,11 +7,11 @@ a given compute a network that is too large sees too few images, and a family wh
 worse than it is. Every model is trained at the budgets of one ladder, in FLOPs, so that families are compared where
 each was measured, from where its warm-up is a ninth of the training. The learning rates are those of the suite `rates`.
 
-They were chosen in November 2026, and changed twice, by controls. By the first, hybrids with a stem of the paper's kind,
-and a CCT, were 13 points behind networks of other hands. Then somebody who knew only the images and the budgets built
-networks with a loop of their own (`results/reference/own-loop`): at 52 GFLOPs a ViT of a tenth of ours in size, whose
-head reads all tokens in place of their mean, was 26 points better. So each family got smaller sizes, and ViTs as small
-as these that head. `results/reference/control-cpu` compares today's networks with those of other hands.
+They were chosen in November 2026, and changed twice, by controls. By the first, hybrids with a stem of the paper's
+kind, and a CCT, were 13 points behind networks of other hands. Then somebody who knew only the images and the budgets
+built networks with a loop of their own (`results/reference/own-loop`): at 52 GFLOPs a ViT of a tenth of ours in size,
+whose head reads all tokens in place of their mean, was 26 points better. So each family got smaller sizes, and ViTs as
+small as these that head. `results/reference/control-cpu` compares today's networks with those of other hands.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ RUNGS = {
     "ResNet-8-s2": 7,
     "R11x0.25": 5,
 }
-"""Model -> how far up the ladder it is trained. The smallest of each family go on to where the next size, in a first run
-of this grid, had not yet passed them."""
+"""Model -> how far up the ladder it is trained. The smallest of each family go on to where the next size, in a first
+run of this grid, had not yet passed them."""
 RATE_RUNGS = {
     "ViT-atto/7": 5,
     "ResNet-8x0.5-s4+ViT-atto/8": 5,
