@@ -93,6 +93,7 @@ class Evidence:
         reference: published evidence that figures lay under these points.
         set_aside: per record, scores that another cell supersedes (`bench.analysis.deduplicate`): left out of `scores`.
         targets: accuracies that were asked for, 0..1; () leaves them to the questions.
+        own_question: name of the question that the study was made for; "": of none in particular.
         swept: the same with every learning rate, where a sweep was made: this one keeps the rates that stand.
     """
 
@@ -112,6 +113,7 @@ class Evidence:
     reference: Evidence | None = None
     set_aside: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     targets: tuple[float, ...] = ()
+    own_question: str = ""
     swept: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _averages: dict[tuple[PointKey, str, int | None], Samples | None] = field(default_factory=dict, repr=False)

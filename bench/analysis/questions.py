@@ -31,7 +31,7 @@ def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings
     findings = tuple(answered(evidence, asked(questions)))
     if not evidence.controlled:
         findings = tuple(replace(f, main=f.main and load(f.question).is_of_pairs) for f in findings)
-    findings = held(findings)
+    findings = held(findings, own=evidence.own_question)
     judged, paper = _claims(evidence, findings)
     return Findings(
         findings=findings,
@@ -51,12 +51,18 @@ def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings
     )
 
 
-def held(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def held(findings: Sequence[Finding], *, own: str = "") -> tuple[Finding, ...]:
     """Findings with the verdicts that stand together: of all main answers about differences between families, those
     that Holm's procedure keeps at `SHARE_FALSE`. With no difference at all, that share of studies says otherwise at
-    most, whatever the number of questions. Estimates and intervals stay as they are."""
+    most, whatever the number of questions. Estimates and intervals stay as they are.
+
+    Args:
+        own: name of the question that the study was made for, whose answers weigh as much as all others together.
+    """
     together = asked_together(findings)
-    kept = holm([1.0 if f.p is None else f.p for _, f in together], share=SHARE_FALSE)
+    is_own = [f.question == own for _, f in together]
+    weights = [1 / (is_own.count(each) or 1) for each in is_own]
+    kept = holm([1.0 if f.p is None else f.p for _, f in together], share=SHARE_FALSE, weights=weights)
     changed = list(findings)
     for (place, f), stands in zip(together, kept, strict=True):
         if not stands and is_decided(f):

@@ -204,6 +204,8 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
         question=design.question if design else "",
         data_kinds=_data_kinds(records),
     )
+    if design:
+        evidence = dataclasses.replace(evidence, own_question=design.title.replace("-", " "))
     if reference:
         beside = registry.load("quoted source", reference).beside(evidence)
         evidence = dataclasses.replace(evidence, reference=beside)

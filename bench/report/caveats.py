@@ -200,7 +200,8 @@ def _multiplicity(scope: Scope, findings: Findings) -> str:
     together = len(asked_together(findings.findings))
     held = (
         f"{plural(together, 'question')} about differences between families {'was' if together == 1 else 'were'} "
-        f"asked, and answers hold for all together (Holm): with no difference at all, a report says otherwise in at "
+        f"asked, and answers hold for all together (Holm; the study's own question weighs as much as all others): "
+        f"with no difference at all, a report says otherwise in at "
         f"most {SHARE_FALSE:.0%} of studies (simulated: {SIMULATED_FALSE} of {SIMULATED}). "
     )
     return (

@@ -50,12 +50,19 @@ def p_of_t(distance: float, half: float, *, df: float, level: float) -> float:
     return max(LEAST_P, 2 * float(special.stdtr(df, -abs(distance) / half * t_quantile(df, level))))
 
 
-def holm(p: Sequence[float], *, share: float) -> list[bool]:
+def holm(p: Sequence[float], *, share: float, weights: Sequence[float] | None = None) -> list[bool]:
     """Which of several hypotheses fall, so that the chance that any true one does is at most `share`, however they
-    depend on each other (Holm 1979)."""
-    falls = [False] * len(p)
-    for rank, place in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
-        if p[place] > share / (len(p) - rank):
+    depend on each other (Holm 1979; there too with weights, fixed beforehand: a hypothesis of more weight falls more
+    easily, the others less so).
+
+    Args:
+        weights: positive, one for each; None: equal.
+    """
+    weights = [1.0] * len(p) if weights is None else weights
+    falls, left = [False] * len(p), math.fsum(weights)
+    for place in sorted(range(len(p)), key=lambda n: p[n] / weights[n]):
+        if p[place] * left > share * weights[place]:
             break
         falls[place] = True
+        left -= weights[place]
     return falls

@@ -47,3 +47,19 @@ def test_holm_keeps_its_share_whatever_is_true_and_gives_up_no_more_than_bonferr
     p = [0.001, 0.04, 0.013, 0.02, 0.9]  # 0.05 / 5, / 4, / 3, / 2, / 1: the fourth smallest is above 0.025
     assert holm(p, share=0.05) == [True, False, False, False, False]
     assert holm([0.001, 0.04, 0.012, 0.016, 0.9], share=0.05) == [True, False, True, True, False]
+
+
+def test_holm_with_weights_keeps_its_share_and_is_the_rule_of_equal_ones_where_they_are_equal() -> None:
+    rng, false, fallen = np.random.default_rng(4), 0, np.zeros(2)
+    weights = [1 / 2] * 2 + [1 / 14] * 14
+    for _ in range(2000):
+        p = stats.norm.sf(rng.normal(size=16))
+        assert holm(p, share=0.05, weights=[3.0] * 16) == holm(p, share=0.05)
+        false += any(holm(p, share=0.05, weights=weights))
+        p[:2] = stats.norm.sf(rng.normal(loc=2.5, size=2))
+        fallen += [any(holm(p, share=0.05, weights=weights)[:2]), any(holm(p, share=0.05)[:2])]
+    assert false / 2000 <= 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5
+    assert fallen[0] > fallen[1]  # what has more weight is found more often
+    p = [0.028, 0.02, 0.001, 0.9]  # 0.05 × 1/6, then 0.05 × 1/2 of the 5/6 that are left, then 0.05 × 1/6 of 1/3
+    assert holm(p, share=0.05, weights=[1 / 2, 1 / 6, 1 / 6, 1 / 6]) == [True, True, True, False]
+    assert holm(p, share=0.05) == [False, False, True, False]
