@@ -37,7 +37,7 @@ FAMILY_RATES: dict[str, dict[str, float]] = {}
 """Scale -> family -> rate."""
 MODEL_RATES: dict[str, dict[str, dict[int, float]]] = {}
 """Scale -> model -> images seen -> rate."""
-FAMILY_RATES["cpu"] = {"ViT": 1.1e-3, "Hybrid": 3.2e-3, "ResNet": 3.6e-3}
+FAMILY_RATES["cpu"] = {"ViT": 2.1e-3, "Hybrid": 4.1e-3, "ResNet": 4.0e-3}
 MODEL_RATES["cpu"] = {
     "ViT-atto/7": {16_704: 1.1e-2, 133_504: 6.4e-3},
     "ViT-femto/7": {19_008: 3.6e-3, 152_000: 3.1e-3},
@@ -50,7 +50,7 @@ MODEL_RATES["cpu"] = {
     "ResNet-8-s4+ViT-pico/8": {8_288: 2.6e-3, 66_336: 2.3e-3},
     "R5x0.125+ViT-pico/7": {2_560: 1.3e-2, 19_584: 4.4e-3},
     "ResNet-8x0.5-s4": {16_672: 1.3e-2, 133_344: 5.3e-3},
-    "ResNet-8-s4": {35_136: 3.4e-3, 281_088: 2.2e-3},
+    "ResNet-8-s4": {35_136: 6.3e-3, 281_088: 2.2e-3},
     "R11x0.25": {3_680: 5.1e-3, 29_536: 4.9e-3},
     "ResNet-8-s2": {8_512: 3.6e-3, 68_128: 4.4e-3},
 }
