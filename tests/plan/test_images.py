@@ -118,11 +118,11 @@ def test_own_images_upstream_downstream_or_both(root: Path) -> None:
 def test_models_come_in_the_nearest_patch_that_divides() -> None:
     grid = grid_of("scaling", image_size=64)
     models = {cell.model for cell in grid.cells}
-    assert {"ViT-pico/8", "ViT-Lite-2/8", "ResNet-8-s4"} <= models
+    assert {"ViT-femto/8", "ViT-pico-2/8", "ResNet-8-s4"} <= models
     assert not any(name.endswith(("/14", "/7")) for name in models)
-    assert any("ViT-pico/8" in note and "ViT-pico/7" in note for note in grid.notes)
-    rates = {(c.model, c.recipe.lr) for c in cells_of("scaling") if c.model == "ViT-pico/7"}
-    assert {("ViT-pico/7", c.recipe.lr) for c in grid.cells if c.model == "ViT-pico/8"} == rates  # trained as it was
+    assert any("ViT-femto/8" in note and "ViT-femto/7" in note for note in grid.notes)
+    rates = {(c.model, c.recipe.lr) for c in cells_of("scaling") if c.model == "ViT-femto/7"}
+    assert {("ViT-femto/7", c.recipe.lr) for c in grid.cells if c.model == "ViT-femto/8"} == rates  # trained as it was
 
 
 def test_a_model_that_was_named_is_never_exchanged() -> None:
