@@ -89,15 +89,20 @@ def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, 
     """The kernels that `run` would launch, as a graph, and its result, which has no values before the first replay.
 
     Raises:
-        UserError: it failed under a torch whose allocator then takes the recording to be still going on: memory that is
-            given back is never free again, so this process must not go on.
+        UserError: it could not be ended, under a torch whose allocator then takes it to be still going on: memory that
+            is given back is never free again, so this process must not go on.
     """
-    graph = torch.cuda.CUDAGraph()
+    graph, raised = torch.cuda.CUDAGraph(), 0
     try:  # other threads may allocate meanwhile
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            return graph, run()
+            try:
+                return graph, run()
+            except Exception as error:
+                raised = id(error)  # not the error, whose traceback holds the activations
+                raise
     except Exception as error:
-        if torch.__version__ >= "2.12":
+        # what `run` raises comes through where torch has ended the recording: memory that ran out, for one
+        if id(error) == raised or torch.__version__ >= "2.12":
             raise
         DAMAGED.add(device)
         raise UserError(

@@ -1,5 +1,7 @@
 """Checks of `bench.doctor` that need workers, ranks or memory, on a CPU and on one that poses as a GPU."""
 
+import contextlib
+import json
 import os
 from types import SimpleNamespace
 
@@ -7,6 +9,7 @@ import pytest
 import torch
 import torchvision
 
+from bench import run
 from bench.execute import first_hour
 from bench.train import precision, reading
 from tests.gpu.posing import MEMORY, posing
@@ -48,6 +51,41 @@ def test_one_device_has_no_ranks(monkeypatch):
     for devices, ranks in ((1, 1), (3, 2), (8, 8), (9, 8)):
         monkeypatch.setattr(first_hour, "accelerators", lambda _, devices=devices: tuple(map(str, range(devices))))
         assert first_hour.number_of_ranks("cuda") == ranks
+    monkeypatch.setattr(first_hour, "accelerators", lambda _: ("GPU-a", "MIG-1", "MIG-2"))
+    assert [line.outcome for line in first_hour.ranks("cuda")] == ["n/a"]
+
+
+def test_who_works_on_which_gpu_is_asked_only_where_somebody_tells(monkeypatch):
+    """AMD's do without nvidia-smi."""
+    monkeypatch.setattr(first_hour, "accelerators", lambda _: ("0", "1"))
+    monkeypatch.setattr(first_hour.shutil, "which", lambda _: None)
+    assert [line.outcome for line in first_hour.workers("cuda")] == ["n/a"]
+
+
+def test_the_clock_and_the_gpus_own_are_compared_over_the_same_steps(gpu, monkeypatch):
+    """One that runs ever slower, as at its limit of power, is no fault of either."""
+    now, calls = [0.0], [0]
+
+    def step(*_, **__):
+        calls[0] += 1
+        now[0] += calls[0]
+
+    monkeypatch.setattr(first_hour, "_step", lambda *_: (step, (None, torch.zeros(8))))
+    monkeypatch.setattr(first_hour.time, "perf_counter", lambda: now[0])
+    profile = SimpleNamespace(key_averages=list)
+    monkeypatch.setattr(torch.profiler, "profile", lambda **_: contextlib.nullcontext(profile))
+    lines = [line for line in first_hour.timing("cuda") if "apart" in line.check]
+    assert [line.value for line in lines] == ["0", "0"]
+
+
+def test_the_suite_of_speed_is_one_run(monkeypatch, tmp_path, capsys):
+    """It takes minutes."""
+    asked, done = [], SimpleNamespace(returncode=0)
+    monkeypatch.setattr(first_hour, "_run", lambda _, *words: (asked.append(words), (done, 1.0))[1])
+    list(first_hour.suites("cpu"))
+    assert run.main([*asked[-1], "--plan", "--json", "--results", str(tmp_path)]) == 0
+    plan = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert plan["suite"] == "speed" and len(plan["cells"]) == 1
 
 
 def test_less_and_less_memory(gpu, monkeypatch):
@@ -90,6 +128,8 @@ def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
     fed = [line.check.partition(":")[0] for line in lines if "batches alone" in line.check]
     assert fed == ["resident", "mapped", "JPEG", "packed JPEG", "JPEG by nvJPEG"]
     assert any("levels" in line.value for line in lines)
+    rates = {line.check.partition(": ")[2] for line in lines if line.limit and "apart" not in line.check}
+    assert rates == {"step with its batches, over the slower of both"}  # how fast a machine decodes fails no check
     monkeypatch.setattr(torchvision.io, "decode_jpeg", lambda *_, **__: torch.zeros(1, device="none"))
     last = list(first_hour.feed("cuda"))[-1]
     assert last.outcome == "fail" and "No JPEG can be decoded on cuda" in last.value

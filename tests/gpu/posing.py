@@ -239,9 +239,11 @@ class Short(TorchDispatchMode):
 
 @contextlib.contextmanager
 def recording(graph: Graph, **_: Any) -> Iterator[None]:
-    with graph:
-        yield
-    graph.undo()
+    try:
+        with graph:
+            yield
+    finally:
+        graph.undo()
 
 
 def _autocast(self: Any, device_type: str, **options: Any) -> None:
@@ -273,6 +275,7 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "get_device_capability", lambda *_: (9, 0)),
     (torch.cuda, "synchronize", lambda *_: None),
     (torch.cuda, "empty_cache", lambda: None),
+    (torch.cuda, "memory_allocated", lambda *_: 1 << 20),
     (torch.cuda, "max_memory_allocated", lambda *_: 1 << 30),
     (torch.cuda, "reset_peak_memory_stats", lambda *_: None),
     (torch.cuda, "memory_reserved", lambda *_: 0),

@@ -1,6 +1,7 @@
 """`python -m bench.doctor` on a CPU, and on one that poses as a GPU."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -118,5 +119,8 @@ def test_what_fails_is_said_and_checked_again(brief, tmp_path, capsys):
     for _ in range(2):
         assert doctor.main(arguments) == EXIT_FAILED
         assert "RuntimeError: no kernel image" in capsys.readouterr().out
+    brief.setattr(machine_checks, "synchronise", broken_device := Mock(side_effect=RuntimeError("illegal access")))
+    check = MachineCheck(name="lost", run=lambda _: iter([CheckResult(check="first", value="1")]))
+    assert [line.outcome for line in machine_checks.examine(check, "cuda")] == ["pass", "fail"] and broken_device.called
     assert at_least("x", 2.0, 3.0).outcome == "fail" and at_most("x", 2.0, 3.0).outcome == "pass"
     assert doctor.main(["--out", str(tmp_path / "doctor.txt"), "--device", "cpu"]) == EXIT_USAGE

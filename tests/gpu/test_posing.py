@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 import weakref
+from unittest import mock
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory, peaks, timing
 from bench.data import cache
 from bench.data.load import load
-from bench.execute import worker
+from bench.execute import worker, workloads
 from bench.execute.first_hour import write_jpegs
 from bench.execute.jobs import speed, train
 from bench.execute.workloads import Subject
@@ -261,6 +262,17 @@ def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):
     gc.collect()
     assert [workload.images for workload in workloads] == [1, 2, 4, 8] and len(made) == 4
     assert [ref() is not None for ref in made] == [False, False, False, True]
+
+
+def test_images_of_a_large_batch_repeat_and_are_drawn_once():
+    """To draw all of a search for the largest batch took minutes, in which the device waited."""
+    subject = Subject(model="ViT-pico/14", image_size=28, channels=3, device="cpu", dtype="float32")
+    drawn, rand = [], torch.rand
+    with mock.patch.object(torch, "rand", lambda shape, **how: (drawn.append(shape[0]), rand(shape, **how))[1]):
+        x_BCHW = subject.images(1000)
+    assert drawn == [workloads.DRAWN] and len(x_BCHW) == 1000
+    assert len(x_BCHW[: workloads.DRAWN].flatten(1).unique(dim=0)) == workloads.DRAWN
+    assert torch.equal(x_BCHW[-1], x_BCHW[999 % workloads.DRAWN])
 
 
 def test_generated_kernels_are_kept_in_this_users_own_cache(gpu, tmp_path, monkeypatch):

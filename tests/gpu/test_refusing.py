@@ -119,14 +119,17 @@ def test_a_worker_has_its_share_of_its_own_machine(cores, world, threads, gpu, t
     monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
     for name, value in (("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", "8")):
         monkeypatch.setenv(name, value)
+    shared: list[tuple[str, int]] = []
+    monkeypatch.setattr(worker, "share_memory", lambda *given: shared.append(given))
     words = ["--store", str(tmp_path / "study"), "--cells", str(tmp_path / "cells.json"), "--suite", "smoke"]
+    words += ["--share", "3"]
     for locks in (False, True):  # as a network's folder may have none: torch's FileLock fails there
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
         monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
         monkeypatch.setattr(worker.files, "has_locks", lambda folder, locks=locks: locks and folder == cache.kernels())
         assert worker.main([*words, "--device", "cuda"]) == 0
         assert ("TORCHINDUCTOR_CACHE_DIR" in os.environ) == locks
-    assert seen == [threads, threads]
+    assert seen == [threads, threads] and shared == [("cuda", 3)] * 2
 
 
 @pytest.mark.parametrize("kind, dtype", [(Old, "float32"), (None, "bfloat16")])
@@ -192,6 +195,20 @@ def test_a_recording_that_failed_leaves_a_device_that_is_given_up(gpu, monkeypat
     assert f"{modes.VARIABLE}=default" in str(raised.value)
     assert device.is_lost("cuda")
     device.DAMAGED.clear()
+
+
+@pytest.mark.parametrize("version", ["2.11.0+cu130", "2.14.0"])
+def test_a_recording_that_torch_could_end_damages_nothing_and_lacking_memory_is_what_it_says(version, gpu, monkeypatch):
+    """So that a batch is divided, whatever torch it is."""
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    for error in (torch.OutOfMemoryError("CUDA out of memory"), ValueError("not in a recording")):
+
+        def run(error=error):
+            raise error
+
+        with pytest.raises(type(error)) as raised:
+            recorded.record(run, device="cuda")
+        assert raised.value is error and not device.is_lost("cuda")
 
 
 def test_all_warm_ups_share_a_stream(gpu, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn.attention import SDPBackend
 
 from bench.core import registry
 from bench.core.device import InBatches
@@ -24,6 +25,7 @@ from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.tasks.task import TaskContext
 from bench.train import compiled, inference, modes
 from bench.train.batches import Batches
+from tests.gpu.posing import posing
 from tests.tasks.test_finetune import images as toy
 from tests.train.driving import Driven, Tight, job_context
 from vit.model import VisionTransformer
@@ -75,6 +77,27 @@ def test_compiled_code_sees_one_size(monkeypatch):
     )
     assert sizes == [16, 16] and found_ND.shape == wanted_ND.shape
     np.testing.assert_allclose(found_ND, wanted_ND, atol=4 * ROUNDING * np.abs(wanted_ND).max())
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_evaluation_has_the_attention_kernels_of_training(mode, monkeypatch):
+    """Those ranked at its own shape, or torch's own choice."""
+    asked, within = [], []
+
+    def ranked(shape, **_):
+        asked.append(shape)
+        return [SDPBackend.MATH]
+
+    monkeypatch.setattr(compiled, "ranked_kernels", ranked)
+    monkeypatch.setattr(compiled, "obstacle", lambda _: None)
+    monkeypatch.setattr(compiled, "_ranked", {})
+    model, batches = built("ViT-pico/14").eval(), InBatches(16, device="cpu")
+    flash = torch.backends.cuda.flash_sdp_enabled
+    with posing(), modes.switched(mode):
+        network = inference.in_precision(model, dtype="bfloat16", device="cuda", batches=batches)
+        network.network.blocks[0].register_forward_pre_hook(lambda *_: within.append(flash()))
+        network.features(torch.rand(16, 1, 28, 28))
+    assert (asked, within) == (([], [True]) if mode == "default" else ([(16, 3, 4, 16)], [False]))
 
 
 def test_what_auto_means(monkeypatch):
