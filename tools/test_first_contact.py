@@ -3,17 +3,34 @@
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 
 import pytest
 
 from tests.conftest import PROJECT
+from tests.gpu import posing
 from tools.first_contact import plan
-from tools.first_contact.__main__ import lines_of
+from tools.first_contact.__main__ import Notebook, lines_of
 
 FOLDER = PROJECT / "tools" / "first_contact"
+ONLY_ON_A_GPU = ("idle power by NVML",)
+
+
+def test_what_the_project_needs_is_on_a_bare_machine_or_carried():
+    needed = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.match(r"[\w-]+", each)[0].lower().replace("_", "-") for each in needed}
+    there = re.findall(r"[a-z0-9-]+", (FOLDER / "prepare.sh").read_text().replace("_", "-"))
+    assert names <= set(there), names - set(there)
+
+
+def test_a_second_call_keeps_the_lines_of_the_first(tmp_path):
+    for number in (1, 2):
+        Notebook(tmp_path).add("step", {"what": f"line {number}"})
+    assert [line["what"] for line in json.loads((tmp_path / "first_contact.json").read_text())] == ["line 1", "line 2"]
 
 
 def test_commands_and_what_is_carried_are_within_the_limits_of_a_lent_machine():
@@ -42,44 +59,44 @@ def test_every_step_is_one_that_can_be_done(rehearsal):
 
 
 def test_what_is_measured_stands_beside_what_was_expected():
-    lines = [{"what": "ViT-S/16: ours", "images_per_second": 9_876.5}]
+    lines = [
+        {"what": "ViT-S/16: ours", "images_per_second": 9_876.5},
+        {"what": "ViT-S/16: memory", "over_predicted": 1.078},
+        {"what": f"ViT-S/16: {plan.LOSSES}", "value": 0.00312},
+    ]
     (row,) = [line for line in plan.expectations(lines).splitlines() if "ViT-S/16" in line]
-    assert row == "| ViT-S/16 | 8,800 to 10,500 | 9,876 | 7,600 to 9,000 |  | 11,500 to 13,000 |"
+    assert row == "| ViT-S/16 | 8,800 to 10,500 | 9,876 | 7,600 to 9,000 |  | 11,500 to 13,000 | 1.08 | 0.0031 |"
     said = [plan.beside_expected("ViT-S/16", "timm", rate).split()[0] for rate in (7_000, 8_000, 9_500)]
     assert said == ["below", "as", "above"] and plan.beside_expected("ViT-Ti/16", "ours", 1.0) == ""
 
 
 @pytest.mark.gate
-def test_a_rehearsal_leaves_files_that_can_be_read(tmp_path):
-    """Whatever it had no time for: a busy machine is no failure, but a step that ends with an error is."""
-    asked = (
-        "imports;warm:ViT-Ti/16;race:ViT-Ti/16;rates:ViT-Ti/16;named:timm:test_vit;mixed:ViT-Ti/16;share;share:mps;same"
-    )
-    words = [
-        "--cpu-rehearsal",
-        "--out",
-        str(tmp_path / "out"),
-        "--work",
-        str(tmp_path / "work"),
-        "--minutes",
-        "20",
-        "--patience",
-        "5",
-    ]
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_whole_rehearsal_leaves_files_that_can_be_read(device, tmp_path):
+    """On a processor, and on one that poses as a GPU, where the branches for one run too. A busy machine is no failure,
+    but a step that ends with an error is."""
+    names = [step.name for stage in plan.stages(rehearsal=True) for step in stage]
+    words = ["--cpu-rehearsal", "--minutes", "60", "--patience", "20"]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    if device == "cuda":
+        names.insert(names.index("same"), "study:smoke:cpu")
+        words += ["--device", "cuda", "--only", ";".join(names)]
+        environment |= posing.environment()
     done = subprocess.run(
-        [sys.executable, "-m", "tools.first_contact", *words, "--only", asked],
+        [sys.executable, "-m", "tools.first_contact", "--out", str(tmp_path), "--work", str(tmp_path / "work"), *words],
         cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        env=environment,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    lines = json.loads((tmp_path / "out" / "first_contact.json").read_text())
-    failed = [line for line in lines if line.get("outcome") == "fail"]
-    assert not failed, (failed, (tmp_path / "out" / "first_contact.log").read_text())
-    assert {line["step"] for line in lines} == set(asked.split(";"))
+    lines = json.loads((tmp_path / "first_contact.json").read_text())
+    failed = [line for line in lines if line.get("outcome") == "fail" and line["what"] not in ONLY_ON_A_GPU]
+    assert not failed, (failed, (tmp_path / "first_contact.log").read_text())
+    assert {line["step"] for line in lines} == set(names)
     assert {line["value"] for line in lines if line["what"] == "ended"} <= {"done", "out of time"}
-    table = (tmp_path / "out" / "first_contact.md").read_text()
-    assert len([row for row in table.splitlines() if row.startswith("| ")]) > len(lines)
-    with tarfile.open(tmp_path / "out" / "records.tar.gz") as archive:
-        archive.getnames()
+    rows = (tmp_path / "first_contact.md").read_text().splitlines()
+    assert len([row for row in rows if row.startswith("| ")]) == len(lines) + len(plan.EXPECTED) + 2
+    with tarfile.open(tmp_path / "records.tar.gz") as archive:
+        studies = {name.partition("/")[0] for name in archive.getnames() if name.endswith("record.json")}
+    assert studies >= {f"study-{suite}-{device}" for suite in ("smoke", "scaling")}

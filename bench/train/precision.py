@@ -131,8 +131,8 @@ class Working:
             twin.grad = None
 
     def leaves(self) -> list[Tensor]:
-        """Whose gradients the backward pass finds, and those that they are collected in."""
-        return [*(leaf for _, leaf in self.pairs), *(weight for weight, leaf in self.pairs if leaf is not weight)]
+        """Whose gradients the backward pass finds."""
+        return [leaf for _, leaf in self.pairs]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """The network's output, in `dtype`, of images in [-1, 1] or of uint8 pixels."""

@@ -107,21 +107,16 @@ def working_weights(model: nn.Module, dtype: str, *, ranks: Ranks, apart: bool) 
 
 
 def forward_and_backward(working: precision.Working, loss_of: Loss) -> Callable[..., Tensor]:
-    """The function that leaves the gradients of a micro-batch and returns its loss. A recording of it does not hold the
+    """The function that leaves the gradients of a micro-batch and returns its loss. Who keeps it does not keep the
     step."""
 
-    def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float, alone: bool) -> Tensor:
-        """Forward and backward of a micro-batch, and where it is `alone` all that belongs to a batch."""
-        if alone:
-            working.refresh()
+    def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
         with label("forward"):
             output = working(x_bCHW)
             loss = own_loss(output, loss_of) if isinstance(output, tuple) else loss_of(output, labels_b)
         with label("backward"):
             loss = loss * weight
             loss.backward()
-        if alone:
-            working.collect()
         return loss.detach()
 
     return both_ways
@@ -249,20 +244,18 @@ class Step:
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total: Tensor | None = None
-        alone = len(parts) == 1
-        if not alone:
-            self.working.refresh()
+        self.working.refresh()
         for index, (x_bCHW, labels_b) in enumerate(parts):
+            last = index == len(parts) - 1
             place = self.ranks.rank * len(parts) + index  # in the global batch
             for generator in self._generators:
                 generator.manual_seed(stream(seed, "micro-batch", place) if place else seed)
             if self.ranks.size > 1:
-                self.ranks.set_gradient_sync(self.exchanging, last=exchange and index == len(parts) - 1)
+                self.ranks.set_gradient_sync(self.exchanging, last=exchange and last)
             # each image weighs 1 / batch, whatever the size of the micro-batch it is in
-            loss = self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch, alone=alone)
+            loss = self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
             total = loss.clone() if total is None else total.add_(loss)
-            if not alone:
-                with label("backward"):
-                    self.working.collect(last=index == len(parts) - 1)
+            with label("backward"):
+                self.working.collect(last=last)
         assert total is not None
         return total

@@ -33,11 +33,13 @@ from tools.first_contact.plan import PROJECT, Line, Step, expectations, stages
 
 
 class Notebook:
-    """All lines so far, in files that are whole at any moment."""
+    """All lines so far, also those of earlier calls, in files that are whole at any moment."""
 
     def __init__(self, out: Path) -> None:
         self.out, self.started, self.lock = out, time.monotonic(), threading.Lock()
-        self.lines: list[Line] = []
+        kept = out / "first_contact.json"
+        self.lines: list[Line] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
+        self.earlier = len(self.lines)
         out.mkdir(parents=True, exist_ok=True)
         self._log = open(out / "first_contact.log", "a", encoding="utf-8")  # noqa: SIM115
 
@@ -166,8 +168,9 @@ def run_all(given: argparse.Namespace) -> int:
         for each in running:
             each.end()
         keep_records(given)
-    failed = [line for line in book.lines if line.get("outcome") == "fail"]
-    print(f"{len(book.lines)} lines, {len(failed)} failed, in {book.seconds:.0f} s", flush=True)
+    lines = book.lines[book.earlier :]
+    failed = [line for line in lines if line.get("outcome") == "fail"]
+    print(f"{len(lines)} lines, {len(failed)} failed, in {book.seconds:.0f} s", flush=True)
     for line in failed:
         print("FAIL", json.dumps(line)[:300], flush=True)
     return 0

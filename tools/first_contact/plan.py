@@ -21,6 +21,7 @@ SHARES = (1, 2, 4)  # processes on one GPU
 CLASSES = 1000
 WINDOWS, WINDOW_SECONDS = 8, 0.6
 FEW_STEPS = 10  # of two trainings that are compared
+LOSSES = f"{FEW_STEPS} losses apart from timm's, over the first"
 STUDY = {  # the smallest part of the main study that is one
     "gpu": ["--models", "ViT-Ti/8,R26x1-s2", "--sizes", "1000,3000", "--horizons", "51200,102400"],
     "cpu": ["--models", "ViT-pico/14", "--sizes", "300,600", "--horizons", "640,1280"],
@@ -42,6 +43,7 @@ EXPECTED = {
 """Images per second on an H100 SXM, at 224 pixels, written down before anything ran on one: ours, timm's compiled, and
 the best known to us of any code."""
 MEMORY_WITHIN = 0.10  # of what is predicted, as expected
+LOSSES_WITHIN = 2**-5  # of timm's, over the first: what bfloat16 rounds away in some steps
 
 
 def beside_expected(name: str, side: str, rate: float) -> str:
@@ -55,15 +57,24 @@ def beside_expected(name: str, side: str, rate: float) -> str:
 
 def expectations(lines: Sequence[Line]) -> str:
     """A table of what was expected and what was measured, where anything was."""
-    rates = {line["what"]: line["images_per_second"] for line in lines if "images_per_second" in line}
+    found = {line["what"]: line for line in lines}
+
+    def measured(what: str, key: str, shown: str) -> str:
+        value = found.get(what, {}).get(key)
+        return "" if value is None else format(value, shown)
+
     rows = [
-        "| images/s | expected | measured | timm's, expected | measured | best known |",
-        "|---|---|---|---|---|---|",
+        "| images/s | expected | measured | timm's, expected | measured | best known "
+        f"| memory, of what was predicted (expected: {1 - MEMORY_WITHIN:g} to {1 + MEMORY_WITHIN:g}) "
+        f"| {LOSSES} (expected: {LOSSES_WITHIN:.2g} at most) |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, ranges in EXPECTED.items():
         ours, theirs, best = (f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high in ranges)
-        found = [f"{rates[key]:,.0f}" if (key := f"{name}: {side}") in rates else "" for side in ("ours", "timm")]
-        rows.append(f"| {name} | {ours} | {found[0]} | {theirs} | {found[1]} | {best} |")
+        rates = [measured(f"{name}: {side}", "images_per_second", ",.0f") for side in ("ours", "timm")]
+        memory = measured(f"{name}: memory", "over_predicted", ".2f")
+        losses = measured(f"{name}: {LOSSES}", "value", ".2g")
+        rows.append(f"| {name} | {ours} | {rates[0]} | {theirs} | {rates[1]} | {best} | {memory} | {losses} |")
     return "\n".join(rows) + "\n"
 
 

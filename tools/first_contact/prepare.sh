@@ -1,6 +1,7 @@
 #!/bin/bash
-# Wheels that a bare machine lacks (Python 3.12, x86-64, with torch, torchvision, timm, pandas, seaborn, matplotlib,
-# scipy, scikit-learn, rich, safetensors, jinja2, filelock, tensorboard): into .whl/, which git leaves alone.
+# Wheels that a bare machine lacks (Python 3.12, x86-64, with torch, torchvision, timm, huggingface_hub, numpy, pandas,
+# seaborn, matplotlib, scipy, scikit-learn, pillow, rich, safetensors, jinja2, markupsafe, filelock, pyyaml, tensorboard):
+# into .whl/, which git leaves alone. Nothing of the kit needs torch-tb-profiler, which shows traces.
 # From anywhere in a checkout:  bash tools/first_contact/prepare.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
