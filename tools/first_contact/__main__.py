@@ -77,6 +77,18 @@ def table(lines: list[Line]) -> str:
     return "\n".join(rows).replace("\n\n", "\n") + "\n"
 
 
+def started_by(pid: int) -> list[int]:
+    """All that a process has started, and what they have, in whatever session."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
+
+
 class Running:
     """A step's process; its lines go to the notebook as they come."""
 
@@ -121,8 +133,10 @@ class Running:
     def end(self) -> None:
         """Kill what is left of it, and say how it ended."""
         code = self.process.poll()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # its own session: also what it has started
+        # its group, and a study's workers, which have groups of their own
+        for pid in (-self.process.pid, *started_by(self.process.pid)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
         self.thread.join(timeout=5)
         ended = "done" if code == 0 else "out of time" if code is None else f"exit code {code}"
