@@ -210,6 +210,19 @@ def test_a_worker_whose_device_is_lost_leaves_the_other_cells_to_the_next(tmp_pa
         assert [len(study.cell(cell).attempts()) for cell in cells] == attempts
 
 
+def test_a_worker_whose_device_a_run_has_damaged_and_survived_begins_no_other(tmp_path, monkeypatch):
+    """That one would fail, and has done nothing wrong."""
+    monkeypatch.setattr(worker, "DAMAGED", set())
+    monkeypatch.setattr(worker.Worker, "_job", lambda *_: worker.DAMAGED.add("cpu"))
+    monkeypatch.setattr(worker.Worker, "_publish", lambda *_: None)
+    study = Study(tmp_path)
+    study.create()
+    cells = [replace(cell, image_size=28) for cell in HOPELESS]
+    with pytest.raises(worker.DeviceLost):
+        work(tmp_path, run="one", cells=cells)
+    assert [len(study.cell(cell).attempts()) for cell in cells] == [1, 0]
+
+
 def test_a_worker_that_dies_of_the_call_to_stop_is_no_complaint(tmp_path, monkeypatch):
     """Its interpreter may end before, or after, it listens to signals."""
     start_instead(monkeypatch, tmp_path, f"echo '{to_line(STARTED)}'; exec sleep 600")
