@@ -97,8 +97,8 @@ def test_what_is_measured_stands_beside_what_was_expected():
     "device", [pytest.param("cpu", marks=pytest.mark.nightly), pytest.param("cuda", marks=pytest.mark.gate)]
 )
 def test_a_rehearsal_leaves_files_that_can_be_read(device, tmp_path):
-    """The whole on a processor; and on one that poses as a GPU what only the instrument does there. A busy machine is no
-    failure, but a step that ends with an error is."""
+    """The whole on a processor; and on one that poses as a GPU what only the instrument does there. A busy machine is
+    no failure, but a step that ends with an error is."""
     names = [step.name for stage in plan.stages(rehearsal=True) for step in stage]
     words = ["--cpu-rehearsal", "--minutes", "60", "--patience", "20"]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}

@@ -152,21 +152,21 @@ def race(given: argparse.Namespace, name: str, *, only_warm: bool) -> Iterator[L
         counted = flops.count(name, image_size=side, channels=3, num_classes=CLASSES, activations=True)
         predicted = resources.state_bytes(contest.recipe, counted.params, ranks=1)
         predicted += batch * (counted.activation_bytes or 0) // (2 if on_gpu else 1)
+        said: Line = {"what": f"{name}: memory", "predicted_gb": round(predicted / 1e9, 2)}
         if on_gpu:  # a replayed graph allocates nothing: dropped, it is recorded anew, and counted
             release(device)
             torch.cuda.reset_peak_memory_stats()
             ours()
             synchronise(device)
-        allocated = torch.cuda.max_memory_allocated() if on_gpu else 0
-        yield {
-            "what": f"{name}: memory",
-            "predicted_gb": round(predicted / 1e9, 2),
-            "allocated_gb": round(allocated / 1e9, 2),
-            "over_predicted": round(allocated / predicted, 3),
-            "expected": f"within {MEMORY_WITHIN:.0%}",
-            "as_written_gb": round(peak["ours"] / 1e9, 2),  # by which it is found out what fits
-            "reserved_gb": round(torch.cuda.memory_reserved() / 1e9, 2) if on_gpu else None,
-        }
+            allocated = torch.cuda.max_memory_allocated()
+            said |= {
+                "allocated_gb": round(allocated / 1e9, 2),
+                "over_predicted": round(allocated / predicted, 3),
+                "expected": f"within {MEMORY_WITHIN:.0%}",
+                "as_written_gb": round(peak["ours"] / 1e9, 2),  # by which it is found out what fits
+                "reserved_gb": round(torch.cuda.memory_reserved() / 1e9, 2),
+            }
+        yield said
         yield from gradients(contest, step, name)
         timed(ours, device=device, calls=2)
         seconds = timed(ours, device=device, calls=2 if given.cpu_rehearsal else 20)
