@@ -61,7 +61,7 @@ PROVENANCE = (
     ("execution.threads", "Threads per run"),
     ("execution.dtype", "Precision"),
     ("execution.evaluation_dtype", "Precision of evaluation"),
-    ("cost.peak_source", "Peak for utilisation, by the architecture's FLOPs"),
+    ("cost.peak_source", "Peak for utilisation"),
 )
 
 

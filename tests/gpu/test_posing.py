@@ -83,7 +83,7 @@ def test_a_study_runs_on_both_devices(gpu, tmp_path, capsys):
         assert how.evaluation_dtype == "bfloat16"
         assert {score.task for row in record.horizons for score in row.scores} == {"upstream", "fewshot"}
         assert all(0 <= score.value <= 1 for row in record.horizons for score in row.scores)
-        assert "data sheet" in record.cost.peak_source
+        assert "data sheet" in record.cost.peak_source and "architecture's FLOPs" in record.cost.peak_source
     vit = next(record for record in records if record.model.family == "ViT")
     assert vit.execution.attention_kernels[-1] == "math"
 
