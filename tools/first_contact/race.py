@@ -301,14 +301,15 @@ def mixed(given: argparse.Namespace, name: str) -> Iterator[Line]:
     chosen, key = compiled.options, "triton.mix_order_reduction"
     other = not chosen(MODE).get(key, config.triton.mix_order_reduction)
     compiled.options = lambda mode: chosen(mode) | {key: other}  # type: ignore[assignment]
-    side, batch = RACES[name]
+    side, batch = (SMALL_RACES if given.cpu_rehearsal else RACES)[name]
     contest = Contest(name, side=side, batch=batch, device=given.device)
     ours, step = contest.our_step()
     yield from gradients(contest, step, name)
+    number = 2 if given.cpu_rehearsal else 20
     timed(ours, device=given.device, calls=5)
     said = "with" if other else "without"
     for _ in range(3):
-        rate = batch * 20 / timed(ours, device=given.device, calls=20)
+        rate = batch * number / timed(ours, device=given.device, calls=number)
         yield {"what": f"{name}: {said} mixed reductions", "images_per_second": round(rate, 1)}
 
 
