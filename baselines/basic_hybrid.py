@@ -3,8 +3,8 @@
 Names: <ResNet>+ViT-<row>/<n>, as ResNet-8-s2+ViT-pico/8: a name of `baselines/resnet.py`, a ViT's row, and the total
 down-sampling n, as in the paper's own hybrids (`baselines/hybrid.py`). Where the ResNet's stride is more than n, its
 last stages are removed and their blocks appended to the one before, as in the paper's R50+ViT-B/16; where it is less,
-the rest of n is the patch on the map. Options: norm of the ResNet, and those of a ViT. An image whose size n does not
-divide is continued by its border, evenly on all sides: 28 px become 32.
+the rest of n is the patch on the map. Options: norm and blocks of the ResNet, and those of a ViT. An image whose size n
+does not divide is continued by its border, evenly on all sides: 28 px become 32.
 
 Batch normalisation and basic blocks are what an expert takes at this size: a stem of the paper's kind (bottlenecks,
 GroupNorm, standardised weights) at an eighth of its width is 13 points behind (`results/reference/control-cpu`).
@@ -16,7 +16,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from baselines import resnet
+from baselines import bit, resnet
 from vit import config as vit_config
 from vit.model_family import ModelFamily
 
@@ -61,12 +61,14 @@ def build(
     num_classes: int,
     generator: torch.Generator | None = None,
     norm: Literal["batch", "group"] = "batch",
+    blocks: int | None = None,
     **options: Any,
 ) -> VisionTransformer:
     """A hybrid, initialised (or empty, under `torch.device("meta")`).
 
     Args:
         norm: of the ResNet: BatchNorm, or GroupNorm of four groups.
+        blocks: of each stage of the ResNet, at most; None for those of the name.
         options: fields of ViTConfig to override.
 
     Raises:
@@ -91,7 +93,11 @@ def build(
     config = vit_config.config_for(f"ViT-{parts['row']}/{total}", **fields)
     with torch.device("meta"):
         backbone = _basic_hybrid.Backbone(
-            parts["blocks"], widths=parts["widths"], strides=parts["strides"], channels=channels, norm=norm
+            bit.at_most(parts["blocks"], blocks),
+            widths=parts["widths"],
+            strides=parts["strides"],
+            channels=channels,
+            norm=norm,
         )
     return _basic_hybrid.BasicHybrid(config, backbone=backbone, generator=generator)
 
@@ -101,6 +107,7 @@ FAMILY = ModelFamily(
     names=_NAMES,
     naming="ResNet-<6n+2>[x<width>][-s2|-s4]+ViT-<row>/<n>: a small ResNet, then a ViT's row; n is the down-sampling",
     has_dropout=True,
+    rehearsed={"depth": 1, "blocks": 1},
     accepts=accepts,
     build=build,
 )

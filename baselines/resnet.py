@@ -2,7 +2,7 @@
 
 Names: ResNet-<depth>[x<width>][-s2|-s4], as ResNet-20, ResNet-8x2-s4. Depth is 6 n + 2: a stem, three stages of n
 basic blocks (two 3x3 convolutions each) and a classifier; 16, 32 and 64 channels times the width. Options: norm=batch
-(theirs) or group; shortcut=pad (their option A, without weights) or conv (option B).
+(theirs) or group; shortcut=pad (their option A, without weights) or conv (option B); blocks, of each stage at most.
 
 The stem and the first stage keep the size, as theirs do. With -s2 the stem has stride 2, and with -s4 the first stage
 too: a quarter and a fourteenth of the multiplications, for short trainings on a CPU.
@@ -61,6 +61,7 @@ def build(
     generator: torch.Generator | None = None,
     norm: Literal["batch", "group"] = "batch",
     shortcut: Literal["pad", "conv"] = "pad",
+    blocks: int | None = None,
     **options: Any,
 ) -> BasicResNet:
     """A ResNet, initialised (or empty, under `torch.device("meta")`).
@@ -69,20 +70,22 @@ def build(
         image_size: only checked: the network takes any size that survives its down-sampling.
         norm: BatchNorm, or GroupNorm of four groups, whose features do not depend on a batch.
         shortcut: between two sizes: option A (`pad`) or B (`conv`) of the paper.
+        blocks: of each stage, at most; None for those of the name.
 
     Raises:
         ValueError: unknown name or option, or an image smaller than the total down-sampling.
     """
     if options:
-        raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: norm, shortcut")
+        raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: norm, shortcut, blocks")
     parts = _parse(name)
     if parts is None:
         raise ValueError(f"{name!r} is not ResNet-<depth>[x<width>][-s2|-s4] with depth 6 n + 2 and width k/4")
     import torch
 
-    from baselines import _basic_resnet, _resnet
+    from baselines import _basic_resnet, _resnet, bit
     from vit.config import pair
 
+    (parts["blocks"],) = bit.at_most((parts["blocks"],), blocks)
     for option, value, known in (("norm", norm, _basic_resnet.NORMS), ("shortcut", shortcut, _basic_resnet.SHORTCUTS)):
         if value not in known:
             raise ValueError(f"{option}={value!r} is not one of {', '.join(known)}")
@@ -101,6 +104,7 @@ FAMILY = ModelFamily(
     label="ResNet",
     names=_NAMES,
     naming="ResNet-<depth>[x<width>][-s2|-s4]; depth 6 n + 2: 8 14 20 32 ...; -s2, -s4: down-sampling begins earlier",
+    rehearsed={"blocks": 1},
     accepts=accepts,
     build=build,
 )

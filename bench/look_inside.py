@@ -41,6 +41,8 @@ class Inspected:
         channels: of an image.
         data: the set whose test images show attention; empty: no attention is drawn.
         torch_seed: of the weights before training.
+        rehearsal: whether it was trained in a rehearsal, whose images it is then shown.
+        name: of its figures' files; "": the model's.
     """
 
     model: str
@@ -50,6 +52,8 @@ class Inspected:
     data: str = ""
     torch_seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    rehearsal: bool = False
+    name: str = ""
 
 
 def of_cell(folder: Path) -> Inspected:
@@ -74,6 +78,8 @@ def of_cell(folder: Path) -> Inspected:
         channels=facts["channels"],
         data=spec["data"],
         torch_seed=stream(spec["seed"], "init"),
+        rehearsal=spec.get("rehearsal", False),
+        name=folder.absolute().name,  # of several recipes of one model each has its own
     )
 
 
@@ -87,11 +93,15 @@ def print_drawn(of: Inspected, *, data_root: Path | None, into: Path, as_json: b
         UserError: unknown names, weights that do not fit, a folder that cannot be written.
     """
     from bench.data.load import load
+    from bench.data.rehearsed import rehearsing
+    from bench.report.build import REHEARSAL
 
     registry.check_model(of.model)
-    images = load(of.data, "test", root=data_root) if of.data else None
-    drawings, not_drawn = inspect(of, images)
-    written = [str(path) for path in inspections.write(into, drawings, model=of.model)]
+    with rehearsing(of.rehearsal):
+        images = load(of.data, "test", root=data_root) if of.data else None
+        drawings, not_drawn = inspect(of, images)
+    mark = REHEARSAL if of.rehearsal else ""
+    written = [str(path) for path in inspections.write(into, drawings, model=of.model, name=of.name, mark=mark)]
     if as_json:
         print(json.dumps({"figures": written, "not_drawn": not_drawn}, indent=2))
         return EXIT_OK

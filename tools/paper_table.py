@@ -2,6 +2,7 @@
 
     python -m tools.paper_table                    write docs/paper.md: plans every row, minutes
     python -m tools.paper_table --words-only       rewrite its words, and keep the costs that it states
+    python -m tools.paper_table --rehearse DIR     rehearse every row: its own commands, in small, results below DIR
 
 tests/house/test_paper_table.py holds the rows: their commands plan, and cells are judged by what the figure shows.
 """
@@ -11,6 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import subprocess
+import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +24,7 @@ from bench.core.formatting import significant
 from bench.core.spec import Cell
 from bench.cost import units
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions, What
+from bench.plan.options import StudyOptions, What, folder_name
 from bench.plan.overrides import Overrides
 from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes
@@ -63,8 +67,8 @@ class Row:
         suite: "" where nothing is trained for it.
         only: patterns of --only.
         shown: what every cell of the command is judged by.
-        axis: whose cells it shows, where the command trains others too; "" for all.
-        more: a further command: what is drawn from the cells, or measured beside them.
+        drawn: the figures of reports that show it, and whether the paper prints numbers that they lay beside.
+        more: further commands: what is drawn from the cells, or measured beside them.
         deviates: from the paper, beside what all rows do; sentences.
     """
 
@@ -73,15 +77,15 @@ class Row:
     suite: str = ""
     only: tuple[str, ...] = ()
     shown: tuple[Shown, ...] = ()
-    axis: str = ""
-    more: str = ""
+    drawn: str = ""
+    more: tuple[str, ...] = ()
     deviates: str = ""
 
     @property
-    def command(self) -> str:
-        """As it is typed, for the scale `paper`."""
+    def commands(self) -> tuple[str, ...]:
+        """As they are typed, for the scale `paper`. "…" in the folder of a run: what its name begins and ends with."""
         named = " ".join(f"--only {shlex.quote(pattern)}" for pattern in self.only)
-        return f"vit-bench run --suite {self.suite} --scale paper {named}".strip()
+        return (f"vit-bench run --suite {self.suite} --scale paper {named}".strip(),) * bool(self.suite) + self.more
 
     def cells(self) -> tuple[Cell, ...]:
         """The cells that the command trains, after every pass of the planner."""
@@ -120,20 +124,24 @@ NINETEEN = Shown(
 )
 ON_IMAGENET = Shown(task="finetune", data=("imagenet",), words="fine-tuned on ImageNet at 384 px by Table 4, 3 repeats")
 
-LAST_ONLY = "The end of the training is measured, and not the course of it."
+NO_NUMBERS = "the paper prints no numbers"
+REPORT, QUOTED = "vit-bench report --suite", "--reference paper"
 ROWS: tuple[Row, ...] = (
-    Row(name="Table 1", about="sizes of the ViTs", more="vit-bench flops --paper-table"),
+    Row(name="Table 1", about="sizes of the ViTs", more=("vit-bench flops --paper-table",)),
     Row(
         name="Table 2",
         about="ViT-H/14 and ViT-L/16 against the state of the art",
+        drawn="table `scores`",
         suite="transfer",
         only=("vit-h-14_jft-300m_s", "vit-l-16_jft-300m_s", "vit-l-16_imagenet-21k_s"),
         shown=(TUNED, LARGER),
+        more=(f"{REPORT} transfer {QUOTED}",),
         deviates="BiT-L and Noisy Student are quoted there, and are here. VTAB is the row below.",
     ),
     Row(
         name="Figure 2, Table 9 (D.10)",
         about="VTAB by groups and tasks",
+        drawn="`groups`: points, and not bars; Table 9's numbers are drawn by `vit-bench report --suite paper`",
         suite="vtab",
         shown=(NINETEEN,),
         deviates="Sets other than `vtab1k-…` are divided by this project. BiT-L, VIVI and S4L are quoted there.",
@@ -141,8 +149,10 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Figure 3, Table 5",
         about="fine-tuning by the set that was trained on",
+        drawn="`pretraining-data`, a panel a set, of which the paper draws ImageNet; beside Table 5's numbers",
         suite="transfer",
         shown=(TUNED,),
+        more=(f"{REPORT} transfer {QUOTED}",),
         deviates="ViT-H/14 on ImageNet-21k has no published recipe and is left out; `--models ViT-H/14 --data "
         "imagenet-21k` trains it by ViT-B's row. BiT's band is drawn between R50x1 and R152x4, trained as BiT was, "
         "with a cosine for its stairs, and fine-tuned by Table 4 and not by BiT's own rule (no mixup). Label "
@@ -151,6 +161,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Figure 4",
         about="5-shot accuracy by the number of images of JFT-300M",
+        drawn=f"`data-size`; {NO_NUMBERS}",
         suite="data",
         shown=(PROBED,),
         deviates="Early stopping takes the best of 20 checks by accuracy on the pre-training set's test images; the "
@@ -160,28 +171,33 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Figure 5, Table 6",
         about="transfer against the compute of pre-training",
+        drawn="`compute`: Average-5, then each set, of which the paper draws ImageNet; beside Table 6's numbers",
         suite="scaling",
-        only=("jft-300m_s",),
+        only=("axis=compute",),
         shown=(TUNED, PROBED),
-        axis="compute",
-        more="vit-bench report --suite scaling --reference paper",
-        deviates="R200x3 is not in Table 3 and is trained as R152x2. ViT-b/32 of Figure 4 is among the runs.",
+        more=(f"{REPORT} scaling {QUOTED}",),
+        deviates="R200x3 is not in Table 3 and is trained as R152x2.",
     ),
     Row(
         name="Figures 6, 14 (D.8)",
         about="attention roll-out",
-        more="vit-bench report --suite transfer --cell …/vit-l-16_jft-300m_s0-…",
+        drawn=f"`rollout`; {NO_NUMBERS}",
+        more=(f"{REPORT} transfer --cell …/vit-l-16_jft-300m_s0-…",),
     ),
     Row(
         name="Figures 7, 11 (D.7)",
         about="filters, similarity of positions, attention distance",
-        more="vit-bench report --suite scaling --cell …/vit-l-32_jft-300m_s0-… (vit-l-16, r50+vit-l-16)",
+        drawn=f"`filters`, `positions`, `distance`, each before and after training; {NO_NUMBERS}",
+        more=tuple(
+            f"{REPORT} scaling --cell …/{name}_jft-300m_s0-…" for name in ("vit-l-32", "vit-l-16", "r50+vit-l-16")
+        ),
     ),
     Row(
         name="Table 7 (D.1)",
         about="ResNets by Adam and by SGD",
+        drawn="`ablation-variants`, and table `scores`",
         suite="ablation",
-        only=("r50x1_", "r152x2_"),
+        only=("axis=optimizer",),
         shown=(TUNED,),
         deviates="SGD has BiT's rate (0.48 for 4,096 images) and decay, and Adam's warm-up and linear decay, so that "
         "the two differ in the optimizer alone.",
@@ -189,8 +205,9 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Figure 8 (D.2)",
         about="depth, width, MLP width, patch size",
+        drawn=f"`ablation-shape`; {NO_NUMBERS}",
         suite="ablation",
-        only=("vit-l-8-",),
+        only=("axis=shape",),
         shown=(AVERAGE,),
         deviates="The paper names the network in the middle and 64 layers as the most; the other networks are chosen "
         "here, the number of heads is 16, and all have ViT-L/32's rate. Its average is of sets that it does not name.",
@@ -198,30 +215,36 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Figure 9 (D.3)",
         about="class token or mean pooling",
+        drawn=f"`ablation-pooling`; {NO_NUMBERS}",
         suite="ablation",
-        only=("vit-b-16_", "vit-b-16-pooling"),
+        only=("axis=pooling",),
         shown=(PROBED,),
-        deviates=f"{LAST_ONLY} The class token is trained at the lower rate too. ViT-B/16 is Table 8's network; the "
-        "figure does not name its own.",
+        deviates="The class token is trained at the lower rate too. ViT-B/16 is Table 8's network; the figure does not "
+        "name its own. Each training is read after every epoch, so that it is none of Figure 5's.",
     ),
     Row(
         name="Table 8 (D.4)",
         about="position embeddings",
+        drawn="`ablation-position`",
         suite="ablation",
-        only=("vit-b-16_", "vit-b-16-position"),
+        only=("axis=position",),
         shown=(PROBED,),
         deviates="Relative positions have a table in every layer.",
     ),
     Row(
         name="Figure 10 (D.4)",
         about="position embeddings of ViT-L/16 by recipe",
+        drawn=f"`positions`, a picture a recipe; {NO_NUMBERS}",
         suite="ablation",
-        only=("vit-l-16_",),
-        more="vit-bench report --suite ablation --cell …/vit-l-16_jft-300m_s0-…",
+        only=("axis=recipe",),
+        more=(f"{REPORT} ablation --cell …/vit-l-16_jft-300m_s0-…",),
+        deviates="Weights are kept at the end of a run: of the usual recipe those after 14 epochs, and not those after 7, "
+        "which `--horizons 7epochs` trains alone.",
     ),
     Row(
         name="Figure 12 (D.5)",
         about="speed and the largest batch by input size",
+        drawn=f"`throughput`; {NO_NUMBERS}",
         suite="speed",
         deviates="On the device that is here, in images a second of one device, and not of one TPUv3 core. The hours "
         "are a fixed allowance.",
@@ -229,15 +252,21 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Figure 13 (D.6)",
         about="axial attention",
+        drawn=f"`ablation-variants` and `throughput`, and not accuracy against either cost; {NO_NUMBERS}",
         suite="ablation",
-        only=("vit-b-16_", "axialvit-", "vit-b-32_", "r50x1_"),
+        only=("axis=stem",),
         shown=(PROBED,),
-        more="vit-bench run --suite speed --scale paper --models ViT-B/16,AxialViT-B/16,ViT-B/32,AxialViT-B/32,R50x1",
-        deviates="AxialResNet50 is not built here. Axial ViTs average their tokens.",
+        more=(
+            "vit-bench run --suite speed --scale paper --models "
+            "ViT-B/16,AxialViT-B/16,ViT-B/32,AxialViT-B/32,R50x1,AxialR50x1",
+        ),
+        deviates="Axial ViTs average their tokens. AxialResNet50 (`AxialR50x1`) normalises groups and not batches, since "
+        "it is a BiT in all else; the paper does not state its sizes, and used another's code.",
     ),
     Row(
         name="Section 4.6, B.1.2",
         about="masked patch prediction, three targets",
+        drawn="`masked`",
         suite="masked",
         shown=(ON_IMAGENET, PROBED),
         deviates="Weight decay is JFT-300M's 0.1, which the appendix does not state. Training from scratch is "
@@ -250,7 +279,7 @@ ROWS: tuple[Row, ...] = (
         "classes, which no set of this project reads.",
     ),
 )
-WHOLE = Row(name="All of the above", about="every network once, with the tasks of all rows", suite="whole-paper")
+WHOLE = Row(name="All of the above", about="every network once, with the tasks of all rows", suite="whole-paper", more=(f"{REPORT} whole-paper {QUOTED}",))
 
 PROTOCOL: tuple[tuple[str, str, str, str], ...] = (  # what; the paper or its public code; here; measured effect
     ("JFT-300M", "not public", "read from your disks, or `--data imagenet-21k`, the nearest public set", "Table 5"),
@@ -316,7 +345,7 @@ class Cost:
     device_hours: float
     days: float
     core_days: float
-    dearest: tuple[tuple[str, float], ...] = ()  # five runs, with their hours
+    dearest: tuple[tuple[str, float], ...] = ()  # runs with their hours: five, or as many as cost half of it all
 
 
 def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:
@@ -326,6 +355,8 @@ def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:
     trained = sum((cell.flops or {}).get("paper", 0) for cell in plan.cells)
     price = plan.priced
     assert price is not None
+    hours = sorted((cell.device_hours or 0.0 for cell in plan.cells), reverse=True)
+    half = next(number for number, _ in enumerate(hours) if sum(hours[number:]) <= price.device_hours / 2)
     return Cost(
         cells=len(plan.cells),
         device_hours=price.device_hours,
@@ -333,7 +364,7 @@ def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:
         core_days=units.tpuv3_core_days(trained).value,
         dearest=tuple(
             (f"{cell.cell.model} on {cell.cell.data}", cell.device_hours or 0.0)
-            for cell in sorted(plan.cells, key=lambda cell: -(cell.device_hours or 0.0))[:5]
+            for cell in sorted(plan.cells, key=lambda cell: -(cell.device_hours or 0.0))[: max(5, half)]
         ),
     )
 
@@ -348,7 +379,8 @@ def page(costs: Mapping[str, Cost]) -> str:
         "",
         "Every figure and table of arXiv:2010.11929, with the command that makes it at the paper's own scale. "
         "`vit-bench plan` with the same options says what it costs on your devices; `--data` names a set of your own "
-        "in place of JFT-300M. Written by `python -m tools.paper_table`.",
+        "in place of JFT-300M. Written by `python -m tools.paper_table`, which with `--rehearse DIR` also runs every "
+        "command below in small, in less than half an hour on two cores: what would break after a week breaks then.",
         "",
         f"Hours are of one H100, planned for {HARDWARE.replace('x', ' × ')} (`--hardware {HARDWARE}`), fine-tuning "
         f"and probes included; money at {PRICE:g} an hour. TPUv3-core-days are of training alone, at the utilisation "
@@ -370,9 +402,12 @@ def page(costs: Mapping[str, Cost]) -> str:
         "",
         "## What is measured, and what deviates",
         "",
-        "| figure, table | shows | measured | deviates |",
-        "|---|---|---|---|",
-        *(f"| {row.name} | {row.about} | {_measured(row)} | {row.deviates or '–'} |" for row in ROWS),
+        "| figure, table | shows | measured | drawn | deviates |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {row.name} | {row.about} | {_measured(row)} | {row.drawn or '–'} | {row.deviates or '–'} |"
+            for row in ROWS
+        ),
         "",
         "## Settings of all rows",
         "",
@@ -387,10 +422,10 @@ def page(costs: Mapping[str, Cost]) -> str:
 
 
 def _cost_line(row: Row, costs: Mapping[str, Cost]) -> str:
+    commands = "<br>".join(f"`{command}`" for command in row.commands) or "none"
     if not row.suite:
-        return f"| {row.name} | {f'`{row.more}`' if row.more else 'none'} | | | | | | |"
+        return f"| {row.name} | {commands} | | | | | | |"
     one = costs[row.name]
-    command = f"`{row.command}`" + (f"<br>`{row.more}`" if row.more else "")
     numbers = (
         one.device_hours,
         one.days,
@@ -398,7 +433,7 @@ def _cost_line(row: Row, costs: Mapping[str, Cost]) -> str:
         one.core_days,
         one.core_days * 24 * CORE_HOUR,
     )
-    return f"| {row.name} | {command} | {one.cells} | {' | '.join(map(_plain, numbers))} |"
+    return f"| {row.name} | {commands} | {one.cells} | {' | '.join(map(_plain, numbers))} |"
 
 
 def _measured(row: Row) -> str:
@@ -418,17 +453,66 @@ def stated() -> dict[str, Cost]:
     return {name: Cost(**one) for name, one in json.loads(COSTS.read_text()).items()}
 
 
-def main() -> None:
+def main() -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--words-only", action="store_true")
-    if p.parse_args().words_only:
+    p.add_argument("--rehearse", type=Path, metavar="DIR", help="where results of every row's commands, in small, go")
+    given = p.parse_args()
+    if given.rehearse:
+        return rehearse(given.rehearse)
+    if given.words_only:
         costs = stated()
     else:
         costs = {row.name: cost(row) for row in (*ROWS, WHOLE) if row.suite}
         costs[MORE] = cost(WHOLE, hardware=MORE)
         COSTS.write_text(json.dumps({name: asdict(one) for name, one in costs.items()}, indent=1) + "\n")
     PAGE.write_text(page(costs))
+    return 0
+
+
+# -- the rehearsal of every row ----------------------------------------------------------------------------------------
+
+
+def in_small(command: str, results: Path) -> list[list[str]]:
+    """A row's command as its rehearsal, with results below a folder: one for each run that "…" stands for."""
+    words = shlex.split(command)[1:]
+    if words[0] == "flops":
+        return [words]
+    words += ["--results", str(results)]
+    if words[0] == "run":
+        return [[*words, "--rehearse", "--track", "none"]]
+    place = words.index("--suite") + 1
+    words[place] = folder_name(words[place], "paper", rehearse=True)
+    if "--cell" not in words:
+        return [words]
+    cell = words.index("--cell") + 1
+    begins = words[cell].strip("…")[1:]
+    found = sorted((results / words[place] / "cells").glob(f"{begins}*"))
+    return [[*words[:cell], str(folder), *words[cell + 1 :]] for folder in found]
+
+
+def rehearse(results: Path) -> int:
+    """Rehearse every row, in order; say how long each took, what failed, and which figures there are.
+
+    Returns:
+        0 where every command ended well.
+    """
+    began, failed = time.monotonic(), []
+    for row in (*ROWS, WHOLE):
+        started = time.monotonic()
+        for command in row.commands:
+            small = in_small(command, results)
+            failed += [] if small else [f"{command}: there is no such run"]
+            for words in small:
+                done = subprocess.run([sys.executable, "-m", "bench", *words], capture_output=True, text=True)
+                if done.returncode:
+                    failed.append(f"vit-bench {shlex.join(words)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        print(f"{time.monotonic() - started:6.0f} s  {row.name}", flush=True)
+    print(f"{time.monotonic() - began:6.0f} s  in all")
+    print(*sorted(str(path) for path in results.glob("*/*/*.png")), sep="\n")
+    print(*(f"failed: {text}" for text in failed), sep="\n")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -39,7 +39,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "loss": ("softmax", "sigmoid"),
     "head_bias": ("zero", "prior"),
     "schedule": ("branch", "separate"),
-    "decay": ("constant", "rsqrt"),
+    "decay": ("constant", "rsqrt", "linear", "cosine"),
     "cooldown_shape": ("1-sqrt", "linear", "cosine"),
     "sharding": ("replicate", "fsdp"),
     "decoding": ("processor", "device"),
@@ -77,7 +77,7 @@ class Recipe:
     # the best are those that are evaluated; 0: those of the last step
     warmup_images: int = 2_000
     decay: str = "constant"  # of the rate between warm-up and cool-down
-    timescale_images: int = 0  # of the reciprocal root; 0: as long as the warm-up
+    timescale_images: int = 0  # of the reciprocal root, 0: as long as the warm-up; where a linear or cosine decay ends
     cooldown: float = 0.2  # fraction of a horizon over which the rate falls to zero
     cooldown_shape: str = "1-sqrt"
     schedule: str = "branch"

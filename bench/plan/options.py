@@ -225,7 +225,7 @@ class Selection:
     HEADING: ClassVar[str] = "which runs now"
 
     only: tuple[str, ...] = option(
-        "do only runs whose names match; repeatable",
+        "do only runs whose names match, or those of a comparison (axis=compute); repeatable",
         default=(),
         kind=Kind.REPEATED,
     )

@@ -206,12 +206,19 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
     )
     if design:
         evidence = dataclasses.replace(evidence, own_question=design.title.replace("-", " "))
+    theirs: dict[str, Evidence] = {}
     if reference:
-        beside = registry.load("quoted source", reference).beside(evidence)
-        evidence = dataclasses.replace(evidence, reference=beside)
+        quoted = registry.load("quoted source", reference)
+        evidence = dataclasses.replace(evidence, reference=quoted.beside(evidence))
+        theirs = quoted.read()[1]
     every = sorted(registry.names("figure"), key=lambda name: name != "frontier")  # which answers most at a glance
     figures = every if design is None else design.figures
-    return evidence, dict.fromkeys(figures, evidence)
+    by_figure = dict.fromkeys(figures, evidence)
+    if evidence.reference is not None:  # each beside the table that it is drawn from there
+        by_figure |= {
+            name: dataclasses.replace(evidence, reference=theirs[name]) for name in figures if name in theirs
+        }
+    return evidence, by_figure
 
 
 def _design(suite: str) -> Any:

@@ -26,18 +26,24 @@ TITLES = {
 KEPT = ("name", "title", "caption", "alt", "width")  # in the list of a folder's figures; the rest is in their files
 
 
-def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str) -> list[Path]:
+def write(
+    folder: Path, drawings: Mapping[str, Drawing], *, model: str, name: str = "", mark: str = ""
+) -> list[Path]:
     """Write PNG, SVG and CSV of every drawing, and the list of them, last. Returns the figures.
+
+    Args:
+        name: of the files; "": the model's.
+        mark: before each title, and across the picture.
 
     Raises:
         UserError: the folder cannot be written.
     """
     files.make_directory(folder)
-    name = slug(model)
+    name = name or slug(model)
     saved = [
         figure
         for kind, drawing in drawings.items()
-        for figure in render(f"{name}-{kind}", f"{TITLES[kind]}, {model}", drawing)
+        for figure in render(f"{name}-{kind}", f"{TITLES[kind]}, {model}", drawing, mark=mark)
     ]
     written = {path: data for figure in saved for path, data in figure.files(folder).items()}
     for path, data in written.items():

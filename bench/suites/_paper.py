@@ -43,8 +43,9 @@ EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # "ViT
 NEAREST_IN_TABLE = {
     "ViT-b/32": "ViT-B/32",
     "R200x3": "R152x2",
+    "AxialR50x1": "R50x1",
     **dict.fromkeys(("ViT-L-8/16", "ViT-L-8/32", "ViT-L-8/56"), "ViT-L/32"),
-}  # in Figures 4, 5 and 8, but not in the table: as the nearest that is
+}  # in Figures 4, 5, 8 and 13, but not in the table: as the nearest that is
 TRANSFORMERS = ("ViT", "Axial ViT", "Hybrid")  # families whose head has a hidden layer in pre-training
 PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2, 5 and 6
 TUNED_AT = 384  # pixels per side (section 4.1)

@@ -3,7 +3,8 @@
 With branches the trunk is trained once and shared, so K budgets cost far less than K runs (Hägele et al. 2024, with the
 1 − √ shape that they recommend). "separate" trains every budget from the start. Warm-up comes first in either, then
 the trunk's own decay if any, then the cool-down; a cool-down of 1 follows the warm-up at once, which makes the linear
-and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`).
+and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`). The same as the trunk's own
+decay, without a cool-down, is one such training that is read at every horizon on its way.
 """
 
 from __future__ import annotations
@@ -61,11 +62,17 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
     """The work of a cell, in order. Horizon 0 (the untrained network) needs none.
 
     Raises:
-        UserError: a reciprocal root without a timescale; a horizon that ends before its warm-up does.
+        UserError: a reciprocal root without a timescale; a decay to zero that ends before a horizon does; a horizon
+            that ends before its warm-up does.
     """
     warmup = warmup_steps(recipe)
     if recipe.decay == "rsqrt" and not (recipe.timescale_images or warmup):
         raise UserError("A reciprocal root needs a timescale or a warm-up.", "Set timescale_images, e.g. 10000.")
+    if recipe.decay in SHAPES and recipe.timescale_images < horizons[-1]:
+        raise UserError(
+            f"A {recipe.decay} decay over {recipe.timescale_images:,} images ends before a budget of {horizons[-1]:,}.",
+            f"Set timescale_images={horizons[-1]}.",
+        )
     work: list[Segment] = []
     position = 0
     for horizon in (h for h in horizons if h > 0):
@@ -91,6 +98,8 @@ def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -
     if recipe.decay == "rsqrt" and step > warmup:
         timescale = recipe.timescale_images / recipe.batch or warmup
         rate /= math.sqrt(1.0 + (step - warmup) / timescale)
+    elif recipe.decay in SHAPES and step > warmup:
+        rate *= SHAPES[recipe.decay]((step - warmup) / (total_steps(recipe.timescale_images, recipe.batch) - warmup))
     if segment.is_branch and segment.end > segment.start:
         rate *= SHAPES[recipe.cooldown_shape]((step - segment.start) / (segment.end - segment.start))
     return rate

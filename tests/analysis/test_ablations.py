@@ -119,6 +119,21 @@ def test_the_paper_s_own_variants_are_judged_too() -> None:
         assert len(figure.draw(evidence).data)
 
 
+def test_pooling_that_was_read_on_its_way_is_drawn_over_epochs() -> None:
+    """The paper's Figure 9: a line per way to pool and rate."""
+    cells = [cell for cell in suite.cells(SuiteOptions(scale="paper", seeds=2)) if cell.axes == ("pooling",)]
+    drawing = ablation_pooling.draw(read(records(lambda cell: USUAL, cells)))
+    table = drawing.data[drawing.data["measure"] == drawing.data["measure"].iloc[0]]
+    assert table.groupby("curve").size().to_dict() == {
+        f"{way}, rate {rate}": 7
+        for way in ("Class token", "Mean over patch tokens")
+        for rate in ("0.0008", "0.0003")
+    }
+    for _, line in table.groupby("curve"):
+        assert line["epochs"].is_monotonic_increasing and line["epochs"].nunique() == 7
+    assert drawing.figure.axes[0].get_xscale() == "linear"
+
+
 def test_where_nothing_was_varied_nothing_is_stated() -> None:
     assert not list(ablations.statements(read(World().records()[:4])))
 

@@ -1,13 +1,17 @@
 """Every figure and table of the paper: its command plans, its cells are judged by what it shows, the page says so."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from baselines import published
+from bench.__main__ import verbs
 from bench.core import registry
+from bench.core.cli import parser
 from bench.core.spec import Cell
 from bench.plan import preflight
+from bench.plan.options import RUN, StudyOptions, add_options
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.tasks import finetune
 from bench.tasks.vtab import BATCH, RATES, STEPS
@@ -25,9 +29,8 @@ def test_each_command_plans_and_its_cells_are_judged_by_what_the_figure_shows(ro
     cells = row.cells()
     preflight.check_warmup(cells)
     preflight.check_data([cell for cell in cells if cell.job == "train"], SIZES)
-    shown = [cell for cell in cells if not row.axis or row.axis in cell.axes]
-    assert shown
-    for cell in shown:
+    assert cells
+    for cell in cells:
         assert not {data for one in row.shown for data in one.missing(cell)}, cell.readable_name
     for cell in cells:
         assert not cell.tasks or evaluation_images(cell, SIZES) > 0
@@ -50,6 +53,32 @@ def test_every_figure_and_table_of_the_paper_is_a_row() -> None:
     for section in range(1, 11):
         assert f"D.{section}" in text
     assert all(row.suite or row.more or row.deviates.startswith("No command") for row in ROWS)
+
+
+def test_a_rehearsal_is_every_command_in_small(tmp_path: Path) -> None:
+    """Their words are those that the commands know; runs are found by what their names begin with."""
+    for row in (*ROWS, WHOLE):
+        for command in row.commands:
+            verb = command.split()[1]
+            assert verb in verbs()
+            words = paper_table.in_small(command, tmp_path)
+            if "…" in command:
+                assert not words, "there is no run yet"
+                continue
+            assert [one[0] for one in words] == [verb]
+            if verb == "run":
+                p = parser("vit-bench run", "")
+                add_options(p, RUN)
+                options = StudyOptions.parsed(p.parse_args(words[0][1:]))
+                assert options.what.rehearse and options.what.scale == "paper"
+                assert f"--suite {options.what.suite} " in command
+                assert options.where.results == tmp_path
+    cells = tmp_path / "rehearsal-scaling-paper" / "cells"
+    for name in ("vit-l-32_jft-300m_s0-12", "vit-l-16_jft-300m_s0-34", "r50+vit-l-16_jft-300m_s0-56"):
+        (cells / name).mkdir(parents=True)
+    (row,) = (row for row in ROWS if row.name.startswith("Figures 7"))
+    found = [words[words.index("--cell") + 1] for c in row.commands for words in paper_table.in_small(c, tmp_path)]
+    assert sorted(found) == sorted(str(folder) for folder in cells.iterdir())
 
 
 def test_the_page_is_what_the_rows_say() -> None:
@@ -152,3 +181,18 @@ def test_figure_9_s_three_curves_and_figure_10_s_three_panels_are_there() -> Non
     assert {("ViT-B/16", 8e-4, 0.1, 7), ("ViT-B/16:pooling=mean", 8e-4, 0.1, 7)} <= recipes
     assert ("ViT-B/16:pooling=mean", 3e-4, 0.1, 7) in recipes
     assert {("ViT-L/16", 2e-4, 0.01, 7), ("ViT-L/16", 4e-4, 0.1, 7), ("ViT-L/16", 4e-4, 0.1, 14)} <= recipes
+
+
+def test_figure_9_s_trainings_are_read_after_every_epoch_and_are_table_3_s() -> None:
+    cells = [cell for cell in WHOLE.cells() if cell.axes == ("pooling",)]
+    assert len(cells) == 4
+    for cell in cells:
+        assert [seen / 303_000_000 for seen in cell.horizons] == list(range(1, 8))
+        whole = replace(cell.recipe, schedule="separate", decay="constant", cooldown=1.0, timescale_images=0)
+        warmup = schedule.warmup_steps(whole)
+        *trunk, _ = schedule.segments(cell.recipe, cell.horizons)
+        for segment in (one for one in trunk if one.end > one.start):
+            step = (segment.start + segment.end) // 2
+            (_, alone) = schedule.segments(whole, cell.horizons[-1:])
+            rate = schedule.learning_rate(cell.recipe, step=step, warmup=warmup, segment=segment)
+            assert rate == pytest.approx(schedule.learning_rate(whole, step=step, warmup=warmup, segment=alone))

@@ -93,7 +93,9 @@ def test_a_rehearsal_s_cells_are_taken_for_no_others() -> None:
         rehearses([cut, replace(cut, rehearsal=False)])
 
 
-@pytest.mark.parametrize("name", ["ViT-H/14", "R152x4", "R50+ViT-L/16", "AxialViT-B/16"])
+@pytest.mark.parametrize(
+    "name", ["ViT-H/14", "R152x4", "R50+ViT-L/16", "AxialViT-B/16", "ResNet-20", "ResNet-20-s2+ViT-nano/8"]
+)
 def test_a_network_keeps_its_name_and_its_width(name: str) -> None:
     sizes = {"image_size": 224, "channels": 3, "num_classes": 10, "activations": False}
     options = tuple(registry.family_of(name).rehearsed.items())

@@ -67,6 +67,25 @@ def test_schedules_over_a_whole_training_are_the_published_ones(kind, cooldown):
         assert scheduled[step] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("shape", ["linear", "cosine"])
+def test_a_training_that_is_read_on_its_way_has_the_rates_of_one_that_is_not(shape):
+    total, warmup, batch = 200, 40, 8
+    shared = {"lr": 1.0, "batch": batch, "warmup_images": warmup * batch}
+    whole = rates(Recipe(**shared, schedule="separate", cooldown=1.0, cooldown_shape=shape), total * batch)
+    recipe = Recipe(**shared, schedule="branch", decay=shape, cooldown=0.0, timescale_images=total * batch)
+    segments = schedule.segments(recipe, (50 * batch, 120 * batch, total * batch))
+    assert [segment.horizon for segment in segments if segment.is_branch] == [50 * batch, 120 * batch, total * batch]
+    read = [
+        schedule.learning_rate(recipe, step=step, warmup=warmup, segment=segment)
+        for segment in segments
+        for step in range(segment.start, segment.end)
+    ]
+    assert read == pytest.approx(whole)
+    assert schedule.images_trained(recipe, (50 * batch, 120 * batch, total * batch)) == total * batch
+    with pytest.raises(UserError, match="ends before"):
+        schedule.segments(recipe, (2 * total * batch,))
+
+
 def test_the_reciprocal_root_without_a_timescale_continues_the_warm_up():
     """lr · √(warmup / step), the schedule of the first Transformer (Vaswani et al. 2017, section 5.3)."""
     scheduled = rates(Recipe(lr=2.0, batch=1, warmup_images=25, decay="rsqrt", cooldown=0.0), 400)

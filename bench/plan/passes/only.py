@@ -10,6 +10,8 @@ from bench.core.errors import UserError
 from bench.core.spec import Cell
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
+AXIS = "axis="  # begins a pattern that names a comparison of the suite in place of its runs
+
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """The study with the cells that match --only chosen; without it, all.
@@ -21,12 +23,20 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells with a name that one of the patterns matches, wholly or in part; all without a pattern."""
-    wanted = [form for pattern in patterns for form in (pattern.lower(), f"*{pattern.lower()}*")]
-    chosen = tuple(c for c in cells if not wanted or any(fnmatch.fnmatch(c.readable_name, form) for form in wanted))
-    if wanted and not chosen:
+    """The cells with a name that one of the patterns matches, wholly or in part, or on the axis that one of them names;
+    all without a pattern."""
+    axes = {pattern.removeprefix(AXIS) for pattern in patterns if pattern.startswith(AXIS)}
+    names = [pattern.lower() for pattern in patterns if not pattern.startswith(AXIS)]
+    wanted = [form for name in names for form in (name, f"*{name}*")]
+    chosen = tuple(
+        cell
+        for cell in cells
+        if not patterns or axes & {*cell.axes} or any(fnmatch.fnmatch(cell.readable_name, form) for form in wanted)
+    )
+    if patterns and not chosen:
         some = ", ".join(sorted({c.readable_name for c in cells})[:8])
-        raise UserError(f"No run matches --only {' '.join(patterns)}.", f"Names are like: {some}.")
+        there = ", ".join(sorted({axis for cell in cells for axis in cell.axes}))
+        raise UserError(f"No run matches --only {' '.join(patterns)}.", f"Names are like: {some}. Axes: {there}.")
     return chosen
 
 

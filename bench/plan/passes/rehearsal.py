@@ -19,6 +19,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data import rehearsed
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.suites.suite import patch_of
+from bench.train import schedule
 
 SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it
 NEXT_SIDE = 16  # pixels between two sizes, at least
@@ -93,13 +94,16 @@ class _Cuts:
             name: min(options.get(name, named.get(name, most)), most) for name, most in family.rehearsed.items()
         }
         recipe = self._recipe(cell.recipe)
+        horizons = tuple(h and self.steps[cell.model, h] * recipe.batch for h in cell.horizons)
+        if recipe.decay in schedule.SHAPES:  # over the whole training, as before
+            recipe = replace(recipe, timescale_images=horizons[-1])
         return replace(
             cell,
             rehearsal=True,
             num_images=None if cell.num_images is None else self.images[cell.data, cell.num_images],
             image_size=self.sides[cell.model, cell.image_size],
             recipe=recipe,
-            horizons=tuple(h and self.steps[cell.model, h] * recipe.batch for h in cell.horizons),
+            horizons=horizons,
             tasks=tuple(self._task(task, cell.model) for task in cell.tasks),
             model_options=tuple(options.items()),
         )

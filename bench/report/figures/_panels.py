@@ -68,12 +68,14 @@ class XAxis:
         column: of x in the CSV.
         ticks: names of the places 0, 1, …; x is no number then, lines stand a little apart and are not joined.
         trend: whether the line through a model's points is what the figure shows; it is strong then, with a band.
+        linear: from zero; the axis is logarithmic else.
     """
 
     label: str
     column: str
     ticks: tuple[str, ...] = ()
     trend: bool = False
+    linear: bool = False
 
 
 def measures_of(evidence: Evidence) -> list[str]:
@@ -326,11 +328,13 @@ def limit(axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]],
 def scale_x(
     axes: Axes, axis: XAxis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None
 ) -> None:
-    """The places 0, 1, … with their names, or a logarithmic axis."""
+    """The places 0, 1, … with their names; a linear axis from zero; or a logarithmic one."""
     if axis.ticks:
         axes.set_xticks(range(len(axis.ticks)), axis.ticks)
         axes.set_xlim(-0.5, len(axis.ticks) - 0.5 + 2 * room)
         axes.grid(axis="x", visible=False)
+    elif axis.linear:
+        axes.set_xlim(0, max(values) * (1.03 + room))
     else:
         _style.plain_log_x(axes, values, room=room, text=text)
     axes.set_xlabel(axis.label)

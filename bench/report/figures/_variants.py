@@ -36,6 +36,7 @@ def draw(
     x_label: str,
     x_name: str,
     ticks: Sequence[str] = (),
+    linear: bool = False,
     caption: str,
     alt: str,
 ) -> Drawing:
@@ -43,7 +44,7 @@ def draw(
 
     Args:
         ticks: names of the places 0, 1, …: x is no number then, and no line joins points; otherwise its axis is
-            logarithmic.
+            logarithmic, unless it is `linear`, from zero.
 
     Raises:
         NothingToDraw: no point was scored on any of these measures.
@@ -61,7 +62,9 @@ def draw(
     explained = [(p, measure, e) for measure, _, _, p, e in known]
     rows = [_row(*one) for one in known]
     table = pd.DataFrame(rows)
-    axis = _panels.XAxis(label=x_label, column=x_name, ticks=tuple(map(_wrapped, ticks)), trend=not ticks)
+    axis = _panels.XAxis(
+        label=x_label, column=x_name, ticks=tuple(map(_wrapped, ticks)), trend=not ticks, linear=linear
+    )
     table["at"] = _panels.apart(table, "curve") if ticks else table["x"]
     every = _style.VARIANTS if len(curves) > 1 else ((_style.INK, "o"),)
     looks = {c.label: look for c, look in zip(curves, itertools.cycle(every), strict=False)}

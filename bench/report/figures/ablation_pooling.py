@@ -1,4 +1,5 @@
-"""Class token against mean pooling across learning rates; the paper's Figure 9."""
+"""Class token against mean pooling: over epochs at each learning rate, as the paper's Figure 9 has it; across learning
+rates where runs were read at their end alone."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ LABELS = {"cls": "Class token", "mean": "Mean over patch tokens"}
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A line per way to pool."""
+    """A line per way to pool, or per way and rate."""
     ablations = Ablations(evidence)
+    if any(len(setting.series.points) > 1 for setting in ablations.on(POOLING)):
+        return _over_epochs(ablations)
     curves = []
     for setting, sweep in ablations.sweeps(POOLING):
         known = [(t.rate, p) for t in sweep.tried if (p := ablations.at_rate(sweep, t.rate))]
@@ -30,6 +33,27 @@ def draw(evidence: Evidence) -> Drawing:
         alt=f"{TITLE}: accuracy against learning rate, a line per way to pool.",
         caption=f"{ablations.base} with learned positions, read at a class token or at the mean over patch tokens (the "
         "paper's Figure 9).",
+    )
+
+
+def _over_epochs(ablations: Ablations) -> Drawing:
+    """A line per training, which was read on its way."""
+    settings = ablations.on(POOLING)
+    curves = {}
+    for setting in settings:
+        pooling, rate = setting.config.pooling, ablations.recipe(setting.point).lr
+        points = tuple((p.epochs, p) for p in setting.series.points)
+        curves[pooling, -rate] = _variants.Curve(label=f"{LABELS[pooling]}, rate {rate:g}", points=points)
+    return _variants.draw(
+        ablations.whole,
+        [curves[key] for key in sorted(curves)],
+        measures=(HEADLINE, UPSTREAM),
+        x_label="Epochs of training",
+        x_name="epochs",
+        linear=True,
+        alt=f"{TITLE}: accuracy against epochs, a line per way to pool and learning rate.",
+        caption=f"{settings[0].base}, read at a class token or at the mean over patch tokens (the paper's Figure 9). "
+        "Each line is one training on its way: its rate falls to zero at the end of the line.",
     )
 
 

@@ -57,7 +57,7 @@ def draw(evidence: Evidence) -> Drawing:
         panels = [*drawing.figure.axes, *(drawing.by_task.axes if drawing.by_task else ())]
         for axes, measure in zip(panels, measures, strict=True):
             _range_of(axes, evidence, resnets, measure)
-    if evidence.published or drawing.by_task is None:  # the paper's own Figure 3 is by task
+    if evidence.published or evidence.reference or drawing.by_task is None:  # the paper's own Figure 3 is by task
         return drawing
     shown = tuple(a for a in drawing.annotations if a.axes in drawing.figure.axes)
     return replace(drawing, by_task=None, annotations=shown)  # a study's own single tasks are in its tables

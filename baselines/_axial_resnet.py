@@ -1,0 +1,113 @@
+"""The network behind `baselines/axial_resnet.py`. Shapes: B images, C channels, H and W pixels; N lines of L pixels,
+h heads of width E."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from baselines._resnet import SMALLEST_GROUP, SMALLEST_NARROW_GROUP, GroupNorm, Layer, ResNet, StdConv
+from vit import layers
+
+
+class LineAttention(nn.Module):
+    """Self-attention along the rows of a map, x_BCHW -> x_BCHW; keys have half as many channels as values.
+
+    The sum of i and j is q_i k_j + q_i a[i − j] + k_j b[i − j]; what i gathers is v_j + c[i − j]. Heads share the
+    vectors a, b and c.
+    """
+
+    def __init__(self, channels: int, length: int, *, heads: int, conv: Layer, norm: Layer) -> None:
+        super().__init__()
+        self.heads, self.length = heads, length
+        self.parts = (channels // 2, channels // 2, channels)  # channels of queries, keys and values
+        self.qkv = conv(channels, sum(self.parts), 1)
+        self.norm_in = norm(sum(self.parts), relu=False)
+        of_head = [part // heads for part in self.parts]
+        self.scale = of_head[0] ** -0.5
+        self.by_query, self.by_key, self.by_value = (
+            nn.Parameter(torch.empty(2 * length - 1, width)) for width in of_head
+        )
+        self.norm_out = norm(channels, relu=False)
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        """Vectors of length 1, as theirs are; the rest is the ResNet's."""
+        for table in (self.by_query, self.by_key, self.by_value):
+            layers.normal(table, table.shape[1] ** -0.5, generator)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        rows = x_BCHW.shape[2]
+        q_NhLE, k_NhLE, v_NhLE = (
+            part_BCHW.unflatten(1, (self.heads, -1)).permute(0, 3, 1, 4, 2).flatten(0, 1)
+            for part_BCHW in self.norm_in(self.qkv(x_BCHW)).split(self.parts, dim=1)
+        )
+        place_L = torch.arange(self.length, device=x_BCHW.device)
+        offset_LL = place_L[:, None] - place_L[None, :] + self.length - 1
+        a_LLE, b_LLE, c_LLE = (table[offset_LL] for table in (self.by_query, self.by_key, self.by_value))
+        sums_NhLL = (
+            q_NhLE @ k_NhLE.mT
+            + torch.einsum("nhie,ije->nhij", q_NhLE, a_LLE)
+            + torch.einsum("nhje,ije->nhij", k_NhLE, b_LLE)
+        )
+        weights_NhLL = (self.scale * sums_NhLL).softmax(dim=-1).to(v_NhLE.dtype)
+        y_NhLE = weights_NhLL @ v_NhLE + torch.einsum("nhij,ije->nhie", weights_NhLL, c_LLE)
+        y_BCHW = y_NhLE.unflatten(0, (-1, rows)).permute(0, 2, 4, 1, 3).flatten(1, 2)
+        return self.norm_out(y_BCHW)
+
+
+class AxialAttention(nn.Module):
+    """Attention along rows, then along columns, of a map of one size; then an average of 2x2 pixels for stride 2."""
+
+    def __init__(self, channels: int, grid: tuple[int, int], *, stride: int, **parts: Any) -> None:
+        super().__init__()
+        height, width = grid
+        self.row = LineAttention(channels, width, **parts)
+        self.column = LineAttention(channels, height, **parts)
+        self.pool = nn.AvgPool2d(stride, ceil_mode=True) if stride > 1 else nn.Identity()
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.pool(self.column(self.row(x_BCHW).mT).mT)
+
+
+class AxialResNet(ResNet):
+    """A BiT whose 3x3 convolutions are axial attention.
+
+    Args:
+        blocks, width, channels, num_classes, small_stem: as a ResNet takes them.
+        image_size: of every image.
+        heads: of each attention.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[int],
+        *,
+        width: float,
+        channels: int,
+        num_classes: int,
+        small_stem: int | None,
+        image_size: tuple[int, int],
+        heads: int,
+    ) -> None:
+        sizes: dict[str, Any] = {"width": width, "channels": channels, "num_classes": num_classes}
+        super().__init__(blocks, small_stem=small_stem, preact=True, **sizes)
+        smallest = SMALLEST_GROUP if width >= 1 else SMALLEST_NARROW_GROUP
+        parts: dict[str, Any] = {"heads": heads, "conv": StdConv, "norm": partial(GroupNorm, smallest=smallest)}
+        rows, columns = (-(-side // (small_stem or 4)) for side in image_size)
+        stage: Any
+        for number, stage in enumerate(self.stages):
+            for place, block in enumerate(stage.blocks):
+                stride = 2 if number and not place else 1
+                block.conv2 = AxialAttention(block.conv2.in_channels, (rows, columns), stride=stride, **parts)
+                rows, columns = -(-rows // stride), -(-columns // stride)
+
+    @torch.no_grad()
+    def init_weights(self, generator: torch.Generator | None = None) -> None:
+        super().init_weights(generator)
+        for module in self.modules():
+            if isinstance(module, LineAttention):
+                module.init_weights(generator)

@@ -1,0 +1,88 @@
+"""Axial ResNets (the paper's appendix D.6, after Wang et al. 2020): a BiT whose 3x3 convolutions are axial attention.
+
+Names: AxialR<depth>x<width>[-s1|-s2], as AxialR50x1, which the paper calls AxialResNet50: a name of `baselines/bit.py`.
+Attention goes along the rows of the map, then along its columns, with learned vectors for the offset between two pixels
+in queries, keys and values (Wang et al., section 3.2). Their tables have the size of the map: a network is built for one
+image size, and cannot be fine-tuned at another.
+
+Wang et al. normalise by batches, also the sums before the softmax; here groups are normalised, as in the rest of a BiT,
+and the sums are divided by the root of their length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from baselines import bit
+from vit.model_family import ModelFamily
+
+if TYPE_CHECKING:
+    import torch
+
+    from baselines._axial_resnet import AxialResNet
+
+_PREFIX = "Axial"
+HEADS = 8
+
+
+def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
+    """What `bit._parse` says of the name without its prefix; None where a head would have no whole channel."""
+    parsed = bit._parse(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
+    return parsed if parsed and (64 * parsed[1]) % (2 * HEADS) == 0 else None
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` is AxialR<depth>x<width>[-s1|-s2] with a depth of BiT's table and width k/4."""
+    return _parse(name) is not None
+
+
+def build(
+    name: str,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    num_classes: int,
+    generator: torch.Generator | None = None,
+    blocks: int | None = None,
+    **options: Any,
+) -> AxialResNet:
+    """An axial ResNet, initialised (or empty, under `torch.device("meta")`).
+
+    Args:
+        image_size: of every image.
+        blocks: of each stage, at most; None for those of the name.
+
+    Raises:
+        ValueError: unknown name or option, or an image smaller than the total down-sampling.
+    """
+    if options:
+        raise ValueError(f"unknown option {', '.join(sorted(options))}; an axial ResNet has: blocks")
+    parsed = _parse(name)
+    if parsed is None:
+        depths = ", ".join(map(str, bit.BLOCKS))
+        raise ValueError(f"{name!r} is not AxialR<depth>x<width>[-s1|-s2] with depth one of {depths}, width k/4")
+    import torch
+
+    from baselines import _axial_resnet, _resnet
+    from vit.config import pair
+
+    stages, width, small_stem = parsed
+    sizes: dict[str, Any] = {"width": width, "channels": channels, "num_classes": num_classes}
+    device = torch.get_default_device()
+    with torch.device("meta"):
+        model = _axial_resnet.AxialResNet(
+            bit.at_most(stages, blocks), image_size=pair(image_size), small_stem=small_stem, heads=HEADS, **sizes
+        )
+    _resnet.small_enough(pair(image_size), model.stride)
+    _resnet.materialise(model, device, generator)
+    return model
+
+
+FAMILY = ModelFamily(
+    label="Axial ResNet",
+    names=("AxialR50x1", "AxialR26x1-s2"),
+    naming="AxialR<depth>x<width>[-s1|-s2]: a BiT with attention along rows and columns in place of 3x3 convolutions",
+    rehearsed={"blocks": 1},
+    accepts=accepts,
+    build=build,
+)
