@@ -2,8 +2,8 @@
 
 Names: AxialR<depth>x<width>[-s1|-s2], as AxialR50x1, which the paper calls AxialResNet50: a name of `baselines/bit.py`.
 Attention goes along the rows of the map, then along its columns, with learned vectors for the offset between two pixels
-in queries, keys and values (Wang et al., section 3.2). Their tables have the size of the map: a network is built for one
-image size, and cannot be fine-tuned at another.
+in queries, keys and values (Wang et al., section 3.2). Their tables have the size of the map: a network is built for
+one image size, and cannot be fine-tuned at another.
 
 Wang et al. normalise by batches, also the sums before the softmax; here groups are normalised, as in the rest of a BiT,
 and the sums are divided by the root of their length.

@@ -238,8 +238,8 @@ ROWS: tuple[Row, ...] = (
         suite="ablation",
         only=("axis=recipe",),
         more=(f"{REPORT} ablation --cell …/vit-l-16_jft-300m_s0-…",),
-        deviates="Weights are kept at the end of a run: of the usual recipe those after 14 epochs, and not those after 7, "
-        "which `--horizons 7epochs` trains alone.",
+        deviates="Weights are kept at the end of a run: of the usual recipe those after 14 epochs, and not those after "
+        "7, which `--horizons 7epochs` trains alone.",
     ),
     Row(
         name="Figure 12 (D.5)",
@@ -260,8 +260,8 @@ ROWS: tuple[Row, ...] = (
             "vit-bench run --suite speed --scale paper --models "
             "ViT-B/16,AxialViT-B/16,ViT-B/32,AxialViT-B/32,R50x1,AxialR50x1",
         ),
-        deviates="Axial ViTs average their tokens. AxialResNet50 (`AxialR50x1`) normalises groups and not batches, since "
-        "it is a BiT in all else; the paper does not state its sizes, and used another's code.",
+        deviates="Axial ViTs average their tokens. AxialResNet50 (`AxialR50x1`) normalises groups and not batches, "
+        "since it is a BiT in all else; the paper does not state its sizes, and built on another's code.",
     ),
     Row(
         name="Section 4.6, B.1.2",
@@ -279,7 +279,12 @@ ROWS: tuple[Row, ...] = (
         "classes, which no set of this project reads.",
     ),
 )
-WHOLE = Row(name="All of the above", about="every network once, with the tasks of all rows", suite="whole-paper", more=(f"{REPORT} whole-paper {QUOTED}",))
+WHOLE = Row(
+    name="All of the above",
+    about="every network once, with the tasks of all rows",
+    suite="whole-paper",
+    more=(f"{REPORT} whole-paper {QUOTED}",),
+)
 
 PROTOCOL: tuple[tuple[str, str, str, str], ...] = (  # what; the paper or its public code; here; measured effect
     ("JFT-300M", "not public", "read from your disks, or `--data imagenet-21k`, the nearest public set", "Table 5"),

@@ -215,9 +215,7 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
     figures = every if design is None else design.figures
     by_figure = dict.fromkeys(figures, evidence)
     if evidence.reference is not None:  # each beside the table that it is drawn from there
-        by_figure |= {
-            name: dataclasses.replace(evidence, reference=theirs[name]) for name in figures if name in theirs
-        }
+        by_figure |= {name: dataclasses.replace(evidence, reference=theirs[name]) for name in figures if name in theirs}
     return evidence, by_figure
 
 

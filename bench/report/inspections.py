@@ -26,9 +26,7 @@ TITLES = {
 KEPT = ("name", "title", "caption", "alt", "width")  # in the list of a folder's figures; the rest is in their files
 
 
-def write(
-    folder: Path, drawings: Mapping[str, Drawing], *, model: str, name: str = "", mark: str = ""
-) -> list[Path]:
+def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str, name: str = "", mark: str = "") -> list[Path]:
     """Write PNG, SVG and CSV of every drawing, and the list of them, last. Returns the figures.
 
     Args:

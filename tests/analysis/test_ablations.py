@@ -125,9 +125,7 @@ def test_pooling_that_was_read_on_its_way_is_drawn_over_epochs() -> None:
     drawing = ablation_pooling.draw(read(records(lambda cell: USUAL, cells)))
     table = drawing.data[drawing.data["measure"] == drawing.data["measure"].iloc[0]]
     assert table.groupby("curve").size().to_dict() == {
-        f"{way}, rate {rate}": 7
-        for way in ("Class token", "Mean over patch tokens")
-        for rate in ("0.0008", "0.0003")
+        f"{way}, rate {rate}": 7 for way in ("Class token", "Mean over patch tokens") for rate in ("0.0008", "0.0003")
     }
     for _, line in table.groupby("curve"):
         assert line["epochs"].is_monotonic_increasing and line["epochs"].nunique() == 7
