@@ -3,8 +3,8 @@
 With branches the trunk is trained once and shared, so K budgets cost far less than K runs (Hägele et al. 2024, with the
 1 − √ shape that they recommend). "separate" trains every budget from the start. Warm-up comes first in either, then
 the trunk's own decay if any, then the cool-down; a cool-down of 1 follows the warm-up at once, which makes the linear
-and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`). As the trunk's own decay,
-without a cool-down, either makes one training that is read at every horizon on its way.
+and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`). Either as the trunk's
+own decay, without a cool-down, makes one training that is read at every horizon on its way.
 """
 
 from __future__ import annotations
