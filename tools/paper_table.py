@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.core.formatting import significant
+from bench.core.formatting import join, significant
 from bench.core.spec import Cell
 from bench.cost import units
 from bench.plan.expand import expand
@@ -350,7 +350,8 @@ class Cost:
     device_hours: float
     days: float
     core_days: float
-    dearest: tuple[tuple[str, float], ...] = ()  # runs with their hours: five, or as many as cost half of it all
+    dearest: tuple[tuple[str, float], ...] = ()  # runs with their hours: five, and all that `half` counts
+    half: int = 0  # of the dearest, without which the rest costs at most half
 
 
 def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:
@@ -363,6 +364,7 @@ def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:
     hours = sorted((cell.device_hours or 0.0 for cell in plan.cells), reverse=True)
     half = next(number for number, _ in enumerate(hours) if sum(hours[number:]) <= price.device_hours / 2)
     return Cost(
+        half=half,
         cells=len(plan.cells),
         device_hours=price.device_hours,
         days=price.hours / 24,
@@ -374,11 +376,50 @@ def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:
     )
 
 
-def page(costs: Mapping[str, Cost]) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Halved:
+    """What half the money of Figures 4 and 5 leaves out, as `vit-bench plan --budget` chooses.
+
+    Attributes:
+        money: half of it.
+        left_out: trainings, in words.
+        within: half-width of each lead that is expected, in points of accuracy.
+        whole: the same for all the money.
+    """
+
+    money: float
+    left_out: tuple[str, ...]
+    within: Mapping[str, float]
+    whole: Mapping[str, float]
+
+
+def halved() -> Halved:
+    """Plans the suite `scaling`, and chooses among its trainings."""
+    from bench.plan import budget
+
+    asked = {"suite": "scaling", "scale": "paper", "hardware": HARDWARE, "price": f"{PRICE}/gpuh"}
+    plan = make_plan(StudyOptions.of(asked), to_run=False, as_new=True)
+    price = plan.priced
+    assert price is not None
+    question = budget.question(plan)
+    best = budget.chosen(question, question.seconds(question.whole()) / 2)
+    left_out = []
+    for (model, images), (horizons, _) in question.whole().items():
+        kept = best.choice.get((model, images), ((), 0))[0]
+        of = model if images is None else f"{model} on {_plain(images / 1e6)}M images"
+        lengths = [f"{h / _paper.IMAGES['JFT-300M']:g}" for h in horizons if h not in kept]
+        left_out += [f"{of} for {' and '.join(lengths)} epochs"] if lengths else []
+    points = ({key: 100 * width for key, width in widths.items()} for widths in (best.widths, best.whole))
+    within, whole = points
+    return Halved(money=price.device_hours * PRICE / 2, left_out=tuple(left_out), within=within, whole=whole)
+
+
+def page(costs: Mapping[str, Cost], half: Halved) -> str:
     """The document."""
     planned = [row for row in ROWS if row.suite]
     dearest = sorted(planned, key=lambda row: -costs[row.name].device_hours)[:5]
     whole, on_more = costs[WHOLE.name], costs[MORE]
+    widest = max(half.within, key=lambda key: half.within[key])
     lines = [
         "# The paper, whole",
         "",
@@ -397,13 +438,19 @@ def page(costs: Mapping[str, Cost]) -> str:
         *(_cost_line(row, costs) for row in (*ROWS, WHOLE)),
         "",
         f"The dearest rows: {_list((one.name, costs[one.name].device_hours) for one in dearest)} H100-hours. The "
-        f"dearest networks of the whole: {_list(whole.dearest)}. The paper quotes BiT's R152x4 instead of training it; "
+        f"dearest networks of the whole: {_list(whole.dearest[:5])}. The paper quotes BiT's R152x4 instead of training it; "
         "`--only vit-` leaves BiT out of Figure 3.",
         "",
         f"The whole on {MORE.replace('x', ' × ')}: {_plain(on_more.days)} days, {_plain(on_more.device_hours)} "
         f"H100-hours, {_plain(on_more.device_hours * PRICE)} of money: more devices train each network, and wait more "
-        "for its evaluations. `vit-bench plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh "
-        "--budget …` says which part of Figures 4 and 5 less money buys.",
+        f"for its evaluations. Half the money of the whole, {_plain(whole.device_hours * PRICE / 2)}, buys all of it but "
+        f"for the dearest: {join([name for name, _ in whole.dearest[: whole.half]])}.",
+        "",
+        f"Half the money of Figures 4 and 5 together, {_plain(half.money)}, is best spent without "
+        f"{join(half.left_out)}: `vit-bench plan --suite scaling --scale paper --hardware {HARDWARE} --price "
+        f"{PRICE:g}/gpuh --budget {_plain(half.money).replace(',', '')}usd`. The lead that is known least, {widest}, is "
+        f"then expected within ±{half.within[widest]:.1f} points, and within ±{half.whole[widest]:.1f} for all of it, by "
+        "the variances of the main study.",
         "",
         "## What is measured, and what deviates",
         "",
@@ -453,9 +500,10 @@ def _list(named: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name} ({_plain(hours)})" for name, hours in named)
 
 
-def stated() -> dict[str, Cost]:
-    """The costs that the page states."""
-    return {name: Cost(**one) for name, one in json.loads(COSTS.read_text()).items()}
+def stated() -> tuple[dict[str, Cost], Halved]:
+    """What the page states."""
+    kept = json.loads(COSTS.read_text())
+    return {name: Cost(**one) for name, one in kept["costs"].items()}, Halved(**kept["half"])
 
 
 def main() -> int:
@@ -466,12 +514,13 @@ def main() -> int:
     if given.rehearse:
         return rehearse(given.rehearse)
     if given.words_only:
-        costs = stated()
+        costs, half = stated()
     else:
-        costs = {row.name: cost(row) for row in (*ROWS, WHOLE) if row.suite}
+        costs, half = {row.name: cost(row) for row in (*ROWS, WHOLE) if row.suite}, halved()
         costs[MORE] = cost(WHOLE, hardware=MORE)
-        COSTS.write_text(json.dumps({name: asdict(one) for name, one in costs.items()}, indent=1) + "\n")
-    PAGE.write_text(page(costs))
+        kept = {"costs": {name: asdict(one) for name, one in costs.items()}, "half": asdict(half)}
+        COSTS.write_text(json.dumps(kept, indent=1) + "\n")
+    PAGE.write_text(page(costs, half))
     return 0
 
 

@@ -67,7 +67,7 @@ def test_a_rehearsal_is_every_command_in_small(tmp_path: Path) -> None:
                 continue
             assert [one[0] for one in words] == [verb]
             if verb == "run":
-                p = parser("vit-bench run", "")
+                p = parser("vit-bench run", "", "")
                 add_options(p, RUN)
                 options = StudyOptions.parsed(p.parse_args(words[0][1:]))
                 assert options.what.rehearse and options.what.scale == "paper"
@@ -84,8 +84,8 @@ def test_a_rehearsal_is_every_command_in_small(tmp_path: Path) -> None:
 def test_the_page_is_what_the_rows_say() -> None:
     """Costs are kept: `python -m tools.paper_table` plans them anew."""
     text = PAGE.read_text()
-    costs = paper_table.stated()
-    assert paper_table.page(costs) == text, "run python -m tools.paper_table --words-only"
+    costs, half = paper_table.stated()
+    assert paper_table.page(costs, half) == text, "run python -m tools.paper_table --words-only"
     cells = {row.name: len(row.cells()) for row in PLANNED}
     assert {name: one.cells for name, one in costs.items()} == cells | {paper_table.MORE: cells[WHOLE.name]}
 
