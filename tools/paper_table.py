@@ -438,19 +438,19 @@ def page(costs: Mapping[str, Cost], half: Halved) -> str:
         *(_cost_line(row, costs) for row in (*ROWS, WHOLE)),
         "",
         f"The dearest rows: {_list((one.name, costs[one.name].device_hours) for one in dearest)} H100-hours. The "
-        f"dearest networks of the whole: {_list(whole.dearest[:5])}. The paper quotes BiT's R152x4 instead of training it; "
-        "`--only vit-` leaves BiT out of Figure 3.",
+        f"dearest networks of the whole: {_list(whole.dearest[:5])}. The paper quotes BiT's R152x4 instead of training "
+        "it; `--only vit-` leaves BiT out of Figure 3.",
         "",
         f"The whole on {MORE.replace('x', ' × ')}: {_plain(on_more.days)} days, {_plain(on_more.device_hours)} "
         f"H100-hours, {_plain(on_more.device_hours * PRICE)} of money: more devices train each network, and wait more "
-        f"for its evaluations. Half the money of the whole, {_plain(whole.device_hours * PRICE / 2)}, buys all of it but "
-        f"for the dearest: {join([name for name, _ in whole.dearest[: whole.half]])}.",
+        f"for its evaluations. Half the money of the whole, {_plain(whole.device_hours * PRICE / 2)}, buys all of it "
+        f"but for the dearest: {join([name for name, _ in whole.dearest[: whole.half]])}.",
         "",
         f"Half the money of Figures 4 and 5 together, {_plain(half.money)}, is best spent without "
         f"{join(half.left_out)}: `vit-bench plan --suite scaling --scale paper --hardware {HARDWARE} --price "
-        f"{PRICE:g}/gpuh --budget {_plain(half.money).replace(',', '')}usd`. The lead that is known least, {widest}, is "
-        f"then expected within ±{half.within[widest]:.1f} points, and within ±{half.whole[widest]:.1f} for all of it, by "
-        "the variances of the main study.",
+        f"{PRICE:g}/gpuh --budget {_plain(half.money).replace(',', '')}usd`. The lead that is known least, {widest}, "
+        f"is then expected within ±{half.within[widest]:.1f} points, and within ±{half.whole[widest]:.1f} for all of it, "
+        "by the variances of the main study.",
         "",
         "## What is measured, and what deviates",
         "",

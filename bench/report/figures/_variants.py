@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from bench.analysis.evidence import Evidence, Point
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point
 from bench.core.formatting import compact
 from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Drawing, NothingToDraw
@@ -26,6 +26,14 @@ class Curve:
 
     label: str
     points: tuple[tuple[float, Point], ...]
+
+
+def judged_by(evidence: Evidence, points: Iterable[Point]) -> tuple[str, ...]:
+    """The mean of the study's main tasks, or where these are of other runs the first task that all points were judged
+    by; beside it accuracy on the pre-training set."""
+    compared = list(points)
+    tasks = (m for m in (HEADLINE, *evidence.measures) if m != UPSTREAM)
+    return next((m for m in tasks if all(evidence.estimate(p, m) for p in compared)), HEADLINE), UPSTREAM
 
 
 def draw(

@@ -3,7 +3,7 @@ rates where runs were read at their end alone."""
 
 from __future__ import annotations
 
-from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.analysis.evidence import Evidence
 from bench.questions.as_published import POOLING, Ablations
 from bench.report.figures import _variants
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
@@ -27,7 +27,7 @@ def draw(evidence: Evidence) -> Drawing:
     return _variants.draw(
         ablations.whole,
         sorted(curves, key=lambda c: c.label),
-        measures=(HEADLINE, UPSTREAM),
+        measures=_variants.judged_by(ablations.whole, (p for c in curves for _, p in c.points)),
         x_label="Learning rate",
         x_name="learning_rate",
         alt=f"{TITLE}: accuracy against learning rate, a line per way to pool.",
@@ -47,7 +47,7 @@ def _over_epochs(ablations: Ablations) -> Drawing:
     return _variants.draw(
         ablations.whole,
         [curves[key] for key in sorted(curves)],
-        measures=(HEADLINE, UPSTREAM),
+        measures=_variants.judged_by(ablations.whole, (p for s in settings for p in s.series.points)),
         x_label="Epochs of training",
         x_name="epochs",
         linear=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.analysis.evidence import Evidence
 from bench.questions.as_published import Ablations
 from bench.report.figures import _variants
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
@@ -31,7 +31,7 @@ def draw(evidence: Evidence) -> Drawing:
     return _variants.draw(
         ablations.whole,
         [c for c in curves if c.points],
-        measures=(HEADLINE, UPSTREAM),
+        measures=_variants.judged_by(ablations.whole, at.values()),
         x_label="Position embedding",
         x_name="encoding",
         ticks=tuple(ENCODINGS.values()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.analysis.evidence import Evidence
 from bench.core.by_key import by_key
 from bench.questions.as_published import SHAPE, Ablations
 from bench.report.figures import _variants
@@ -33,7 +33,11 @@ def draw(evidence: Evidence) -> Drawing:
     return _variants.draw(
         ablations.whole,
         curves,
-        measures=[m for m in (HEADLINE, UPSTREAM) if ablations.whole.estimate(base, m)][:1],
+        measures=[
+            m
+            for m in _variants.judged_by(ablations.whole, (p for c in curves for _, p in c.points))
+            if ablations.whole.estimate(base, m)
+        ][:1],
         x_label=f"Compute, relative to {base.model} (all saw as many images)",
         x_name="relative_compute",
         alt=f"{TITLE}: accuracy against relative compute, a line per dimension.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.analysis.evidence import Evidence
 from bench.core.formatting import significant
 from bench.questions.as_published import OPTIMIZER, STEM, Ablations
 from bench.report.figures import _variants
@@ -22,7 +22,8 @@ def draw(evidence: Evidence) -> Drawing:
         made[f"{setting.base}\n{OPTIMIZERS[recipe.optimizer]}, {recipe.lr:g}"] = setting.point
     if not made:
         raise NothingToDraw("no stems and optimizers were compared")
-    measure = next((m for m in (HEADLINE, UPSTREAM) if any(ablations.whole.estimate(p, m) for p in made.values())), "")
+    tasks = _variants.judged_by(ablations.whole, made.values())
+    measure = next((m for m in tasks if any(ablations.whole.estimate(p, m) for p in made.values())), "")
     scores = {name: e.value for name, point in made.items() if (e := ablations.whole.estimate(point, measure))}
     made = {name: made[name] for name in sorted(scores, key=lambda name: scores[name])}
     curve = _variants.Curve(label="", points=tuple((float(x), p) for x, p in enumerate(made.values())))
