@@ -449,7 +449,7 @@ def page(costs: Mapping[str, Cost], half: Halved) -> str:
         f"Half the money of Figures 4 and 5 together, {_plain(half.money)}, is best spent without "
         f"{join(half.left_out)}: `vit-bench plan --suite scaling --scale paper --hardware {HARDWARE} --price "
         f"{PRICE:g}/gpuh --budget {_plain(half.money).replace(',', '')}usd`. The lead that is known least, {widest}, "
-        f"is then expected within ±{half.within[widest]:.1f} points, and within ±{half.whole[widest]:.1f} for all of it, "
+        f"is then expected within ±{half.within[widest]:.1f} points, and within ±{half.whole[widest]:.1f} for all, "
         "by the variances of the main study.",
         "",
         "## What is measured, and what deviates",
