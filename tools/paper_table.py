@@ -430,7 +430,7 @@ def page(costs: Mapping[str, Cost], half: Halved) -> str:
         "Every figure and table of arXiv:2010.11929, with the command that makes it at the paper's own scale. "
         "`vit-bench plan` with the same options says what it costs on your devices; `--data` names a set of your own "
         "in place of JFT-300M. Written by `python -m tools.paper_table`, which with `--rehearse DIR` also runs every "
-        "command below in small, in less than half an hour on two cores: what would break after a week breaks then.",
+        "command below in small: what would break after a week breaks then.",
         "",
         f"Hours are of one H100, planned for {HARDWARE.replace('x', ' × ')} (`--hardware {HARDWARE}`), fine-tuning "
         f"and probes included; money at {PRICE:g} an hour. TPUv3-core-days are of training alone, at the utilisation "
