@@ -64,6 +64,6 @@ SUITE = Suite(
     "of the training images that is held out?",
     figures=("learning-rates",),
     varies={"compute": ("lr",)},
-    takes="an hour",
+    takes="two hours",
     cells=cells,
 )
