@@ -42,6 +42,6 @@ SUITE = Suite(
     headline=("upstream", *PHOTOGRAPHIC, *average_5()),
     far=(TRANSFER, *FAR_FROM_PHOTOGRAPHS),
     downstream={"cpu": (TRANSFER,), "gpu": GPU_DOWNSTREAM},
-    takes="7 minutes",
+    takes="6 minutes",
     cells=cells,
 )
