@@ -109,7 +109,7 @@ def test_the_thread_reads_often_enough(powercap, tmp_path, monkeypatch):
     assert measured._thread.is_alive() is False
 
 
-def test_gpus_count_whole_and_only_those_of_the_worker(powercap, tmp_path, monkeypatch):
+def test_gpus_count_whole_and_only_those_of_the_worker_and_its_share_of_them(powercap, tmp_path, monkeypatch):
     millijoules = {0: 1_000, 3: 50_000, "GPU-7": 10_000}
     library = SimpleNamespace(
         nvmlInit=lambda: None,
@@ -119,10 +119,12 @@ def test_gpus_count_whole_and_only_those_of_the_worker(powercap, tmp_path, monke
     )
     monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-7,0")
-    measured = meter(tmp_path, powercap, [(0.0, 0.0), (0.0, 1.0)], device="cuda", ranks=2)
+    measured = meter(tmp_path, powercap, [(0.0, 0.0), (0.0, 1.0)], device="cuda", ranks=2, share=5)
     millijoules.update({0: 10**9, 3: 60_000, "GPU-7": 12_500})
     measured.stop()
-    assert energy.of_attempts([tmp_path], co2=None) == Energy(processor_joules=0.0, accelerator_joules=12.5)
+    assert energy.of_attempts([tmp_path], co2=None) == Energy(
+        processor_joules=0.0, accelerator_joules=2.5
+    )  # shared by five
     assert energy.gpus("cpu", 1) == []
     millijoules.clear()  # an old GPU, or part of a divided one
     assert energy.gpus("cuda", 1) == []

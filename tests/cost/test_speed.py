@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -38,8 +39,10 @@ from bench.cost import profiler, trace
 from bench.cost import timing as speed
 from bench.cost.timing import CPU_PACE, Pace, Workload, spread
 from bench.cost.trace import ACTIVE, LABELS
+from bench.execute import workloads
 from bench.execute.jobs import speed as job
 from bench.execute.jobs.job import JobContext
+from bench.execute.workloads import Subject
 from bench.report.figures import throughput
 from bench.report.figures.figure import render
 from bench.suites import speed as suite
@@ -78,13 +81,18 @@ def test_windows_take_turns() -> None:
     assert all(len(workload.windows) == 3 for workload in workloads)
 
 
-def test_a_window_holds_many_calls_and_the_first_call_is_apart(quiet) -> None:
-    slow_start = iter([0.05] + [0.001] * 1000)
-    workload = Workload(name="compiles", call=lambda: time.sleep(next(slow_start)), images=10)
-    speed.warm_up(workload, device="cpu", pace=QUICK)
-    assert workload.first_call_seconds == pytest.approx(0.05) and workload.calls_per_window == 10
+@pytest.mark.parametrize(
+    "slow_start, seconds, per_window", [([0.05], 0.001, 10), ([60.0, 5.0, 1.0], 0.001, 10), ([180.0], 0.5, 1)]
+)
+def test_a_window_holds_many_calls_and_the_first_call_is_apart(quiet, slow_start, seconds, per_window) -> None:
+    """Warming up ends when calls agree, however long compiling, recording and replaying take."""
+    calls = iter(slow_start + [seconds] * 1000)
+    workload = Workload(name="compiles", call=lambda: time.sleep(next(calls)), images=10)
+    speed.warm_up(workload, device="cpu", pace=replace(QUICK, slowest_call=10.0))
+    assert workload.first_call_seconds == pytest.approx(slow_start[0])
+    assert workload.call_seconds == pytest.approx(seconds) and workload.calls_per_window == per_window
     speed.interleave([workload], device="cpu", windows=3)
-    assert workload.windows == pytest.approx([10_000] * 3)
+    assert workload.windows == pytest.approx([10 / seconds] * 3)
 
 
 def test_spread_of_windows() -> None:
@@ -430,3 +438,14 @@ def test_labels_are_known_and_cost_nothing_while_nothing_is_recorded() -> None:
     assert isinstance(trace.label("forward"), contextlib.nullcontext)
     with pytest.raises(ValueError, match="optimizer"):
         trace.label("optimiser")
+
+
+def test_images_of_a_large_batch_repeat_and_are_drawn_once():
+    """To draw all of a search for the largest batch took minutes, in which the device waited."""
+    subject = Subject(model="ViT-pico/14", image_size=28, channels=3, device="cpu", dtype="float32")
+    drawn, rand = [], torch.rand
+    with mock.patch.object(torch, "rand", lambda shape, **how: (drawn.append(shape[0]), rand(shape, **how))[1]):
+        x_BCHW = subject.images(1000)
+    assert drawn == [workloads.DRAWN] and len(x_BCHW) == 1000
+    assert len(x_BCHW[: workloads.DRAWN].flatten(1).unique(dim=0)) == workloads.DRAWN
+    assert torch.equal(x_BCHW[-1], x_BCHW[999 % workloads.DRAWN])

@@ -21,13 +21,13 @@ from bench.data.image_set import INDEX_BYTES, ImageSet
 from bench.data.index import IMAGE
 from bench.data.load import load
 from bench.data.sets import folder
-from bench.train import reading
+from bench.train import device_reading, reading
 from bench.train.batches import Batches, crop_boxes
 from bench.train.device_reading import part
 from bench.train.reading import resize
 from tests.data import photographs
 from tests.data.writers import add, encoded, turned
-from tests.gpu.posing import posing
+from tests.gpu import posing
 from tests.train.test_batches import Rank
 
 NUMBER, SIDE = 40, 48
@@ -402,19 +402,26 @@ def test_what_a_device_refuses_is_decoded_by_the_processor(mixed, monkeypatch):
 
 
 def test_a_gpu_is_given_the_files(mixed, monkeypatch):
+    """It decodes into memory that nobody reads any more: the decoder writes without waiting for the stream on which the
+    batch before is cut, so that is drained."""
     import torchvision
 
     images = load("folder:mixed:64px:rgb:stream", "train", root=mixed.parent)
     by_processor = Batches(images, recipe=DECODED_THERE, seed=1, device="cpu", scaled=False)
     expected = {step: by_processor(step)[0] for step in (0, 1, 2)}
-    decode, asked = torchvision.io.decode_jpeg, []
+    decode, cut, asked, happened = torchvision.io.decode_jpeg, device_reading.part, [], []
 
     def by_nvjpeg(files: list[torch.Tensor], *, mode: str, device: torch.device) -> list[torch.Tensor]:
         asked.append((len(files), device.type))
+        happened.append("decoded")
         return decode(files, mode=mode)
 
     monkeypatch.setattr(torchvision.io, "decode_jpeg", by_nvjpeg)
-    with posing():
+    monkeypatch.setattr(posing.Stream, "synchronize", lambda _: happened.append("drained"))
+    monkeypatch.setattr(device_reading, "part", lambda *x, **y: (happened.append("cut"), cut(*x, **y))[1])
+    with posing.posing():
         batches = Batches(images, recipe=DECODED_THERE, seed=1, device="cuda", scaled=False, tier="streamed")
         assert all(torch.equal(batches(step)[0], expected[step]) for step in (0, 1, 2, 1))
     assert {kind for _, kind in asked} == {"cuda"} and max(number for number, _ in asked) > 2
+    decoded = [at for at, what in enumerate(happened) if what == "decoded"]
+    assert len(decoded) >= 4 and all(happened[at - 1] == "drained" for at in decoded) and "cut" in happened

@@ -5,8 +5,8 @@ and poses from its beginning. Compiling is left out (`Module.compile` does nothi
 replayed, operator by operator, at the addresses that they were recorded at.
 
 It refuses as real ones do: to be waited for in a recording, or where `set_sync_debug_mode` forbids it; `posing(Apple)`
-has neither float64 nor operations on many tensors at once; `posing(Exclusive)` serves other processes only,
-`posing(Forked)` none that was forked from its own, and `posing(Old)` imitates bfloat16.
+has neither float64 nor operations on many tensors at once; `posing(Forked)` serves no process that was forked from its
+own.
 """
 
 from __future__ import annotations
@@ -77,25 +77,6 @@ class Apple(Redirect):
                     raise TypeError("Cannot convert a MPS Tensor to float64 dtype: MPS doesn't support float64")
                 tensor.is_there = True
         return result
-
-
-class Exclusive(Redirect):
-    REPLACED = tuple(
-        (torch.cuda, name, lambda *_: _busy()) for name in ("mem_get_info", "synchronize", "current_stream")
-    )
-
-    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is not torch.device and any(_on_cpu(x) is not x for x in tree_leaves((args, kwargs))):
-            _busy()
-        return super().__torch_function__(function, kinds, args, kwargs)
-
-
-def _busy() -> Any:
-    raise torch.AcceleratorError("CUDA error: CUDA-capable device(s) is/are busy or unavailable")
-
-
-class Old(Redirect):
-    REPLACED = ((torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation),)
 
 
 class Forked(Redirect):

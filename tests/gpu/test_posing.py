@@ -1,30 +1,27 @@
 """Every command on a CPU that poses as two GPUs: plans, workers, training, evaluation, timing, races."""
 
 import contextlib
-import dataclasses
 import functools
 import gc
 import io
 import os
 import signal
 import threading
-import time
 import weakref
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import torch
-import torchvision
 
 from bench import probe, run
 from bench.core import device, environment
 from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.core.subprocesses import child_environment
 from bench.cost import memory, peaks, timing
 from bench.data import cache
-from bench.data.load import load
-from bench.execute import worker, workloads
-from bench.execute.first_hour import write_jpegs
+from bench.execute import worker
 from bench.execute.jobs import speed, train
 from bench.execute.workloads import Subject
 from bench.plan import calibrate, preflight
@@ -32,9 +29,7 @@ from bench.store.records import read_record
 from bench.store.study import Study
 from bench.tasks import fewshot
 from bench.train import precision
-from bench.train.batches import Batches
 from bench.train.trainer import Trainer
-from tests.gpu import posing as posing_module
 from tests.gpu.posing import NAME, Apple, posing, recording
 from tests.train.driving import job_context
 
@@ -119,19 +114,12 @@ def test_probes_are_solved_while_the_next_segment_trains(gpu, tmp_path, monkeypa
     assert not train.TrainJob(cell, context(tmp_path / "cpu", cell, device="cpu")).probes_in_background
 
 
-def test_probe(gpu, tmp_path, capsys, monkeypatch):
-    """The second device is probed: streams and graphs, which ask for none by its number, get it too."""
-    chosen: list[str] = []
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    torch.backends.cuda.matmul.allow_tf32 = True
-    arguments = ["--model", "ViT-pico/14", "--data", "digits", "--device", "cuda:1"]
-    arguments += ["--image-size", "14", "--channels", "1", "--shots", "1", "--draws", "1"]
-    assert probe.main(arguments) == 0
-    assert "digits" in capsys.readouterr().out and chosen == ["cuda:1"]
-    assert not torch.backends.cuda.matmul.allow_tf32
-
-
 def test_speed(gpu, tmp_path, monkeypatch):
+    """The peak of a step is that of one that allocates: a replayed graph does not, so it is recorded again."""
+    happened: list[str] = []
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: (happened.append("recorded"), recording(graph))[1])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: happened.append("reset"))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: happened.append("read") or 1)
     quick = timing.Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=3)
     monkeypatch.setattr(timing, "Pace", lambda: quick)
     monkeypatch.setattr("bench.execute.workloads.Subject.largest_inference", lambda self, **_: 8)
@@ -143,6 +131,8 @@ def test_speed(gpu, tmp_path, monkeypatch):
     assert measured.compiled.images_per_second.n == measured.training.images_per_second.n == 2
     assert measured.largest_batch.found_inference == 8 and measured.largest_batch.device_bytes
     assert measured.memory.training_peak_bytes and measured.conditions.device == NAME
+    at = happened.index("reset", happened.index("recorded"))
+    assert happened[at : at + 5] == ["reset", "read", "reset", "recorded", "read"]
 
 
 def test_speed_of_an_apple_gpu_is_not_its_processors(tmp_path, monkeypatch):
@@ -160,33 +150,9 @@ def test_speed_of_an_apple_gpu_is_not_its_processors(tmp_path, monkeypatch):
     assert (result.speed.conditions.device, processor.conditions().device) == ("Apple M3 GPU", "Apple M3")
 
 
-def test_the_peak_of_a_step_is_that_of_one_that_allocates(gpu, tmp_path, monkeypatch):
-    """A replayed graph allocates nothing: what it needs was taken when it was recorded."""
-    happened: list[str] = []
-
-    @contextlib.contextmanager
-    def noted(graph, **_):
-        happened.append("recorded")
-        with recording(graph):
-            yield
-
-    monkeypatch.setattr(torch.cuda, "graph", noted)
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: happened.append("reset"))
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: happened.append("read") or 1)
-    cell = Cell(model="ViT-pico/14", data="noise", image_size=28, channels=3, recipe=Recipe(batch=4), job="speed")
-    job = speed.SpeedJob(cell, context(tmp_path, cell))
-    model = job.subject.build()
-    workloads = [job.subject.inference(model, 2), job.subject.largest_training(4, pace=timing.Pace(seconds=0.01))]
-    assert set(happened) == {"recorded"}  # the passes, and the update
-    happened.clear()
-    job._memory(model, *workloads)
-    assert happened == ["reset", "read", "reset", "recorded", "read"]
-
-
-@pytest.mark.parametrize("device_name", ["cuda", "cuda:1"])
-def test_timing_and_memory_are_of_the_device_that_was_asked_for(device_name, gpu, monkeypatch):
+def test_timing_and_memory_are_of_the_device_that_was_asked_for(gpu, monkeypatch):
     """Waiting for another one would time the launches."""
-    asked: list[str] = []
+    device_name, asked = "cuda:1", []
     for name, answer in (
         ("synchronize", None),
         ("max_memory_allocated", 1),
@@ -208,40 +174,27 @@ def test_timing_and_memory_are_of_the_device_that_was_asked_for(device_name, gpu
     assert len(asked) > 8 and set(asked) == {device_name}, asked
 
 
-def test_float32_is_float32_wherever_it_is_computed(monkeypatch, tmp_path):
-    """Torch rounds convolutions to TF32 by default, and products not."""
-    flags = ((torch.backends.cudnn, "allow_tf32"), (torch.backends.cuda.matmul, "allow_tf32"))
-
-    def rounded():
-        return [getattr(owner, name) for owner, name in flags]
-
-    threads = torch.get_num_threads()
+def test_float32_is_float32_wherever_it_is_computed(gpu, monkeypatch, tmp_path, capsys):
+    """Torch rounds convolutions to TF32 by default, and products not. A probe of the second device is done there:
+    streams and graphs, which ask for none by its number, get it too."""
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+    precision.set_up(threads=1)
+    assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
     cell = Cell(model="ViT-pico/14", data="noise", image_size=28, job="speed")
-
-    def set_up_by(work):
-        for owner, name in flags:
-            setattr(owner, name, True)
-        with contextlib.suppress(Enough):
-            work()
-        torch.set_num_threads(threads)
-        return rounded() == [False, False]
-
-    def enough(*_, **__):
-        raise Enough
-
-    monkeypatch.setattr(speed, "SpeedJob", enough)
-    monkeypatch.setattr(train, "TrainJob", enough)
+    set_up = mock.Mock()
+    monkeypatch.setattr(precision, "set_up", set_up)
+    monkeypatch.setattr(torch.cuda, "set_device", set_up.device)
+    for job in (speed.SpeedJob, train.TrainJob):
+        monkeypatch.setattr(job, "__init__", mock.Mock(side_effect=NotImplementedError))
+    for run_job in (speed.run, train.run):
+        with pytest.raises(NotImplementedError):
+            run_job(cell, context(tmp_path, cell, device="cpu"))
     monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
-    assert set_up_by(lambda: precision.set_up(threads=threads))
-    assert set_up_by(lambda: speed.run(cell, context(tmp_path, cell, device="cpu")))
-    assert set_up_by(lambda: train.run(cell, context(tmp_path, cell, device="cpu")))
-    assert set_up_by(lambda: calibrate.main(["--threads", str(threads)]))
-    assert not set_up_by(lambda: None)
-    precision.set_up(threads=threads)
-
-
-class Enough(Exception):
-    pass
+    calibrate.main(["--threads", "1"])
+    arguments = ["--model", "ViT-pico/14", "--data", "digits", "--device", "cuda:1"]
+    arguments += ["--image-size", "14", "--channels", "1", "--shots", "1", "--draws", "1"]
+    assert probe.main(arguments) == 0 and "digits" in capsys.readouterr().out
+    assert set_up.call_count == 4 and set_up.device.call_args_list == [mock.call("cuda:1")]
 
 
 def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):
@@ -264,20 +217,9 @@ def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):
     assert [ref() is not None for ref in made] == [False, False, False, True]
 
 
-def test_images_of_a_large_batch_repeat_and_are_drawn_once():
-    """To draw all of a search for the largest batch took minutes, in which the device waited."""
-    subject = Subject(model="ViT-pico/14", image_size=28, channels=3, device="cpu", dtype="float32")
-    drawn, rand = [], torch.rand
-    with mock.patch.object(torch, "rand", lambda shape, **how: (drawn.append(shape[0]), rand(shape, **how))[1]):
-        x_BCHW = subject.images(1000)
-    assert drawn == [workloads.DRAWN] and len(x_BCHW) == 1000
-    assert len(x_BCHW[: workloads.DRAWN].flatten(1).unique(dim=0)) == workloads.DRAWN
-    assert torch.equal(x_BCHW[-1], x_BCHW[999 % workloads.DRAWN])
-
-
 def test_generated_kernels_are_kept_in_this_users_own_cache(gpu, tmp_path, monkeypatch):
     """The next process finds the same ones: autotuned kernels differ otherwise. Those of a study's folder, which may be
-    somebody else's, are never run."""
+    somebody else's, are never run; and a network's folder may have no locks, which torch takes there."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir, triton_cache_dir
 
     (tmp_path / "cells.json").write_text("[]")
@@ -287,8 +229,10 @@ def test_generated_kernels_are_kept_in_this_users_own_cache(gpu, tmp_path, monke
         monkeypatch.delenv(name)
     monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert worker.main([*arguments, "--device", "cpu"]) == 0 and "TORCHINDUCTOR_CACHE_DIR" not in os.environ
-    assert worker.main([*arguments, "--device", "cuda"]) == 0
+    for locks, where in ((True, "cpu"), (False, "cuda"), (True, "cuda")):
+        monkeypatch.setattr(worker.files, "has_locks", lambda folder, locks=locks: locks and folder == cache.kernels())
+        assert worker.main([*arguments, "--device", where]) == 0
+        assert ("TORCHINDUCTOR_CACHE_DIR" in os.environ) == (locks and where == "cuda")
     kept = cache.kernels()
     assert cache_dir() == str(kept) and triton_cache_dir(0).startswith(str(kept))
     assert kept.stat().st_mode & 0o777 == 0o700 and tmp_path / "study" not in kept.parents
@@ -297,42 +241,34 @@ def test_generated_kernels_are_kept_in_this_users_own_cache(gpu, tmp_path, monke
         cache.kernels()
 
 
-def test_every_worker_has_a_device_of_its_own(monkeypatch):
-    monkeypatch.setattr(device.subprocess, "run", lambda *_, **__: dataclasses.make_dataclass("R", ["stdout"])(""))
+GPU = "GPU {}: NVIDIA H100 80GB HBM3 (UUID: GPU-{})\n"
+DIVIDED = GPU.format(0, "c") + "".join(f"  MIG 3g.40gb     Device  {n - 1}: (UUID: MIG-{n})\n" for n in (1, 2))
+
+
+@pytest.mark.parametrize(
+    "listed, ids",
+    [
+        ("", ("0", "1")),
+        (DIVIDED, ("MIG-1", "MIG-2")),
+        (GPU.format(0, "a") + DIVIDED + GPU.format(2, "b"), ("GPU-a", "MIG-1", "MIG-2", "GPU-b")),
+    ],
+    ids=["whole", "divided", "both"],
+)
+def test_every_worker_has_a_device_of_its_own(listed, ids, gpu, monkeypatch):
+    """Parts of a divided GPU are devices beside whole ones, but no ranks: NCCL refuses two of one GPU."""
+    monkeypatch.setattr(device.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=listed))
     for name in device.VISIBLE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    with posing():
-        assert device.accelerators("cuda") == ("0", "1") and device.accelerators("cpu") == ()
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5,7")
-        assert device.accelerators("cuda") == ("3", "5", "7")
-    three = ("3", "5", "7")
+    assert device.accelerators("cuda") == ids and device.accelerators("cpu") == ()
+    cell = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=64, horizons=(64,))
+    with pytest.raises(UserError, match="divided GPU") if listed else contextlib.nullcontext():
+        preflight._check_ranks(2, "cuda", [cell])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5,7")
+    assert device.accelerators("cuda") == (three := ("3", "5", "7"))
     assert [device.place(three, worker) for worker in range(4)] == [("3",), ("5",), ("7",), ("3",)]
     assert device.place(("0", "1", "2", "3"), 1, ranks=2) == ("2", "3") and device.place((), 5) == ()
-    from bench.core.subprocesses import child_environment
-
-    assert child_environment(1, devices=("5",))["CUDA_VISIBLE_DEVICES"] == "5"
-
-
-PARTS = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f)
-  MIG 3g.40gb     Device  0: (UUID: MIG-1)
-  MIG 3g.40gb     Device  1: (UUID: MIG-2)
-"""
-
-
-def test_parts_of_a_divided_gpu_are_devices_beside_whole_ones(monkeypatch):
-    """But no ranks: NCCL refuses two of one GPU."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    whole = "GPU {}: NVIDIA H100 80GB HBM3 (UUID: GPU-{})\n"
-    for listed, ids in (
-        (PARTS, ("MIG-1", "MIG-2")),
-        (whole.format(0, "a") + PARTS + whole.format(2, "b"), ("GPU-a", "MIG-1", "MIG-2", "GPU-b")),
-    ):
-        answer = dataclasses.make_dataclass("R", ["stdout"])(listed)
-        monkeypatch.setattr(device.subprocess, "run", lambda *_, answer=answer, **__: answer)
-        assert device.accelerators("cuda") == ids
-    cell = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=64, horizons=(64,))
-    with pytest.raises(UserError, match="divided GPU"):
-        preflight._check_ranks(2, "cuda", [cell])
+    variables = child_environment(1, devices=("5",))  # as NVML numbers them, which counts joules
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["CUDA_DEVICE_ORDER"]) == ("5", "PCI_BUS_ID")
 
 
 def test_who_shares_a_gpu_counts_on_its_own_part_whoever_came_first(gpu, monkeypatch):
@@ -347,15 +283,14 @@ def test_who_shares_a_gpu_counts_on_its_own_part_whoever_came_first(gpu, monkeyp
     assert device.free_memory("cuda") == (18 << 30) - (1 << 30) and fractions == [0.9 / 4]
 
 
-def test_launching_is_timed_without_waiting_for_the_device(monkeypatch):
-    held: list[int] = []
-    with posing():
-        monkeypatch.setattr(torch.cuda, "_sleep", held.append)
-        launching, computing = calibrate.launched(lambda: time.sleep(0.01), device="cuda")
-    assert launching >= 0.01 and computing >= 0.01 and held == [calibrate.HELD_CYCLES] * calibrate.HELD_STEPS
-    slow = iter([0.01, 0.2] * calibrate.HELD_STEPS)  # its queue is full while it is held
-    with posing():
-        assert 0.01 <= calibrate.launched(lambda: time.sleep(next(slow)), device="cuda")[0] < 0.2
+def test_launching_is_timed_without_waiting_for_the_device(gpu, monkeypatch):
+    """Nor for room in its queue, which may be full where it is held up."""
+    now, held = [0.0], []
+    monkeypatch.setattr(calibrate.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(torch.cuda, "_sleep", held.append)
+    slow = iter([0.5, 2.0] * calibrate.HELD_STEPS)
+    assert calibrate.launched(lambda: now.append(now.pop() + next(slow)), device="cuda") == (0.5, 0.5)
+    assert held == [calibrate.HELD_CYCLES] * calibrate.HELD_STEPS
 
 
 def test_small_networks_gain_most_by_being_compiled():
@@ -363,30 +298,3 @@ def test_small_networks_gain_most_by_being_compiled():
     small, large = (0.012, 0.001), (0.012, 0.060)
     seconds = [calibrate.compiled_seconds(*parts, recorded=how) for parts in (small, large) for how in (True, False)]
     assert seconds == [0.001, 0.006, 0.039, 0.039]
-
-
-def test_jpegs_are_decoded_into_memory_that_nobody_reads_any_more(gpu, monkeypatch, tmp_path):
-    """The decoder writes without waiting for the stream on which the batch before is cut: so the stream is drained."""
-    happened = []
-    write_jpegs(tmp_path / "made", number=8)
-    encoded = load("folder:made:32px:stream", "train", root=tmp_path)
-    decode = torchvision.io.decode_jpeg
-
-    def noted(files, *, mode, device):
-        happened.append("decode")
-        return decode(files, mode=mode)
-
-    monkeypatch.setattr(torchvision.io, "decode_jpeg", noted)
-    monkeypatch.setattr(posing_module.Stream, "synchronize", lambda _: happened.append("drained"))
-    interpolate = torch.nn.functional.interpolate
-    monkeypatch.setattr(
-        torch.nn.functional, "interpolate", lambda *x, **y: (happened.append("cut"), interpolate(*x, **y))[1]
-    )
-    made = Batches(encoded, recipe=Recipe(batch=4, decoding="device"), seed=0, device="cuda", tier="streamed")
-    happened.clear()
-    for step in range(3):
-        made(step)
-    made.reader.close()
-    decodings = [at for at, what in enumerate(happened) if what == "decode"]
-    assert len(decodings) == 4 and "cut" in happened  # the next batch is decoded meanwhile
-    assert all(happened[at - 1] == "drained" for at in decodings)

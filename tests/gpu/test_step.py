@@ -1,6 +1,5 @@
 """A step's use of memory, graphs and the compiler, without a GPU."""
 
-import functools
 import gc
 import weakref
 from dataclasses import replace
@@ -9,22 +8,21 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from bench.core import device, registry
 from bench.core.device import InBatches, is_lost, release
 from bench.core.spec import Recipe
-from bench.cost import timing
 from bench.data.image_set import ImageSet
 from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
-from bench.train import compiled, modes, recorded, schedule
+from bench.train import recorded, schedule
 from bench.train.batches import Batches
 from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 from bench.train.trainer import Trainer
 from bench.train.update import AdamW, Ema
-from tests.gpu.posing import Graph, NoReading, Short, is_new, posing
+from tests.gpu.posing import Graph, NoReading, Short, posing
+from vit.model import VisionTransformer
 
 pytestmark = pytest.mark.gate
 
@@ -104,6 +102,7 @@ def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
         step = Step(model=made(name), recipe=recipe, device="cuda")
         if recipe.dtype == "bfloat16":  # else they are given in the middle of the first step
             rehearse(step, *batch())
+            assert len(step.optimizer.state) == len(step.weights)  # its memory is taken before anything is recorded
         given = trained(step, 5)
         assert step.run_as.how == "reduce-overhead"
         for graph in graphs:  # between a step and whatever reads the weights
@@ -112,85 +111,6 @@ def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
     assert len(of_passes) == (2 if recipe.micro_batch else 1)  # one for each size of a part
     assert step.update._graph in graphs
     same(given, wanted)
-
-
-class Poisoning:
-    """A compiler whose results turn into NaN when `poison` is called, as those of a recorded graph do when it is
-    replayed; of blocks as they are, one after another, and of what they keep for their backward passes."""
-
-    def __init__(self):
-        self.results: list[tuple] = []  # the memory of tensors: who else held a tensor would make autograd copy it
-        self.poisoned = 0
-
-    @property
-    def backend(self):
-        from functorch.compile import make_boxed_func
-        from torch._dynamo.backends.common import aot_autograd
-
-        return aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(functools.partial(self.run, graph)))
-
-    def run(self, graph, *given):
-        results = graph(*given)
-        new = (x for x in tree_leaves(results) if is_new(x, given) and x.is_floating_point())
-        self.results += [(x.untyped_storage(), x.dtype) for x in new]
-        return results
-
-    @torch.no_grad()
-    def poison(self):
-        self.poisoned += len(self.results)
-        for memory, dtype in self.results:
-            torch.empty(0, dtype=dtype).set_(memory).fill_(float("nan"))
-        self.results.clear()
-
-
-@pytest.fixture
-def poisoning(monkeypatch):
-    torch._dynamo.reset()
-    real, made = nn.Module.compile, Poisoning()
-    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend=made.backend, dynamic=False))
-    return made
-
-
-def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(poisoning, monkeypatch):
-    """Fine-tuning whose compiled results are gone when the next step begins has the losses and logits of one that is
-    not compiled, to the bit."""
-    entry, outcomes = Step.__call__, []
-
-    def poisoned(self, *given, **more):
-        poisoning.poison()
-        return entry(self, *given, **more)
-
-    monkeypatch.setattr(Step, "__call__", poisoned)
-    for mode in ("off", "reduce-overhead"):
-        tuner = FineTuner(made(), name="ViT-pico/14", options=(), image_size=28, channels=1, device="cpu", seed=0)
-        with modes.switched(mode):
-            tuned = tuner(images(), recipe=replace(RECIPE, dtype="float32"), steps=3)
-        poisoning.poison()
-        outcomes.append((tuned.losses_T.tolist(), tuned.logits(images().images_NHWC).tolist()))
-    assert poisoning.poisoned and outcomes[0] == outcomes[1]
-
-
-def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu, monkeypatch):
-    """Reading a value in the middle of a pass; the reason is kept for the record. It is noticed before a recording is
-    begun: one that fails leaves torch's memory as if it still went on."""
-    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: pytest.fail("begun"))
-
-    class Waits(nn.Linear):
-        def forward(self, x):
-            return super().forward(x.flatten(1)) * (2.0 if x.sum().item() > 0 else 1.0)
-
-    step = Step(model=Waits(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
-    rehearse(step, *batch())
-    assert torch.isfinite(trained(step)[0]).all()
-    assert step.run_as.how.startswith("default (RuntimeError: called a synchronizing")
-
-
-def steady(trainer, steps=4):
-    """A trainer whose next steps are all recorded."""
-    for _ in range(steps):
-        trainer.step()
-        trainer.progress.step += 1
-    return trainer
 
 
 def training(device="cuda", recipe=RECIPE, horizons=(800,), **options):
@@ -225,31 +145,35 @@ def test_recorded_updates_are_the_updates(optimizer, average, clip, dtype, monke
     assert all(torch.equal(value, state[name]) for name, value in given.state().items())
 
 
-def test_an_update_that_cannot_be_recorded_is_done_as_it_is_written(gpu, monkeypatch):
-    """One that reads a value, or whose recording does something else. It is noticed on a few numbers of its own, and
-    said in the record; forward and backward are recorded all the same."""
+def waiting(call):
+    def waits(*given, **more):
+        torch.ones(1).item()
+        return call(*given, **more)
+
+    return waits
+
+
+@pytest.mark.parametrize(
+    "owner, name, said, recordings",
+    [
+        (VisionTransformer, "forward", "default (RuntimeError: called a synchronizing", 2),  # those of updates
+        (AdamW, "step", "reduce-overhead; updates as written: RuntimeError: called a synchronizing", 1),
+        (Graph, "replay", "reduce-overhead; updates as written: a recorded one gives other weights", 2),
+    ],
+)
+def test_what_cannot_be_recorded_is_done_as_it_is_written(owner, name, said, recordings, gpu, monkeypatch):
+    """Reading a value, or a recording that does something else. The reason is kept for the record. It is noticed before
+    a recording is begun: one that fails leaves torch's memory as if it still went on."""
     wanted = trained(Step(model=made(), recipe=RECIPE, device="cpu"), 4)
-    begun, step, graph = [], AdamW.step, torch.cuda.graph
+    begun, graph = [], torch.cuda.graph
     monkeypatch.setattr(torch.cuda, "graph", lambda *x, **y: (begun.append(x), graph(*x, **y))[1])
-
-    def waits(self):
-        assert self.param_groups[0]["params"][0].sum().item() < float("inf")
-        step(self)
-
-    for patched, reason, recordings in (
-        ((AdamW, "step", waits), "RuntimeError: called a synchronizing", 1),
-        ((Graph, "replay", lambda self: None), "a recorded one gives other weights", 2),
-    ):
-        begun.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(*patched)
-            reached = Step(model=made(), recipe=RECIPE, device="cuda")
-            if patched[0] is AdamW:
-                same(trained(reached, 4), wanted)
-            else:
-                trained(reached, 4)
-        assert reached.run_as.how.startswith(f"reduce-overhead; updates as written: {reason}"), reached.run_as.how
-        assert len(begun) == recordings
+    monkeypatch.setattr(owner, name, waiting(getattr(owner, name)) if owner is not Graph else lambda _: None)
+    step = Step(model=made(), recipe=RECIPE, device="cuda")
+    reached = trained(step, 4)
+    assert step.run_as.how.startswith(said), step.run_as.how
+    assert len(begun) == recordings
+    if owner is not Graph:
+        same(reached, wanted)
 
 
 def test_memory_may_run_out_where_an_update_is_recorded(gpu, monkeypatch):
@@ -346,61 +270,45 @@ def test_memory_may_run_out_anywhere(optimizer, monkeypatch):
     assert count > 50 and parts == {8, 4}
 
 
-def test_the_optimizers_memory_is_taken_before_anything_is_recorded(gpu):
-    step = Step(model=made(), recipe=RECIPE, device="cuda")
-    before = {name: value.clone() for name, value in step.model.state_dict().items()}
-    rehearse(step, *batch())
-    assert len(step.optimizer.state) == len(list(step.model.parameters()))
-    assert all(not value.any() for state in step.optimizer.state.values() for value in state.values())
-    assert all(torch.equal(before[name], value) for name, value in step.model.state_dict().items())
-    addresses = [v.data_ptr() for state in step.optimizer.state.values() for v in state.values()]
-    trained(step)
-    assert addresses == [v.data_ptr() for state in step.optimizer.state.values() for v in state.values()]
-
-
-def test_fine_tuned_copies_leave_no_graphs(gpu):
-    tuner = FineTuner(made(), name="ViT-pico/14", image_size=28, channels=1, device="cuda")
-    for classes in (10, 5):
-        some = replace(images(), labels_N=np.arange(40) % classes, class_names=tuple("0123456789"[:classes]))
-        tuned = tuner(some, recipe=RECIPE, steps=3)
-        assert tuned.logits(some.images_NHWC).shape == (40, classes) and np.isfinite(tuned.losses_T).all()
+def test_fine_tuned_copies_keep_nothing_that_a_replay_overwrites_and_leave_no_graphs(monkeypatch):
+    """They have the losses and logits of those that are not recorded."""
+    monkeypatch.setattr(Graph, "replay", lambda self, replay=Graph.replay: (self.poison(), replay(self))[1])
+    outcomes = {"cpu": [], "cuda": []}
+    for where, tuned_there in outcomes.items():
+        with posing():
+            tuner = FineTuner(made(), name="ViT-pico/14", image_size=28, channels=1, device=where)
+            for classes in (10, 5):
+                some = replace(images(), labels_N=np.arange(40) % classes, class_names=tuple("0123456789"[:classes]))
+                tuned = tuner(some, recipe=RECIPE, steps=3)
+                tuned_there += [np.asarray(tuned.losses_T), tuned.logits(some.images_NHWC)]
+    for given, wanted in zip(outcomes["cuda"], outcomes["cpu"], strict=True):
+        np.testing.assert_allclose(given, wanted, atol=0.01)  # evaluated in bfloat16
     gc.collect()
     assert not any(held._graphs for held in recorded._all)
 
 
-def test_what_fits_is_found_before_anything_is_compiled(gpu, monkeypatch):
-    """Each halving would compile anew; only the whole batch is tried compiled too, which keeps less."""
+@pytest.mark.parametrize("tight, fits", [(("force_eager", "default"), 2), (("force_eager",), 8)])
+def test_what_fits_is_found_before_anything_is_compiled(tight, fits, gpu, monkeypatch):
+    """Each halving would compile anew; only the whole batch is tried compiled too, which keeps less: one that fits then
+    is not divided."""
     calls: list[tuple[int, bool]] = []
 
     class Tight(nn.Linear):
         def forward(self, x):
-            calls.append((len(x), torch.compiler.is_compiling() or torch.compiler.get_stance() != "force_eager"))
-            if len(x) > 2:
+            stance = torch._dynamo.eval_frame._stance.stance
+            calls.append((len(x), stance != "force_eager"))
+            if len(x) > 2 and stance in tight:
                 raise torch.OutOfMemoryError("no room")
             return super().forward(x.flatten(1))
 
-    monkeypatch.setattr(torch.compiler, "get_stance", lambda: torch._dynamo.eval_frame._stance.stance, raising=False)
     step = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
     rehearse(step, *batch())
-    assert step.micro_batch == 2
-    assert [size for size, may_compile in calls if may_compile and size > 2] == [8]
-
-
-def test_a_batch_that_fits_once_it_is_compiled_is_not_divided(gpu, monkeypatch):
-    class Tight(nn.Linear):
-        def forward(self, x):
-            if len(x) > 2 and torch.compiler.get_stance() == "force_eager":
-                raise torch.OutOfMemoryError("no room")
-            return super().forward(x.flatten(1))
-
-    monkeypatch.setattr(torch.compiler, "get_stance", lambda: torch._dynamo.eval_frame._stance.stance, raising=False)
-    step = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
-    rehearse(step, *batch())
-    assert step.micro_batch == 8
-    never = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
-    monkeypatch.setattr(torch.compiler, "get_stance", lambda: "force_eager")
-    with pytest.raises(device.OutOfMemory):  # where a part is of no use
-        rehearse(never, *batch(), whole=True)
+    assert step.micro_batch == fits
+    assert {size for size, may_compile in calls if may_compile and size > 2} == {8}
+    if fits < 8:  # where a part is of no use
+        assert calls.count((8, True)) == 1
+        with pytest.raises(device.OutOfMemory):
+            rehearse(Step(model=Tight(784, 10), recipe=step.recipe, device="cuda"), *batch(), whole=True)
 
 
 def test_a_device_that_no_longer_answers_is_lost_and_a_full_one_is_not(gpu, monkeypatch):
@@ -414,7 +322,7 @@ def test_a_device_that_no_longer_answers_is_lost_and_a_full_one_is_not(gpu, monk
         assert is_lost("cuda") == lost
 
 
-# -- waiting and compiling ---------------------------------------------------------------------------------------------
+# -- waiting -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, steps", [(FAMILIES[0], 50), (FAMILIES[1], 5), (FAMILIES[2], 5)])
@@ -433,41 +341,3 @@ def test_steady_steps_wait_for_nothing(name, steps, gpu):
         for _ in range(steps):
             trainer.progress.step += 1
             trainer.step()
-
-
-def test_depth_head_and_cell_compile_nothing_again():
-    """All blocks share one compilation; patches have one, by the shapes of batch and patch alone. A deeper network with
-    another head finds both; fifty steps keep them."""
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
-    for depth, classes in ((2, 10), (3, 7)):
-        torch.manual_seed(0)
-        model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=classes, depth=depth).train()
-        step = Step(model=model, recipe=RECIPE, device="cpu")
-        step.working.network = compiled.compiled(step.working.network, mode="default", backend=counter)
-        with torch._dynamo.config.patch(error_on_recompile=counter.frame_count > 0):
-            for seed in range(50 if depth == 2 else 3):
-                step(batch()[0], torch.arange(8) % classes, lr=1e-2 / (seed + 1), seed=seed)
-                if seed == 0:
-                    assert counter.frame_count == 2
-    assert counter.frame_count == 2  # the kernel that makes patches, and a block
-
-
-# -- timing ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seconds, per_window", [([60, 5, 1, 0.02], 25), ([180, 0.02], 25), ([0.5], 1)])
-def test_warming_up_ends_when_calls_agree(seconds, per_window, monkeypatch):
-    """On a clock that knows how long compiling, recording and replaying take."""
-    now, calls = [0.0], iter(seconds)
-
-    def call():
-        now[0] += next(calls, seconds[-1])
-
-    monkeypatch.setattr(device.time, "perf_counter", lambda: now[0])
-    workload = timing.Workload(name="x", call=call, images=1)
-    timing.warm_up(workload, device="cpu", pace=timing.Pace(slowest_call=10.0))
-    assert workload.first_call_seconds == seconds[0] and workload.call_seconds == pytest.approx(seconds[-1])
-    assert workload.calls_per_window == per_window

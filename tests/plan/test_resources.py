@@ -186,3 +186,18 @@ def test_a_vast_set_is_counted_once_it_is_indexed(tmp_path: Path, monkeypatch) -
     after = DataSizes(root=tmp_path)["imagenet:64px"]
     assert (after.train, after.test, after.classes, after.streamed) == (20, 8, 4, True)
     assert DataSizes()["imagenet"].train == DataSizes(root=tmp_path / "cache")["imagenet"].train == 1_281_167
+
+
+NEEDS = resources.Needs(tier="resident", device=15 << 30, host=0, shared={}, kept=2 << 30, weights=1 << 30)
+
+
+@pytest.mark.parametrize(
+    "needs, cores, gigabytes",
+    [
+        (NEEDS, 4, 11),
+        (replace(NEEDS, tier="streamed", host=512 << 20), 16, 11.75),
+        (None, 4, 8),
+    ],
+)
+def test_a_job_asks_for_what_a_process_beside_a_gpu_does(needs, cores, gigabytes):
+    assert resources.beside_gpu(needs) == (cores, gigabytes * 2**30)

@@ -1,12 +1,14 @@
 """Compiling the network that trains: the same gradients, once per shape, and the kernel choice."""
 
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.torch_version import TorchVersion
 
 from bench.core import registry
 from bench.core.errors import UserError
@@ -19,9 +21,9 @@ from tests.gpu.posing import posing
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 
 
-def made(seed=0):
+def made(seed=0, **others):
     torch.manual_seed(seed)
-    model = registry.build_model("ViT-pico/14", **SIZES).train()
+    model = registry.build_model("ViT-pico/14", **(SIZES | others)).train()
     torch.nn.init.normal_(model.head.weight, std=0.1)
     return model
 
@@ -144,9 +146,9 @@ def test_kernels_that_compute_something_else_are_passed_over(monkeypatch):
 @pytest.mark.parametrize("threaded", [False, True], ids=["main", "thread"])
 @pytest.mark.parametrize("mode", ["default", "max-autotune"])
 def test_a_study_compiles_each_shape_once_whatever_the_mode(monkeypatch, mode, threaded):
-    """Through the real steps of cells one after another, at rates that change, in micro-batches; only the code
-    generator is replaced, by a backend that needs no compiler. Torch's settings are those of a thread, and hold in the
-    one that compiles, backward passes too."""
+    """Through the real steps of cells one after another, of several depths and heads, at rates that change, in
+    micro-batches; only the code generator is replaced, by a backend that needs no compiler. Torch's settings are those
+    of a thread, and hold in the one that compiles, backward passes too."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor import compile_fx
@@ -168,7 +170,7 @@ def test_a_study_compiles_each_shape_once_whatever_the_mode(monkeypatch, mode, t
 
     def study():
         for seed in range(3):
-            model = made(seed)
+            model = made(seed, depth=2 + seed, num_classes=10 - seed)
             step = Step(model=model, recipe=recipe, device="cpu")
             assert step.working.keeps_gradients == (mode not in modes.WITH_GRAPHS)
             for number in range(3):
@@ -230,3 +232,40 @@ def test_where_memory_runs_out_the_memory_of_recorded_graphs_is_given_back_first
     step = Step(model=model, recipe=recipe, device="cpu")
     step(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64), lr=0.1, seed=0)
     assert events == ["8 images", "forgotten", "4 images", "forgotten", *["2 images"] * 4]
+
+
+def test_sums_over_rows_and_columns_are_not_fused_where_torch_did_so_wrongly(monkeypatch):
+    for version, left_out in (("2.11.0", True), ("2.13.1", True), ("2.14.0", False)):
+        monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+        assert (compiled.options("default").get("triton.mix_order_reduction") is False) == left_out
+
+
+def test_what_torch_no_longer_compiles_is_said_in_the_record(monkeypatch):
+    """Torch itself only warns, once, where a function has had more shapes than it keeps."""
+    from torch._dynamo.testing import CompileCounter
+    from torch._dynamo.utils import counters
+
+    class Layer(nn.Linear):
+        def forward(self, x):
+            return super().forward(x)
+
+    torch._dynamo.reset()
+    counters.clear()
+    monkeypatch.setattr(compiled, "MAX_SHAPES", 2)
+    with modes.switched("default"):
+        run_as = Step(model=Layer(2, 2), recipe=Recipe(), device="cpu").run_as
+    with torch._dynamo.config.patch(recompile_limit=1, accumulated_recompile_limit=256):
+        network = compiled.compiled(run_as.model, mode="default", backend=(counter := CompileCounter()))
+        for images in range(2, 7):
+            assert network(torch.ones(images, 2)).shape == (images, 2)
+            assert (run_as.how == "default") == (images < 4)
+    assert counter.frame_count == 2 and run_as.how.startswith("default (1 function as written: ")
+    counters.clear()
+
+
+def test_lack_of_memory_is_no_obstacle_for_the_next_cell(monkeypatch):
+    compiled.obstacle.cache_clear()
+    monkeypatch.setattr(torch, "compile", mock.Mock(side_effect=[torch.OutOfMemoryError("out of memory"), abs]))
+    with pytest.raises(torch.OutOfMemoryError):
+        compiled.obstacle("cpu")
+    assert compiled.obstacle("cpu") is None

@@ -112,9 +112,12 @@ def test_auto_on_a_cpu_is_bfloat16_only_where_it_pays(monkeypatch):
         assert precision.resolve("auto", "cpu", narrow) == "float32"
         assert precision.resolve("auto", "cpu", convolutional) == "float32"
         assert precision.resolve("auto", "cpu") == "float32"
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda units=units, **_: units)
+        monkeypatch.setattr(  # which older ones imitate
+            torch.cuda, "is_bf16_supported", lambda including_emulation=True, units=units: units or including_emulation
+        )
         assert precision.resolve("auto", "cuda") == expected
         assert precision.resolve("float32", "cpu", wide[0]) == "float32"
+        assert precision.resolve("bfloat16", "cuda") == "bfloat16"
 
 
 def test_an_unknown_dtype_is_named_with_those_that_are_allowed():
