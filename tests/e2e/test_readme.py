@@ -161,6 +161,6 @@ def test_the_python_lines_run_on_a_study_that_is_loaded(tmp_path, monkeypatch, c
     monkeypatch.setattr("bench.api.run", lambda *_, **__: bench.api.load(kept))
     exec(block("python"), {})
     printed = capsys.readouterr().out
-    assert "ViT-pico/7" in printed and "best family at equal compute" in printed and "estimate" in printed
+    assert "ViT-femto/7" in printed and "best family at equal compute" in printed and "estimate" in printed
     picture = bench.api.load(kept).figure("compute")
     assert picture.path == kept / "figures" / "compute.png" and picture._repr_png_() == picture.path.read_bytes()
