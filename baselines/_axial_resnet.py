@@ -58,8 +58,8 @@ class LineAttention(nn.Module):
 
 
 def _at_each_place(x_NhLE: Tensor, matrices_LEF: Tensor) -> Tensor:
-    """x_NhLF: every place's vectors times its own matrix. It is written as one product that all counters of FLOPs know;
-    fvcore's count of an einsum is another."""
+    """x_NhLF: every place's vectors times its own matrix. It is written as one product, since fvcore counts the
+    operations of an einsum to four digits only."""
     x_LME = x_NhLE.permute(2, 0, 1, 3).flatten(1, 2)
     return (x_LME @ matrices_LEF).unflatten(1, x_NhLE.shape[:2]).permute(1, 2, 0, 3)
 

@@ -7,7 +7,7 @@ the rest of n is the patch on the map. Options: norm and blocks of the ResNet, a
 does not divide is continued by its border, evenly on all sides: 28 px become 32.
 
 Batch normalisation and basic blocks are what an expert takes at this size: a stem of the paper's kind (bottlenecks,
-GroupNorm, standardised weights) at an eighth of its width is 13 points behind (`results/reference/control-cpu`).
+GroupNorm, standardised weights) at an eighth of its width was 13 points behind networks of other hands.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def of_cell(folder: Path) -> Inspected:
         data=spec["data"],
         torch_seed=stream(spec["seed"], "init"),
         rehearsal=spec.get("rehearsal", False),
-        name=folder.absolute().name,  # of several recipes of one model each has its own
+        name=folder.absolute().name,  # two recipes of one model have folders of their own
     )
 
 

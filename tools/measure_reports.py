@@ -219,7 +219,7 @@ def one(number: int, *, shape: Shape) -> list[Row]:
             about_two = [name for name in about_two if name not in BY_REFITS]
         found = questions.find(evidence, about_two)
     design = build._design(shape.suite)
-    title = title_of(found, figures=design.figures if design else (), asked=design.title if design else "")
+    title = title_of(found, figures=design.figures if design else (), own=evidence.own_question)
     return [
         Row(
             study=number,

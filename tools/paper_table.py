@@ -351,7 +351,7 @@ class Cost:
     days: float
     core_days: float
     dearest: tuple[tuple[str, float], ...] = ()  # runs with their hours: five, and all that `half` counts
-    half: int = 0  # of the dearest, without which the rest costs at most half
+    half: int = 0  # without so many of the dearest the rest costs at most half
 
 
 def cost(row: Row, *, hardware: str = HARDWARE) -> Cost:

@@ -61,7 +61,7 @@ def held(findings: Sequence[Finding], *, own: str = "") -> tuple[Finding, ...]:
     """
     together = asked_together(findings)
     is_own = [f.question == own for _, f in together]
-    weights = [1 / (is_own.count(each) or 1) for each in is_own]
+    weights = [1 / is_own.count(each) for each in is_own]
     kept = holm([1.0 if f.p is None else f.p for _, f in together], share=SHARE_FALSE, weights=weights)
     changed = list(findings)
     for (place, f), stands in zip(together, kept, strict=True):

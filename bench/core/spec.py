@@ -77,7 +77,7 @@ class Recipe:
     # the best are those that are evaluated; 0: those of the last step
     warmup_images: int = 2_000
     decay: str = "constant"  # of the rate between warm-up and cool-down
-    timescale_images: int = 0  # of the reciprocal root, 0: as long as the warm-up; where a linear or cosine decay ends
+    timescale_images: int = 0  # images; the reciprocal root has it, or the warm-up at 0, and other decays end there
     cooldown: float = 0.2  # fraction of a horizon over which the rate falls to zero
     cooldown_shape: str = "1-sqrt"
     schedule: str = "branch"

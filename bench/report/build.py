@@ -102,7 +102,7 @@ def build(
     figures, not_drawn, broken = _draw(by_figure, style, mark=mark)
     if reference and evidence.reference is None:
         not_drawn.append(("Published points", "none is of a whole set and an image size that this study trained with"))
-    title = None if _purpose(suite) == CHECK else _title(findings, suite, figures)
+    title = None if _purpose(suite) == CHECK else _title(findings, evidence, figures)
     if title and not title.figure and (answer := _answer(findings, title, evidence, style, mark=mark)):
         figures, title = [answer, *figures], dataclasses.replace(title, figure=answer.name)
     if title and mark:
@@ -165,12 +165,11 @@ def build(
     )
 
 
-def _title(findings: Findings, suite: str, figures: Sequence[RenderedFigure]) -> StudyTitle | None:
-    """What the study is titled with: an answer of the question that its suite names."""
+def _title(findings: Findings, evidence: Evidence, figures: Sequence[RenderedFigure]) -> StudyTitle | None:
+    """What the study is titled with: an answer of the question that it was made for."""
     from bench.report.title import title_of
 
-    design = _design(suite)
-    return title_of(findings, figures=[figure.name for figure in figures], asked=design.title if design else "")
+    return title_of(findings, figures=[figure.name for figure in figures], own=evidence.own_question)
 
 
 def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path, bytes]) -> None:

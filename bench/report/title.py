@@ -38,7 +38,7 @@ class StudyTitle:
     caption: str = ""
 
 
-def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> StudyTitle | None:
+def title_of(findings: Findings, *, figures: Sequence[str], own: str = "") -> StudyTitle | None:
     """The finding that a study is titled with; None where nothing was asked.
 
     The choice does not depend on answers: with the first that is decided, a study without any difference would be
@@ -49,19 +49,18 @@ def title_of(findings: Findings, *, figures: Sequence[str], asked: str = "") -> 
 
     Args:
         figures: names of those that are drawn, in the study's order.
-        asked: name of the question that the suite has its title from; "": of none in particular.
+        own: name of the question that the study was made for; "": of none in particular.
     """
     ranked: list[tuple[bool, bool, bool, bool, bool, int, int, int]] = []
     order = list(dict.fromkeys(f.question for f in findings.findings))
     for place, f in enumerate(findings.findings):
         question = question_of(f)
         if f.main and question.at_a_glance and f.subject != (ALL_MODELS,):
-            own = {*question.figures, *question.shown_in}
-            shown = next((n for n, name in enumerate(figures) if name in own), len(figures))
+            showing = {*question.figures, *question.shown_in}
+            shown = next((n for n, name in enumerate(figures) if name in showing), len(figures))
             others = any(family_of_kind(f.subject, kind) is None for kind in (VIT, RESNET))
             is_elsewhere = shown == len(figures)
-            own_one = f.question == asked.replace("-", " ")
-            rank = (not own_one, not can_be_answered(f), not question.leads(f), is_elsewhere, others)
+            rank = (f.question != own, not can_be_answered(f), not question.leads(f), is_elsewhere, others)
             ranked.append((*rank, shown, order.index(f.question), place))
     if not ranked:
         return None

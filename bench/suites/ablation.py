@@ -119,7 +119,8 @@ PAPER_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
     ("ViT-L-8/16", {"depth": 16, "width": 2048, "mlp_width": 4096}),
 )
 """Figure 8's networks. The paper names the one in the middle, and 64 layers as the most; the others are chosen here."""
-READINGS = 7  # of a training of Figure 9: one an epoch of JFT-300M
+READINGS = 7
+"""Figure 9 reads a training after each epoch of JFT-300M."""
 LOWER = {"lr_factor": 3 / 8}  # Figure 9: 3e-4 beside 8e-4. It has no class token at this rate: each way gets both
 
 

@@ -101,7 +101,7 @@ def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, 
                 raised = id(error)  # not the error, whose traceback holds the activations
                 raise
     except Exception as error:
-        # what `run` raises comes through where torch has ended the recording: memory that ran out, for one
+        # where torch has ended the recording, the error of `run` itself comes through, such as memory that ran out
         if id(error) == raised or torch.__version__ >= "2.12":
             raise
         DAMAGED.add(device)

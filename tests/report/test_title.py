@@ -59,7 +59,7 @@ def test_the_choice_of_a_title_does_not_depend_on_answers() -> None:
     made = title_of(every, figures=["data-size", "compute"])
     assert made is not None and (made.finding, made.figure) == (2, "data-size")
     assert made.text == "More images give ResNet 4.0 points [3.0, 5.0]."
-    made = title_of(every, figures=["compute", "data-size"], asked="more-images-help")
+    made = title_of(every, figures=["compute", "data-size"], own="more images help")
     assert made is not None and made.finding == 2
     decided = replace(open_one, verdict=Verdict.YES, low=0.01, reasons=())
     again = title_of(study(decided, compute, images, aside), figures=["compute", "data-size"])

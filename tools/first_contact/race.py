@@ -163,7 +163,7 @@ def race(given: argparse.Namespace, name: str, *, only_warm: bool) -> Iterator[L
                 "allocated_gb": round(allocated / 1e9, 2),
                 "over_predicted": round(allocated / predicted, 3),
                 "expected": f"within {MEMORY_WITHIN:.0%}",
-                "as_written_gb": round(peak["ours"] / 1e9, 2),  # by which it is found out what fits
+                "as_written_gb": round(peak["ours"] / 1e9, 2),  # the search for what fits goes by this one
                 "reserved_gb": round(torch.cuda.memory_reserved() / 1e9, 2),
             }
         yield said

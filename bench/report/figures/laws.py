@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TITLE = "Scaling laws fitted to the frontiers"
 BAND_OPACITY = 0.13  # opacity
-MAX_SPAN = 3.0  # a factor: as long as the interval of an extrapolation spans less, it is drawn
+MAX_SPAN = 1.5  # a factor: as long as the interval of an extrapolation spans less, it is drawn
 BAND_COLUMNS = ("within_low", "within_high", "total_low", "total_high")
 
 

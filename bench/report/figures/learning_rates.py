@@ -116,7 +116,8 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
             x = np.linspace(float(ends[0]), float(ends[1]), CURVE_POINTS)
             y = 100 * special.expit([sweep.peak.at(float(each)) for each in x])
             axes.plot(2.0**x, y, color=colour, linestyle=":", linewidth=1.2, zorder=3)
-            axes.plot([low, high], [height, height], color=colour, linewidth=4.0, alpha=0.45, zorder=3)
+            if not _covers(sweep, low, high):  # a bar over the whole panel would hide the others
+                axes.plot([low, high], [height, height], color=colour, linewidth=4.0, alpha=0.45, zorder=3)
         axes.plot(
             sweep.optimum,
             height,
@@ -149,6 +150,11 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
                 zorder=5,
                 markeredgewidth=1.8,
             )
+
+
+def _covers(sweep: Sweep, low: float, high: float) -> bool:
+    """Whether an interval holds every rate that was tried."""
+    return low <= sweep.tried[0].rate and high >= sweep.tried[-1].rate
 
 
 def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
@@ -238,6 +244,7 @@ def _caption(sweeps: Sequence[Sweep]) -> str:
         f"{_span({s.images_seen for s in sweeps})} images seen; n: {_span(seeds)} seed{'s' * (max(seeds) > 1)} per "
         f"rate, {_span(tests)} images. Ringed: the best rate, the maximum of the dotted curve through the runs "
         f"(log-odds over log rate), with its {POINT_LEVEL:.0%} interval as a bar.",
+        any(s.interval and _covers(s, *s.interval) for s in sweeps) and "Without a bar, every rate tried is within it.",
         any(s.edge for s in sweeps)
         and "An arrow marks a best rate at or beyond the edge of its sweep: none is chosen.",
         any(t.diverged for s in sweeps for t in s.tried)

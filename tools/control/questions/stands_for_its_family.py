@@ -8,6 +8,7 @@ Findings:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,8 +28,13 @@ TOLERATED = 0.02  # accuracy by which another network may be better
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Every kind of family of which there are networks of both sides, with every learning rate."""
-    whole = evidence.swept or evidence
+    """Every kind of family of which there are networks of both sides, with every learning rate. The first is the
+    study's title: the kind that stands least."""
+    found = _found(evidence.swept or evidence)
+    yield from sorted(found, key=lambda f: math.inf if f.estimate is None else f.estimate)
+
+
+def _found(whole: Evidence) -> Iterator[Finding]:
     series = whole.on_axis("compute")
     theirs = {model for of_kind in OUTSIDE.values() for model in of_kind}
     for kind, of_kind in OUTSIDE.items():
