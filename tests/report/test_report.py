@@ -1,8 +1,10 @@
 """The report: rebuilt from records alone, byte for byte, with or without torch; safe, self-contained, well-formed."""
 
 import base64
+import csv
 import hashlib
 import io
+import itertools
 import json
 import re
 import shutil
@@ -25,13 +27,14 @@ from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.findings import CostSummary, Findings, ValidityCheck
 from bench.analysis.question import question_of
 from bench.core import formatting, registry
+from bench.core.errors import EXIT_OK
 from bench.report import build as report
 from bench.report import caveats, fits, page, text
 from bench.report.__main__ import main as report_main
 from bench.report.figures.figure import RenderedFigure
 from bench.store import built as written
 from bench.store import grid
-from tests.analysis._records import World, change, write
+from tests.analysis._records import UNTRAINED, World, change, write
 from tests.analysis._study import study
 from tests.conftest import PROJECT
 
@@ -239,6 +242,32 @@ def test_hostile_text_is_harmless_everywhere(tmp_path: Path) -> None:
     for verbose in (False, True):
         shown = printed(paths, width=80, verbose=verbose)
         assert "\x1b" not in shown and "\x07" not in shown and ("[/x]" in shown or not verbose)
+
+
+FORMULA = '=cmd|"/c calc"!A1\x1b]0;owned\x07'
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_no_csv_holds_a_formula_or_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(UNTRAINED, "@SUM(A1)", UNTRAINED["ViT"])
+    world = small_world()
+    world.models = {FORMULA: ("@SUM(A1)", 6e4, 1.1e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
+    world.level["@SUM(A1)"], world.slope["@SUM(A1)"] = world.level["ViT"], world.slope["ViT"]
+    world.sizes = (30_000,)
+    records = [change(record, {"directory": f"-1+{n:02d}"}) for n, record in enumerate(world.records())]
+    folder = write(records, tmp_path / "hostile")
+    report.build(folder, suite="hostile")
+    assert report_main(["--suite", "hostile", "--results", str(tmp_path), "--to", "csv"]) == EXIT_OK
+    paths = sorted(folder.rglob("*.csv"))
+    assert {"scores", "comparison", "models", "frontier", "curves"} <= {path.stem for path in paths}
+    found = 0
+    for path in paths:
+        text = path.read_text()
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text), path
+        for cell in itertools.chain.from_iterable(csv.reader(io.StringIO(text))):
+            found += "cmd|" in cell
+            assert not cell.startswith(("=", "@")) and (cell[:1] not in ("-", "+") or float(cell) < 0), (path, cell)
+    assert found > 100
 
 
 def test_cells_of_a_csv_are_no_formulas() -> None:
