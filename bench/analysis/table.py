@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Text = Callable[[Any], str]
 DIGITS = 8  # significant, of numbers in a CSV; further ones differ between processors
 FORMULA = re.compile(r"[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]")  # how text begins that a spreadsheet may run (OWASP)
+NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-inf")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 NAMING = ("series", "family")  # columns that only name the row
 ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
@@ -212,11 +213,11 @@ def frame_csv(frame: pd.DataFrame, *, digits: int | None = None) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """A cell of a CSV file: text begins no formula and holds no control character."""
+    """A cell of a CSV file: text begins no formula, unless it is a number, and holds no control character."""
     if not isinstance(value, str):
         return value
     text = clean(value)
-    return f"'{text}" if FORMULA.match(text) else text
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 
 def clean(text: str) -> str:
