@@ -105,8 +105,9 @@ def sync_directory(path: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A unique name beside `path`; `.*.tmp` finds such names."""
-    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.tmp")
+    """A unique name beside `path`; `.*.tmp` finds such names. File systems count the bytes of a name."""
+    kept = os.fsencode(path.name)[:200].decode(errors="ignore")
+    return path.with_name(f".{kept}.{secrets.token_hex(8)}.tmp")
 
 
 @contextlib.contextmanager

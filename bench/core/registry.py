@@ -205,7 +205,9 @@ def _module(kind: str, name: str) -> ModuleType:
             return importlib.import_module(module)
     except UserError:  # raised by a file that knows what it lacks
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever somebody's file raises
         raise _broken(kind, module, error) from error
 
 
@@ -234,7 +236,7 @@ def exported(kind: str, name: str, module: ModuleType) -> Any:
     return made
 
 
-def _broken(kind: str, module: str, error: Exception | SystemExit) -> UserError:
+def _broken(kind: str, module: str, error: BaseException) -> UserError:
     """The error for a file that cannot be imported: the line of it that fails."""
     package, _, name = module.rpartition(".")
     parent = importlib.import_module(package)

@@ -6,13 +6,14 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import tomllib
 
 import pytest
 
 from bench import SCHEMA_VERSION, flops, run, status
 from bench.core import environment, files
-from bench.core.errors import UserError, command
+from bench.core.errors import EXIT_INTERRUPTED, UserError, command
 from bench.core.spec import Cell, to_json
 from bench.plan import calibrate, estimate, preflight
 from bench.plan.cost_model import NOTHING_MEASURED
@@ -20,6 +21,7 @@ from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
 from bench.suites import suite as suites
+from tests.conftest import PROJECT
 
 
 def refused(done, *words: str) -> None:
@@ -314,6 +316,66 @@ def test_a_file_that_may_not_be_read_is_named(capsys):
 
     code = verb()
     refused(subprocess.CompletedProcess((), code, "", capsys.readouterr().err), "No permission", "results/theirs/cells")
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "not enough memory"),
+        (MemoryError(), "not enough memory"),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "not enough memory"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "No further process or thread"),
+        (RuntimeError("can't start new thread"), "No further process or thread"),
+    ],
+)
+def test_limits_of_the_machine_are_said(capsys, error, said):
+    @command
+    def verb(argv=None):
+        raise error
+
+    refused(subprocess.CompletedProcess((), verb(), "", capsys.readouterr().err), said, "ulimit", "--jobs")
+
+
+def test_a_name_of_megabytes_is_not_printed(verb, tmp_path):
+    (tmp_path / "study.toml").write_text(f'suite = "smoke"\nmodels = ["{"x" * 3_000_000}"]\n')
+    done = verb("run", "study.toml")
+    refused(done, "Unknown model 'xxx", "characters)")
+    assert len(done.stderr) < 10_000
+
+
+NOISY = """
+import os
+from bench.data.data_set import DataSet
+os.write(1, b"NOISE of a library")
+print("NOISE of Python")
+DATASET = DataSet(name="noisy", kind="rendered", description="", licence="", source="", how_to_get="", load=None)
+"""
+
+
+def test_what_an_extension_writes_is_no_answer(bench, tmp_path):
+    (tmp_path / "mine" / "data").mkdir(parents=True)
+    (tmp_path / "mine" / "data" / "noisy.py").write_text(NOISY)
+    done = bench("data.__main__", "--json", "--plugins", "mine")
+    assert "noisy" in {row["name"] for row in json.loads(done.stdout)} and done.stderr.count("NOISE") == 2
+
+
+def start(*words: str, **variables: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)} | variables
+    return subprocess.run([sys.executable, *words], env=environment, capture_output=True, timeout=600)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_knows_no_unicode_is_written_to(encoding):
+    done = start("-m", "bench", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0 and "vit-bench VERB ?" in done.stdout.decode(encoding)
+
+
+def test_ctrl_c_while_a_command_is_imported_is_one_line():
+    stops = "import os, signal, sys; sys.argv = ['-m']; import bench; os.kill(os.getpid(), signal.SIGINT)"
+    done = start("-c", stops)
+    assert done.returncode == EXIT_INTERRUPTED and done.stderr == b"stopped before it was done.\n"
+    imported = "import signal, bench.core.errors as e; print(signal.getsignal(signal.SIGINT).__name__)"
+    assert start("-c", imported).stdout == b"default_int_handler\n"  # a program of somebody else's keeps its own
 
 
 @pytest.mark.parametrize("theirs", ["results", "results/scaling/cells"])
