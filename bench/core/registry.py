@@ -315,6 +315,20 @@ def family_of(name: str) -> ModelFamily:
     )
 
 
+def as_named_in_results(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Models without the folders of their files: see `baselines.file.without_folder`.
+
+    Raises:
+        UserError: two files would have one name.
+    """
+    from baselines import file
+
+    try:
+        return tuple(file.without_folder(names))
+    except ValueError as error:
+        raise UserError(f"{error}.", "Rename one of them: results are filed under the file's name.") from error
+
+
 def check_model(name: str) -> None:
     """Refuse a model that is not there: a misspelt name, a missing file.
 

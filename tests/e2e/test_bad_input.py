@@ -8,10 +8,13 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bench import SCHEMA_VERSION, flops, run, status
+from bench.analysis import study_data
 from bench.core import environment, files
 from bench.core.errors import EXIT_INTERRUPTED, UserError, command
 from bench.core.spec import Cell, to_json
@@ -20,7 +23,9 @@ from bench.plan.cost_model import NOTHING_MEASURED
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
+from bench.store import records as records_file
 from bench.suites import suite as suites
+from tests.analysis._records import World, write
 from tests.conftest import PROJECT
 
 
@@ -341,6 +346,26 @@ def test_a_name_of_megabytes_is_not_printed(verb, tmp_path):
     done = verb("run", "study.toml")
     refused(done, "Unknown model 'xxx", "characters)")
     assert len(done.stderr) < 10_000
+
+
+def test_one_cell_that_may_not_be_read_is_named_and_the_others_are_reported(tmp_path, monkeypatch, capsys):
+    """Raised, for root reads everything."""
+    cells = [replace(record, suite="smoke") for record in World.small(seeds=(0, 1)).records()]
+    study = write(cells, tmp_path / "results" / "smoke")
+    theirs, whole = min((study / "cells").iterdir()), Path.stat
+
+    def stat(path, **how):
+        if theirs in path.parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path, **how)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(records_file, "read_outcome", lambda path, *, of: stat(path) and None)
+    assert status.main(["--suite", "smoke", "--results", str(study.parent)]) == 0
+    assert "no permission to read it" in " ".join(capsys.readouterr().out.split())
+    read = study_data.load(study)
+    assert [(d.directory, d.reason) for d in read.damaged] == [(theirs.name, "no permission to read it")]
+    assert len(read.records) == len(cells) - 1
 
 
 NOISY = """
