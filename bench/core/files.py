@@ -39,7 +39,11 @@ NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 REASONS = {
     errno.ENOSPC: ("The disk is full", "Free some space and run the same command again; nothing finished is lost."),
     errno.EDQUOT: ("The disk quota is used up", "Free some space and run the same command again."),
-    errno.EROFS: ("The file system is read-only", "Choose another folder with --results."),
+    errno.EROFS: (
+        "The file system is read-only",
+        "Choose another folder with --results; of a study that is there, report a copy.",
+    ),
+    errno.ENOENT: ("No folder or file can be made there", "Choose another folder with --results."),
     errno.EACCES: ("No permission to write", "Choose another folder with --results, or change its permissions."),
     errno.EPERM: ("No permission to write", "Choose another folder with --results, or change its permissions."),
     errno.ENOTDIR: ("A part of the path is a file, not a folder", "Choose another folder with --results."),

@@ -307,12 +307,21 @@ def family_of(name: str) -> ModelFamily:
     for family in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
         if family.accepts(base):
             return family
-    error = unknown("model", name, model_names(), meant=f"{name}:CALLABLE" if name.endswith(".py") else "")
+    error = unknown("model", name, model_names(), meant=_meant(base))
     raise UserError(
         error.what,
         f"{error.fix} Naming rules: vit-bench flops --list. Others: timm:NAME, "
         "torchvision:NAME, path/to/file.py:CALLABLE.",
     )
+
+
+def _meant(name: str) -> str:
+    """A network of somebody else's by the name that its library has, as it is named here; "" for all others."""
+    if name.endswith(".py"):
+        return f"{name}:CALLABLE"
+    if re.fullmatch(r"[a-z0-9][\w.-]*/[\w.-]*[a-z][\w.-]*", name):
+        return f"timm:hf-hub:{name}"
+    return f"timm:{name}" if re.fullmatch(r"[a-z]+\d*(_[a-z0-9]+)*(\.\w+)?", name) and re.search(r"\d", name) else ""
 
 
 def as_named_in_results(names: tuple[str, ...]) -> tuple[str, ...]:

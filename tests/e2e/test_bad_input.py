@@ -42,6 +42,15 @@ def refused(done, *words: str) -> None:
     [
         (("--suite", "scalling"), ("Unknown suite 'scalling'", "'scaling'")),
         (("--suite", "smoke", "--models", "ViT-nanno/7"), ("Unknown model 'ViT-nanno/7'", "'ViT-nano/7'")),
+        (("--suite", "smoke", "--models", "vit_base_patch16_224"), ("mean 'timm:vit_base_patch16_224'",)),
+        (("--suite", "smoke", "--models", "resnet50"), ("mean 'timm:resnet50'",)),
+        (
+            ("--suite", "smoke", "--models", "google/vit-base-patch16-224"),
+            ("'timm:hf-hub:google/vit-base-patch16-224'",),
+        ),
+        (("--suite", "smoke", "--data", "folder:../mine/flowers:64px"), ("folder:flowers:64px --data-root ../mine",)),
+        (("--suite", "smoke", "--results", "/proc/x"), ("No folder or file can be made there: /proc/x", "--results")),
+        ((".",), ("is a folder, not a study file", "--results .")),
         (("--suite", "smoke", "--data", "fashion-minst"), ("Unknown data set 'fashion-minst'", "'fashion-mnist'")),
         (("--suite", "smoke", "--tasks", "fewshots"), ("Unknown task 'fewshots'", "'fewshot'")),
         (("--suite", "smoke", "--scale", "gpus"), ("Unknown scale 'gpus'", "'gpu'")),
@@ -86,6 +95,10 @@ def test_unknown_or_impossible(tmp_path, monkeypatch, capsys, arguments, words):
     said = capsys.readouterr()
     refused(subprocess.CompletedProcess(arguments, code, said.out, said.err), *words)
     assert os.listdir(tmp_path) == []
+
+
+def test_an_option_of_another_verb_says_whose_it_is(verb):
+    refused(verb("plan", "--suite", "smoke", "--target", "90%"), "vit-bench plan has no --target: vit-bench run has it")
 
 
 SMALL = "--model ViT-pico/14 --image-size 28 --channels 1"

@@ -249,6 +249,11 @@ def parse_option(option: str) -> tuple[str, Storage, bool | None]:
         return (".", *parse_words(option.split(":") if option else (), shown=f"folder:{option}", options=OPTIONS))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", first):
         what = f"folder:{option}: a folder named {first!r} cannot be used."
+        if "/" in first and (name := Path(first).name) and name != "..":
+            named = ":".join([name, *words[1:]])
+            raise UserError(
+                what, f"Write folder:{named} --data-root {Path(first).parent}: a set is named, its place given."
+            )
         raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
     return (first, *parse_words(words[1:], shown=f"folder:{option}", options=OPTIONS))
 
