@@ -403,7 +403,7 @@ def test_what_is_not_read_is_counted_and_named(tmp_path: Path, monkeypatch, how:
     for ending in (".heic", ".psd", ".PSD", ".txt"):  # not even listed; images are counted
         (tmp_path / "mine" / "train" / "0" / f"other{ending}").write_bytes(b"x")
     name, count = f"folder:mine:{SIDE}px:rgb:{how}", f"{len(NAMED)} of {len(good) + len(NAMED)} images cannot be read"
-    with pytest.raises(UserError, match=rf"{count}: .*bad0\.png"):
+    with pytest.raises(UserError, match=rf"{count}: .*bad0\.tif"):
         load(name, "train", root=tmp_path)
     monkeypatch.setenv("VIT_BENCH_MAX_UNREADABLE", "50%")
     with pytest.warns(UserWarning, match=count) as said:
