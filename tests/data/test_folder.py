@@ -180,7 +180,8 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
     "option, fix",
     [
         *((name, "") for name in ("../x", "/etc", "a:b", "a:0px", "a:64", "a\nb", "a:99999px")),
-        *((f"{name}:28px", "letters a to z, digits") for name in ("my flowers", "Blüten", "a/b", ".hidden")),
+        *((f"{name}:28px", "letters a to z, digits") for name in ("my flowers", "Blüten", ".hidden")),
+        ("a/b:28px", "Write folder:b:28px --data-root a"),
     ],
 )
 def test_names_of_folders(tmp_path: Path, option: str, fix: str) -> None:
