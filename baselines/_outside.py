@@ -110,7 +110,11 @@ class Outside(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         if self.head is None:
             return self.body(self.own_input(x_BCHW))
-        x_BD = self.body(self.own_input(x_BCHW)).flatten(1)
+        made = self.body(self.own_input(x_BCHW))
+        if not isinstance(made, Tensor):  # networks with further outputs give them in training alone
+            what = f"in training it makes {type(made).__name__}, not features"
+            raise TypeError(f"{what}: switch further outputs off, such as with --set model.aux_logits=False")
+        x_BD = made.flatten(1)
         return self.head(x_BD) if isinstance(self.head, nn.Linear) else self.head(x_BD[..., None, None]).flatten(1)
 
     def original(self) -> nn.Module:

@@ -19,8 +19,10 @@ import difflib
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +31,7 @@ from typing import Any
 from vit.model_family import ModelFamily
 
 SEPARATOR = ".py:"
+FOLDERS = "VIT_BENCH_MODEL_FOLDERS"  # the environment variable that says where files named alone lie, before "."
 ALIASES = {"img_size": "image_size", "in_chans": "channels", "in_channels": "channels"}
 
 
@@ -40,10 +43,36 @@ def accepts(name: str) -> bool:
 
 def source(name: str) -> Path:
     """The file, whose folder is from then on searched for modules, last."""
-    path = Path(name.partition(SEPARATOR)[0] + ".py").absolute()
+    named = Path(name.partition(SEPARATOR)[0] + ".py")
+    folders = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)) if named.name == str(named) else ()
+    path = next((path for folder in folders if (path := Path(folder) / named).is_file()), named.absolute())
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     return path
+
+
+def without_folder(names: Sequence[str]) -> list[str]:
+    """Models as results call them: a file that was named by its whole path, which is nobody else's business, by its own
+    name. From then on it is found under it, by this process and those that it starts.
+
+    Raises:
+        ValueError: two files would have one name.
+    """
+    found: dict[str, Path] = {}
+    shown = []
+    for name in names:
+        file, separator, rest = name.partition(SEPARATOR)
+        path = Path(file + ".py")
+        if separator and (path.is_absolute() or path.name == str(path)):
+            if found.setdefault(path.name, source(name)) != source(name):
+                raise ValueError(f"{found[path.name]} and {source(name)} are both called {path.name}")
+            name = f"{path.name}:{rest}"
+        shown.append(name)
+    absolute = [str(path.parent) for name in names if (path := Path(name.partition(SEPARATOR)[0])).is_absolute()]
+    if absolute:
+        there = os.environ.get(FOLDERS, "").split(os.pathsep)
+        os.environ[FOLDERS] = os.pathsep.join(dict.fromkeys(filter(None, [*absolute, *there])))
+    return shown
 
 
 def check(name: str) -> None:

@@ -81,7 +81,11 @@ CellsByStudy = dict[str, list[CellStatus]]
 
 def describe(directory: CellDirectory) -> CellStatus:
     """How far a cell is that has a folder."""
-    state = state_of(directory)
+    try:
+        state = state_of(directory)
+    except PermissionError:  # one that is somebody else's says nothing of the others
+        note = "no permission to read it"
+        return CellStatus(name=directory.path.name, state=CellState.DAMAGED, fraction=0.0, note=note)
     held = None if state.name == CellState.DONE else holder(directory.lease)
     seconds, processor = state.took
     attempts = directory.attempts()

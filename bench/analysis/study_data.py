@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bench.core.cell_state import CellState
 from bench.core.errors import UserError
 from bench.core.formatting import plural
 from bench.core.record import Record
@@ -20,6 +21,7 @@ from bench.stats.intervals import SHARE, UNBOUNDED, Samples
 from bench.store import grid, planned
 from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
+from bench.store.study import CellDirectory, state_of
 from bench.train.effective import EffectiveRecipe, effective_recipe
 from bench.train.schedule import warmup_steps
 
@@ -50,6 +52,7 @@ class Records:
         records: one per finished cell, ordered by directory name.
         damaged: records that were left out, with reasons.
         unfinished: directories of cells that were begun and have no record.
+        failed: those of them whose last attempt failed; another process may be at work on the others.
         wanted: the current grid; None where no run has written plan.json.
         plans: what cells were planned at.
     """
@@ -58,6 +61,7 @@ class Records:
     records: tuple[Record, ...]
     damaged: tuple[Damaged, ...] = ()
     unfinished: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     wanted: grid.WantedCells | None = None
     plans: planned.Plans = planned.NOTHING
 
@@ -93,21 +97,26 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
     records: list[Record] = []
     damaged: list[Damaged] = []
     unfinished: list[str] = []
+    failed: list[str] = []
     for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
-        path = folder / "record.json"
-        if path.exists():
-            try:
+        path, name = folder / "record.json", os.fsencode(folder.name).decode(errors="replace")  # need not be text
+        try:
+            if path.exists():
                 records.append(read_record(path, of=folder.name))
-            except DamagedRecord as error:
-                damaged.append(Damaged(directory=folder.name, reason=error.reason))  # a report names no path
-        elif (folder / "spec.json").exists():
-            unfinished.append(os.fsencode(folder.name).decode(errors="replace"))  # a name need not be text
+            elif (folder / "spec.json").exists():
+                unfinished.append(name)
+                failed += [name] * (state_of(CellDirectory(folder)).name == CellState.FAILED)
+        except DamagedRecord as error:
+            damaged.append(Damaged(directory=folder.name, reason=error.reason))  # a report names no path
+        except PermissionError:  # somebody else's, or closed by mistake: the others can be reported
+            damaged.append(Damaged(directory=name, reason="no permission to read it"))
     _check_rehearsals([record.cell.rehearsal for record in records], directory, allowed=rehearsals)
     return Records(
         suite=suite or directory.name,
         records=tuple(records),
         damaged=tuple(damaged),
         unfinished=tuple(unfinished),
+        failed=tuple(failed),
         wanted=grid.read(directory),
         plans=planned.read(directory),
     )

@@ -7,17 +7,22 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bench.core import formatting as words
 from bench.core.by_key import by_key
 from bench.stats.intervals import Estimate
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Text = Callable[[Any], str]
 DIGITS = 8  # significant, of numbers in a CSV; further ones differ between processors
+FORMULA = re.compile(r"[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]")  # how text begins that a spreadsheet may run (OWASP)
+NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-inf")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 NAMING = ("series", "family")  # columns that only name the row
 ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
@@ -153,20 +158,17 @@ class Table:
 
     def csv(self) -> str:
         """Raw numbers, one row per row; missing values are empty."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
         wide = {c.key for c in self.columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
         heads: list[str] = []
         for column in self.columns:
             heads += [column.key + end for end in ESTIMATE_ENDS] if column.key in wide else [column.key]
-        writer.writerow(heads)
+        rows: list[list[Any]] = []
         for row in self.rows:
-            values: list[Any] = []
+            rows.append([])
             for column in self.columns:
                 value = row.get(column.key)
-                values += split(value) if column.key in wide else [_raw(value)]
-            writer.writerow(values)
-        return out.getvalue()
+                rows[-1] += split(value) if column.key in wide else [_raw(value)]
+        return csv_text(heads, rows)
 
 
 def shown(column: Column, value: Any) -> str:
@@ -192,10 +194,30 @@ def tex(text: str) -> str:
 def _raw(value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, float):
-        return f"{value:.{DIGITS}g}"
-    text = clean(str(value)) if isinstance(value, str) else value
-    return f"'{text}" if isinstance(text, str) and text.startswith(("=", "+", "@", "-")) else text  # no formula
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else value
+
+
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A CSV file. Names in it may be a stranger's: a spreadsheet runs none of them, and a terminal obeys none."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([_inert(value) for value in row] for row in (heads, *rows))
+    return out.getvalue()
+
+
+def frame_csv(frame: pd.DataFrame, *, digits: int | None = None) -> str:
+    """`csv_text` of a frame without its index. digits: significant, of its numbers; None for all."""
+    texts = frame.select_dtypes(exclude=["number", "bool"])
+    made = frame.assign(**{name: [_inert(value) for value in texts[name]] for name in texts}).rename(columns=_inert)
+    return made.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None)
+
+
+def _inert(value: Any) -> Any:
+    """A cell of a CSV file: text begins no formula, unless it is a number, and holds no control character."""
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 
 def clean(text: str) -> str:

@@ -42,9 +42,11 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         effects: which options have none beside others that were given.
+        elsewhere: options of other verbs -> these verbs.
     """
 
     effects: Effects = staticmethod(lambda _: {})
+    elsewhere: Mapping[str, str] = {}
 
     def format_help(self) -> str:
         self.epilog = self.epilog() if callable(self.epilog) else self.epilog
@@ -109,6 +111,10 @@ class Parser(argparse.ArgumentParser):
             close = [name for name in known if name.startswith(said)] or nearest(said, known, cutoff=0.6)[:1]
             what, hint = "One word too many:", "Options have names, and several values are joined by commas. "
             if wrong.startswith("-"):
+                if verb := self.elsewhere.get(wrong.partition("=")[0]):
+                    raise UserError(
+                        f"{self.prog} has no {wrong.partition('=')[0]}: {verb} has it.", "Leave it out here."
+                    )
                 what, hint = "Unknown option", f"Did you mean --{' or --'.join(close)}? " if close else ""
             raise UserError(f"{what} {wrong!r}.", f"{hint}See `{self.prog} --help`.")
         if match := re.fullmatch(r"argument (.+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):

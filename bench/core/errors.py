@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench import stopped_at_start
 from bench.core.formatting import printable
 
 _usual_warning = warnings.formatwarning
@@ -24,6 +25,7 @@ EXIT_FAILED = 3  # a cell could not be run; the rest of the study was finished (
 EXIT_FOUND = 4  # `bench.compare --fail-if` has found its condition
 EXIT_UNFINISHED = 5  # bench.status --exit-code: cells are running or not begun
 EXIT_USAGE = 2  # a user error: one message states what is wrong
+MOST_CHARACTERS, MOST_LINES = 4_000, 100  # of a message: longer ones are names that a file or a script made
 EXIT_INTERRUPTED = 130  # stopped by a signal; the same command continues
 
 
@@ -36,9 +38,18 @@ class UserError(Exception):
     """
 
     def __init__(self, what: str, fix: str = "") -> None:
-        super().__init__(f"{what}\n  {fix}" if fix else what)
+        super().__init__(_shortened(f"{what}\n  {fix}" if fix else what))
         self.what = what
         self.fix = fix
+
+
+def _shortened(message: str) -> str:
+    """A message for people, whatever a file named: its lines are cut where nobody would read on."""
+    if len(message) <= MOST_CHARACTERS:
+        return message
+    lines = message.splitlines()[:MOST_LINES]
+    short = (f"{line[:MOST_CHARACTERS]} … ({len(line):,} characters)" for line in lines)
+    return "\n".join(line if len(line) <= MOST_CHARACTERS else cut for line, cut in zip(lines, short, strict=True))
 
 
 class ProcessKilled(UserError):
@@ -98,9 +109,15 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     @functools.wraps(main)
     def guarded(argv: list[str] | None = None) -> int:
         warnings.formatwarning = _one_sentence
+        if signal.getsignal(signal.SIGINT) is stopped_at_start:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for stream in (sys.stdout, sys.stderr):
+            if "utf" not in (getattr(stream, "encoding", "") or "utf").lower():  # a terminal that has no "…"
+                stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         try:
-            code = main(argv)
-            sys.stdout.flush()
+            with _only_answers() if "--json" in (sys.argv if argv is None else argv) else contextlib.nullcontext():
+                code = main(argv)
+                sys.stdout.flush()
             return code
         except (Interrupted, KeyboardInterrupt) as stop:
             _forget_closed_output()
@@ -112,13 +129,36 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
         except BrokenPipeError:
             _forget_closed_output()
             return EXIT_OK
-        except Exception as error:
+        except BaseException as error:
             if (told := explained(error)) is None:
                 raise
             print(printable(f"error: {told}"), file=sys.stderr)
             return EXIT_USAGE
 
     return guarded
+
+
+@contextlib.contextmanager
+def _only_answers() -> Iterator[None]:
+    """Inside, Python's standard output is for answers; what libraries and started programs write there goes to standard
+    error."""
+    number = -1
+    with contextlib.suppress(OSError, ValueError):  # no file, as in a test
+        number = sys.stdout.fileno()
+    if number != 1:  # inside of another command, too
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    with open(kept, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors) as answers:
+        os.dup2(2, 1)
+        try:
+            with contextlib.redirect_stdout(answers):
+                yield
+        finally:
+            with contextlib.suppress(BrokenPipeError):
+                answers.flush()
+            os.dup2(kept, 1)
 
 
 def _one_sentence(message: Warning | str, category: type[Warning], filename: str, *place: Any, **line: Any) -> str:
@@ -128,10 +168,28 @@ def _one_sentence(message: Warning | str, category: type[Warning], filename: str
     return _usual_warning(message, category, filename, *place, **line)
 
 
-def explained(error: Exception) -> UserError | None:
+def at_a_limit(text: str) -> UserError | None:
+    """The error of a limit of the machine or the account, by what an exception or the last line of a log says."""
+    if any(part in text for part in ("failed to map segment", "Cannot allocate memory", "MemoryError")):
+        what, fix = (
+            "There is not enough memory",
+            "Close other programs, use fewer --jobs, or raise ulimit -v.",
+        )
+    elif any(part in text for part in ("can't start new thread", "Resource temporarily unavailable")):
+        what, fix = "No further process or thread may be started", "Use fewer --jobs, or raise ulimit -u."
+    else:
+        return None
+    return UserError(f"{what}: {text.strip()}", fix)
+
+
+def explained(error: BaseException) -> UserError | None:
     """The error as the user is told of it; None for a defect of the project."""
     if isinstance(error, UserError):
         return error
+    if isinstance(error, OSError | MemoryError | ImportError | RuntimeError) and (
+        limit := at_a_limit(f"{type(error).__name__}: {error}")
+    ):
+        return limit
     if isinstance(error, PermissionError):  # somebody else's folder: whatever was to be read there
         where = f"{error.filename}" if error.filename else str(error)
         return UserError(f"No permission to use {where}.", "Ask its owner, or name another folder.")
@@ -144,7 +202,7 @@ def explained(error: Exception) -> UserError | None:
     )
 
 
-def _not_installed(error: Exception) -> UserError | None:
+def _not_installed(error: BaseException) -> UserError | None:
     """The error of a package that is missing, as where torch was left out on purpose (docs/install.md)."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package in ("", "vit", *PACKAGES):

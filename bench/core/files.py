@@ -39,7 +39,11 @@ NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 REASONS = {
     errno.ENOSPC: ("The disk is full", "Free some space and run the same command again; nothing finished is lost."),
     errno.EDQUOT: ("The disk quota is used up", "Free some space and run the same command again."),
-    errno.EROFS: ("The file system is read-only", "Choose another folder with --results."),
+    errno.EROFS: (
+        "The file system is read-only",
+        "Choose another folder with --results; of a study that is there, report a copy.",
+    ),
+    errno.ENOENT: ("No folder or file can be made there", "Choose another folder with --results."),
     errno.EACCES: ("No permission to write", "Choose another folder with --results, or change its permissions."),
     errno.EPERM: ("No permission to write", "Choose another folder with --results, or change its permissions."),
     errno.ENOTDIR: ("A part of the path is a file, not a folder", "Choose another folder with --results."),
@@ -105,8 +109,9 @@ def sync_directory(path: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A unique name beside `path`; `.*.tmp` finds such names."""
-    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.tmp")
+    """A unique name beside `path`; `.*.tmp` finds such names. File systems count the bytes of a name."""
+    kept = os.fsencode(path.name)[:200].decode(errors="ignore")
+    return path.with_name(f".{kept}.{secrets.token_hex(8)}.tmp")
 
 
 @contextlib.contextmanager

@@ -25,6 +25,11 @@ def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = 
     try:
         text = path.read_text(encoding="utf-8-sig")
         tables = _yaml(text) if path.suffix.lower() in YAML else tomllib.loads(text)
+    except IsADirectoryError as error:
+        named = (
+            f"--suite {path.name} --results {path.parent}" if (path / "store.json").exists() else f"--results {path}"
+        )
+        raise UserError(f"{path} is a folder, not a study file.", f"For the results in it, write {named}.") from error
     except OSError as error:
         raise UserError(
             f"The study file {path} cannot be read: {error.strerror}.",

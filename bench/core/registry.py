@@ -205,7 +205,9 @@ def _module(kind: str, name: str) -> ModuleType:
             return importlib.import_module(module)
     except UserError:  # raised by a file that knows what it lacks
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever somebody's file raises
         raise _broken(kind, module, error) from error
 
 
@@ -234,7 +236,7 @@ def exported(kind: str, name: str, module: ModuleType) -> Any:
     return made
 
 
-def _broken(kind: str, module: str, error: Exception | SystemExit) -> UserError:
+def _broken(kind: str, module: str, error: BaseException) -> UserError:
     """The error for a file that cannot be imported: the line of it that fails."""
     package, _, name = module.rpartition(".")
     parent = importlib.import_module(package)
@@ -305,12 +307,35 @@ def family_of(name: str) -> ModelFamily:
     for family in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
         if family.accepts(base):
             return family
-    error = unknown("model", name, model_names(), meant=f"{name}:CALLABLE" if name.endswith(".py") else "")
+    error = unknown("model", name, model_names(), meant=_meant(base))
     raise UserError(
         error.what,
         f"{error.fix} Naming rules: vit-bench flops --list. Others: timm:NAME, "
         "torchvision:NAME, path/to/file.py:CALLABLE.",
     )
+
+
+def _meant(name: str) -> str:
+    """A network of somebody else's by the name that its library has, as it is named here; "" for all others."""
+    if name.endswith(".py"):
+        return f"{name}:CALLABLE"
+    if re.fullmatch(r"[a-z0-9][\w.-]*/[\w.-]*[a-z][\w.-]*", name):
+        return f"timm:hf-hub:{name}"
+    return f"timm:{name}" if re.fullmatch(r"[a-z]+\d*(_[a-z0-9]+)*(\.\w+)?", name) and re.search(r"\d", name) else ""
+
+
+def as_named_in_results(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Models without the folders of their files: see `baselines.file.without_folder`.
+
+    Raises:
+        UserError: two files would have one name.
+    """
+    from baselines import file
+
+    try:
+        return tuple(file.without_folder(names))
+    except ValueError as error:
+        raise UserError(f"{error}.", "Rename one of them: results are filed under the file's name.") from error
 
 
 def check_model(name: str) -> None:

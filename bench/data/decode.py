@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from bench.core import files
 from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
@@ -25,11 +26,16 @@ from bench.data.progress import Progress
 from bench.data.readable import max_unreadable
 from bench.data.source import MAX_FILE_BYTES, Source
 
+REVISION = 1  # 1: 16 bits of grey and TIFF are read, so what was left out is decoded again
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
+OWN_FORMATS = (*FORMATS, "GIF", "TIFF")  # of images that no protocol is published for
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
 PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
-GREY = ("L", "1", "LA")  # modes of an image
-MAX_NAMED_IMAGES = 5  # unreadable images that a message names
+DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of an image of 16 bits; a TIFF of 32 has the first one too
+GREY = ("L", "1", "LA", *DEEP)  # modes of an image
+DARK = 1 << 12  # of 65,536 levels: a camera of 12 bits uses no higher ones, and would be black at 8 bits
+MAX_NAMED_IMAGES = 5  # unreadable images that a message names; a file holds the names of all
+MAX_LISTED_IMAGES = 500  # unreadable images, more than are allowed, after which the others are not looked for
 BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
 T = TypeVar("T")
 LARGE, LARGE_BATCH = 512, 4  # pixels per side, from which on fewer are under way
@@ -152,6 +158,7 @@ def facts_of(data: bytes, *, name: str, as_published: bool) -> tuple[int, int, i
         channels = 1 if image.mode in GREY else 3
         image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
         image.load()
+        eight_bits(image)
         return height, width, channels, orientation
 
 
@@ -165,7 +172,7 @@ def opened(data: bytes, *, name: str, as_published: bool) -> Iterator[Image.Imag
     """
     if len(data) > MAX_FILE_BYTES:
         raise UserError(f"{name} is {len(data):,} bytes long.", f"An image may be {MAX_FILE_BYTES:,}.")
-    formats = FORMATS if as_published else (*FORMATS, "GIF")
+    formats = FORMATS if as_published else OWN_FORMATS
     try:
         with Image.open(io.BytesIO(data), formats=formats) as image:
             size = f"{image.width:,} × {image.height:,} pixels"
@@ -173,8 +180,8 @@ def opened(data: bytes, *, name: str, as_published: bool) -> Iterator[Image.Imag
                 raise _bomb(name, size)
             if image.format == "JPEG" and image.width * image.height > PIXELS_PER_BYTE * len(data):
                 raise Unreadable(f"{size} cannot be in {len(data):,} bytes")
-            if image.mode.startswith(("I", "F")):
-                raise Unreadable(f"pixels of kind {image.mode}, not 8 bits: scale them to 0 to 255 first")
+            if image.mode == "F" or (image.mode.startswith("I") and not _has_16_bits(image)):
+                raise Unreadable(f"pixels of kind {image.mode}, not 8 or 16 bits: scale them to 0 to 255 first")
             yield image
     except Image.DecompressionBombError as error:
         raise _bomb(name, str(error)) from error
@@ -182,6 +189,24 @@ def opened(data: bytes, *, name: str, as_published: bool) -> Iterator[Image.Imag
         raise Unreadable(f"not a {', '.join(formats[:-1])} or {formats[-1]} image") from error
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error) as error:
         raise Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _has_16_bits(image: Image.Image) -> bool:
+    return image.mode in DEEP and (image.mode != "I" or image.format in ("PNG", "PPM"))
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
+    """An image of 16-bit grey at 8 bits, 0 to 65,535 as 0 to 255 (Pillow's own conversion cuts off at 255).
+
+    Raises:
+        Unreadable: it would be black.
+    """
+    if image.mode not in DEEP:
+        return image
+    values_HW = np.asarray(image)
+    if 0 < (most := int(values_HW.max())) < DARK:
+        raise Unreadable(f"16-bit grey up to {most:,} of 65,535 would be black: multiply it by {65_536 // DARK} first")
+    return Image.fromarray(np.rint(values_HW / 257).clip(0, 255).astype(np.uint8))
 
 
 def orientation_of(image: Image.Image) -> int:
@@ -199,7 +224,7 @@ def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
         height, width, channels = data.shape
         return height, width, channels
     try:
-        with Image.open(io.BytesIO(data), formats=(*FORMATS, "GIF")) as image:
+        with Image.open(io.BytesIO(data), formats=OWN_FORMATS) as image:
             return image.height, image.width, 1 if image.mode in GREY else 3
     except Exception:  # in any way: what cannot be read is counted when it is decoded
         return None
@@ -207,6 +232,7 @@ def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
 
 def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
     channels = storage.channels or (1 if image.mode in GREY else 3)
+    image = eight_bits(image)
     mode = "L" if channels == 1 else "RGB"
     image = image if image.mode == mode else image.convert(mode)
     if storage.size is not None and image.size != (storage.size, storage.size):
@@ -264,7 +290,7 @@ def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.n
 
 def too_many(unreadable: Sequence[str], *, count: int) -> bool:
     """Whether a set will be refused, and enough are known to be named: the rest need not be read."""
-    return len(unreadable) > max(max_unreadable() * count, MAX_NAMED_IMAGES)
+    return len(unreadable) > max_unreadable() * count + MAX_LISTED_IMAGES
 
 
 def judge(unreadable: list[str], *, count: int, where: str) -> None:
@@ -275,7 +301,7 @@ def judge(unreadable: list[str], *, count: int, where: str) -> None:
     """
     if not unreadable:
         return
-    named = "; ".join(unreadable[:MAX_NAMED_IMAGES]) + ("; …" if len(unreadable) > MAX_NAMED_IMAGES else "")
+    named = "; ".join(unreadable[:MAX_NAMED_IMAGES]) + _listed(unreadable, where=where)
     more = " or more" if too_many(unreadable, count=count) else ""
     what = f"{where}: {len(unreadable):,}{more} of {count:,} images cannot be read: {named}"
     if len(unreadable) > (most := max_unreadable()) * count:
@@ -283,6 +309,19 @@ def judge(unreadable: list[str], *, count: int, where: str) -> None:
         fix = f"Get them again, delete them, or leave out more than {most:.1%}: --max-unreadable{enough}."
         raise UserError(what, fix)
     warnings.warn(f"{what}. They are left out.", stacklevel=3)
+
+
+def _listed(unreadable: Sequence[str], *, where: str) -> str:
+    """What a message ends with: "; …" and the file that names all of them, where the message does not."""
+    if len(unreadable) <= MAX_NAMED_IMAGES:
+        return ""
+    path = cache.directory() / f"unreadable-{zlib.crc32(where.encode(errors='surrogateescape')):08x}.txt"
+    try:
+        files.make_directory(path.parent)
+        files.write_bytes(path, "".join(f"{line}\n" for line in unreadable).encode(errors="surrogateescape"))
+    except UserError:  # the cache cannot be written; the message is the same but for its end
+        return "; …"
+    return f"; … ({path} names all {len(unreadable):,})"
 
 
 def _mixed(where: str, one: str, shape: tuple[int, ...], other: str, shape_2: tuple[int, ...]) -> UserError:

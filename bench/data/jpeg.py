@@ -22,6 +22,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from bench.data import raw
+from bench.data.decode import eight_bits
 
 try:
     import simplejpeg
@@ -132,6 +133,6 @@ def opened(data: bytes, *, channels: int, times: int = 0, orientation: int = 1) 
         if image.format == "JPEG":
             reduced = image.width >> times, image.height >> times
             image.draft("L" if channels == 1 and image.mode in ("RGB", "L") else None, reduced)
-        upright = ImageOps.exif_transpose(image) if orientation != 1 else image
+        upright = eight_bits(ImageOps.exif_transpose(image) if orientation != 1 else image)
         pixels = np.asarray(upright if upright.mode == mode else upright.convert(mode))
     return pixels[..., None] if channels == 1 else pixels

@@ -36,7 +36,7 @@ from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
 from bench.core.subprocesses import end_with_starter
 from bench.data import raw, real
-from bench.data.decode import GREY, Unreadable, opened, orientation_of
+from bench.data.decode import GREY, Unreadable, eight_bits, opened, orientation_of
 from bench.data.formats.tars import GROUP, PACKED
 from bench.data.image_set import ImageSet
 from bench.data.index import ImageIndex
@@ -106,7 +106,7 @@ def encoded(shard: Shard, place: int, *, side: int, quality: int | None) -> tupl
             if quality and scale == 1.0 and orientation_of(image) == 1 and image.format in ENDINGS:
                 return data, ENDINGS[image.format]
             image.draft(None, (2 * side, 2 * side))  # skip detail that is averaged away
-            upright = ImageOps.exif_transpose(image) if orientation != 1 else image
+            upright = eight_bits(ImageOps.exif_transpose(image) if orientation != 1 else image)
             upright = upright.convert("L" if upright.mode in GREY else "RGB")
             size = max(1, round(width * scale)), max(1, round(height * scale))
             small, file = upright.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0), io.BytesIO()

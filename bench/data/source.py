@@ -13,7 +13,7 @@ from bench.core.by_key import by_key
 from bench.core.errors import UserError
 from bench.data.readable import not_regular, printable
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".gif")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".tif", ".tiff")
 MAX_FILE_BYTES = 256 << 20  # of one encoded image
 MAX_BYTES = 64 << 30  # of an array that a header promises
 MAX_CLASSES = 1_000_000

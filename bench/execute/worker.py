@@ -308,7 +308,7 @@ class Worker:
             with contextlib.suppress(UserError):
                 attempt.finish("failed", reason=str(failure), killed=True)
             raise
-        except Exception as error:
+        except BaseException as error:  # whatever somebody's network raises; signals raise nothing here
             if isinstance(error, LeaseLost) or isinstance(error.__cause__, LeaseLost):
                 return self._lost(attempt, error)
             self.failed = True
@@ -365,7 +365,7 @@ class Worker:
             self.failed = True
             emit(CellUnsettled(cell=attempt.name, reason=str(error)))
 
-    def _lost(self, attempt: RunningAttempt, error: Exception) -> bool:
+    def _lost(self, attempt: RunningAttempt, error: BaseException) -> bool:
         attempt.log(f"lost: {error}")
         with contextlib.suppress(UserError):
             attempt.finish("lost")
@@ -461,7 +461,7 @@ class RunningAttempt:
         self._end(outcome, **why)
         files.write_sealed(self.path / "status.json", self._status)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """A cell that could not be run leaves no record: the next run tries again. In this run another worker does,
         unless the user has something to mend first."""
         reason = str(error)

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.core import fingerprint, registry
 from bench.core.device import accelerators, place
-from bench.core.errors import UserError
+from bench.core.errors import UserError, at_a_limit
 from bench.core.events import ProcessFailed, from_line
 from bench.core.spec import Cell, canonical, to_json
 from bench.core.subprocesses import child_environment
@@ -259,7 +259,8 @@ def _measure(
                 if failures:
                     raise UserError(failures[0].what, failures[0].fix)
                 file.seek(0)  # it crashed where it begins
-                raise UserError(file.read().strip().rpartition("\n")[2] or "The calibration failed.")
+                last = file.read().strip().rpartition("\n")[2] or "The calibration failed."
+                raise at_a_limit(last) or UserError(last)
     return answers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.core import registry
@@ -80,6 +81,8 @@ def _request(
     data, limits = _split_limits(what.data)
     for name in what.models or ():
         registry.check_model(name)
+    if what.models:
+        what = replace(what, models=registry.as_named_in_results(what.models))
     for name in (*(data or ()), *(what.downstream or ())):
         data_set(name)
     for name in what.tasks:

@@ -490,6 +490,8 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
     wanted = {each.name for each in options}
     for group in GROUPS:
         mine = [each for each in options_of(group) if each.name in wanted]
+        verb = "vit-bench run"
+        p.elsewhere = {**p.elsewhere, **{each.flag: verb for each in options_of(group) if each.name not in wanted}}
         if mine:
             add_flags(p.add_argument_group(group.HEADING), mine, ALIASES)
 

@@ -14,6 +14,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from bench.analysis.table import frame_csv
 from bench.cost import public_models
 from bench.report.page import NO_NETWORK, TEMPLATES
 
@@ -69,8 +70,7 @@ def files(folder: Path) -> dict[Path, bytes]:
     made: dict[Path, bytes] = {}
     for name in NAMES:
         whole = public_models.table(name)
-        text = whole.to_csv(index=False, lineterminator="\n", float_format="%.8g")
-        made[folder / "tables" / f"{name}.csv"] = text.encode()
+        made[folder / "tables" / f"{name}.csv"] = frame_csv(whole, digits=8).encode()
         if importlib.util.find_spec("pyarrow"):
             buffer = io.BytesIO()
             whole.to_parquet(buffer, index=False)

@@ -319,16 +319,18 @@ def pipeline(evidence: Evidence) -> tuple[bool, str]:
     records = evidence.records
     lost = sum(r.status != "complete" for r in records.records)
     refused = records.wanted.refused.keys() & set(records.never_started) if records.wanted else ()
-    missing = lost + len(records.damaged) + len(records.unfinished) + len(refused)
-    left = len(records.never_started) - len(refused)
+    missing = lost + len(records.damaged) + len(records.failed) + len(refused)
+    at_work = len(records.unfinished) - len(records.failed)  # by another command, or stopped by its user
+    left = len(records.never_started) - len(refused) + at_work
     done = len(records.records) - lost
     cells = plural(done + missing + left, "run")
     if missing:
         return False, f"The pipeline does not work: {missing} of {cells} without a result."
     if not done:
-        return not left, f"The pipeline was not tried: none of {cells} was started."
+        return not left, f"The pipeline was not tried: none of {cells} was {'finished' if at_work else 'started'}."
     if left:  # `--only` leaves cells for another run
-        return True, f"The pipeline works so far: {done} of {cells} complete, {left} never started."
+        how = "not finished" if at_work else "never started"
+        return True, f"The pipeline works so far: {done} of {cells} complete, {left} {how}."
     return True, f"The pipeline works: {done} of {cells} complete."
 
 

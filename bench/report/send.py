@@ -52,10 +52,11 @@ def is_done(study: Path) -> bool:
 def write_csv(records: Sequence[Record], target: Path) -> list[Path]:
     """Every table of `bench.analysis.frames` as a CSV file."""
     from bench.analysis import frames
+    from bench.analysis.table import frame_csv
 
     paths = []
     files.make_directory(target)
     for name, make in frames.TABLES.items():
         paths.append(target / f"{name}.csv")
-        files.write_bytes(paths[-1], make(records).to_csv(index=False).encode())
+        files.write_bytes(paths[-1], frame_csv(make(records)).encode())
     return paths

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
 from bench.analysis.question import Question
-from bench.analysis.table import ESTIMATE_ENDS, Column, Table, split
+from bench.analysis.table import ESTIMATE_ENDS, Column, Table, csv_text, split
 from bench.core import formatting as words
 from bench.core.cell_state import CellState
 from bench.stats.intervals import Estimate, contents
@@ -285,23 +283,20 @@ def coverage(evidence: Evidence) -> Table:
 
 def scores_csv(evidence: Evidence) -> str:
     """Every measure, whatever its metric, at every number of shots, long: one row per (point, measure, shots)."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     copies = _without_copies(evidence)
-    writer.writerow(
-        [
-            "series",
-            "family",
-            "data",
-            "num_images",
-            "images_seen",
-            "train_flops",
-            "measure",
-            "shots",
-            *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS),
-            *(["num_duplicates", "accuracy_without_duplicates"] if copies else []),
-        ]
-    )
+    heads = [
+        "series",
+        "family",
+        "data",
+        "num_images",
+        "images_seen",
+        "train_flops",
+        "measure",
+        "shots",
+        *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS),
+        *(["num_duplicates", "accuracy_without_duplicates"] if copies else []),
+    ]
+    rows = []
     all_shots: list[int | None] = [*sorted({int(s) for s in evidence.scores["shots"].dropna().unique()})] or [None]
     order = {p.key: p for s in evidence.series for p in ((s.untrained,) if s.untrained else ()) + s.points}
     if evidence.pixels:
@@ -312,7 +307,7 @@ def scores_csv(evidence: Evidence) -> str:
             estimates = evidence.estimates(measure, shots=shots)
             for key, p in order.items():
                 if key in estimates:
-                    writer.writerow(
+                    rows.append(
                         [
                             p.series,
                             p.family,
@@ -326,7 +321,7 @@ def scores_csv(evidence: Evidence) -> str:
                             *copies.get((*key, measure, shots), ("", "") if copies else ()),
                         ]
                     )
-    return out.getvalue()
+    return csv_text(heads, rows)
 
 
 def _without_copies(evidence: Evidence) -> dict[tuple[str, int, str, int | None], tuple[int, float | str]]:

@@ -25,9 +25,11 @@ def absent(name: str, results: Path) -> UserError:
     there, suites = named(results), registry.names("suite")
     if name not in suites:
         return unknown("suite", name, {*suites, *there})
-    has = f"It has: {', '.join(there)}. " if there else ""
+    has = f"It has: {', '.join(there)} (--suite {there[0]}). Else: " if there else ""
     what = f"No study {name!r} in {results}: there are no results of it yet."
-    return UserError(what, f"{has}Run vit-bench run --suite {name} first.")
+    return UserError(
+        what, f"{has}vit-bench run --suite {name} makes it." if has else f"Run vit-bench run --suite {name} first."
+    )
 
 
 def suite_of(directory: Path) -> str:

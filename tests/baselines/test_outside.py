@@ -14,6 +14,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from baselines import file
 from baselines.published import timm_costs
 from bench.core import environment, fingerprint, registry
 from bench.core.errors import UserError
@@ -364,3 +365,25 @@ def test_the_hub_is_asked_only_where_its_name_is_known(proxies, known, monkeypat
         registry.build_model("timm:resnet10t.c3_in1k+pretrained", image_size=64, channels=3, num_classes=7)
     assert offline == [not known and not proxies] and asked == ([] if proxies else ["mirror.test"])
     assert not constants.HF_HUB_OFFLINE  # what asks it later asks anew
+
+
+def test_a_file_named_by_its_whole_path_has_no_folder_in_results(tmp_path, monkeypatch):
+    """Results are published; where their user keeps files is nobody's business, and study.toml says it."""
+    here, there = tmp_path / "here", tmp_path / "alice" / "there"
+    for folder, channels in ((here, 3), (there, 5)):
+        folder.mkdir(parents=True)
+        (folder / "net.py").write_text(
+            f"from torch import nn\ndef Net(num_classes): return nn.Conv2d(1, {channels}, 1)\n"
+        )
+    monkeypatch.chdir(here)
+    monkeypatch.setenv(file.FOLDERS, "")
+    named = f"{there}/net.py:Net"
+    assert file.without_folder([named, "ViT-pico/7", "sub/other.py:Net"]) == [
+        "net.py:Net",
+        "ViT-pico/7",
+        "sub/other.py:Net",
+    ]
+    assert file.source("net.py:Net") == there / "net.py"  # not the one that happens to be here
+    with pytest.raises(UserError, match=r"here/net\.py are both called net\.py"):
+        monkeypatch.setenv(file.FOLDERS, "")
+        registry.as_named_in_results((named, "net.py:Net"))

@@ -1,6 +1,7 @@
 """A write is whole or absent; a failure is one message that says what to do."""
 
 import errno
+import json
 import os
 import threading
 
@@ -64,6 +65,12 @@ def test_two_processes_of_the_same_number_never_share_a_temporary_name(tmp_path,
         second.write(b"second")
         assert first.name != second.name
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_the_longest_name_that_a_file_system_takes_can_be_written(tmp_path):
+    name = "图" * 80 + ".json"  # 245 bytes; 255 are allowed
+    files.write_json(tmp_path / name, [1])
+    assert json.loads((tmp_path / name).read_text()) == [1] and os.listdir(tmp_path) == [name]
 
 
 def test_what_is_being_written_is_no_leftover(tmp_path):

@@ -167,6 +167,13 @@ RAISES = {
         "line 3, failed: ZeroDivisionError: division by zero",
     ),
     "load": ("data/torn.py", DRAWN, ("--suite", "smoke", "--data", "torn"), "line 4, failed: KeyError: 'pixels'"),
+    "cells, oddly": (
+        "suites/torn.py",
+        "from bench.suites.suite import Suite\ndef cells(options):\n    raise BaseException('boom')\n"
+        "SUITE = Suite(name='torn', question='does it?', cells=cells)\n",
+        ("--suite", "torn"),
+        "line 3, failed: BaseException: boom",
+    ),
     "accepts": (
         "models/torn.py",
         "from vit.model_family import ModelFamily\ndef accepts(name):\n    return int(name) > 0\n"
@@ -374,6 +381,7 @@ def test_a_set_that_another_process_would_draw_otherwise_is_found_although_it_is
         ("FAMILY = 1\nimport no_such_package.part\n", 2, "No module named 'no_such_package'"),
         ("FAMILY = 1\n\n\nraise SystemExit(2)\n", 4, "SystemExit: 2"),
         ("from bench.core.spec import Sell\n", 1, "cannot import name 'Sell'"),
+        ("FAMILY = 1\nraise BaseException('boom')\n", 2, "BaseException: boom"),
     ],
 )
 def test_one_message_names_file_and_line(text, line, what, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from bench.core.errors import UserError
 from bench.data import cache as _cache
 from bench.data import decode
-from bench.data.load import load
+from bench.data.load import load, look, stored_at
 from bench.data.sets import folder as folder_set
 from bench.train.reading import resize
 from tests.data import writers
@@ -180,7 +180,8 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
     "option, fix",
     [
         *((name, "") for name in ("../x", "/etc", "a:b", "a:0px", "a:64", "a\nb", "a:99999px")),
-        *((f"{name}:28px", "letters a to z, digits") for name in ("my flowers", "Blüten", "a/b", ".hidden")),
+        *((f"{name}:28px", "letters a to z, digits") for name in ("my flowers", "Blüten", ".hidden")),
+        ("a/b:28px", "Write folder:b:28px --data-root a"),
     ],
 )
 def test_names_of_folders(tmp_path: Path, option: str, fix: str) -> None:
@@ -274,12 +275,18 @@ READ = {
     "grey with alpha": (encoded(PICTURE.convert("LA"), "PNG"), ".png"),
     "one bit": (encoded(PICTURE.convert("1"), "PNG"), ".png"),
     "16 bits in colour": (sixteen_bits("RGB"), ".png"),
+    "TIFF": (encoded(PICTURE, "TIFF"), ".tif"),
+    "compressed TIFF of two pages": (
+        encoded(PICTURE, "TIFF", compression="tiff_lzw", save_all=True, append_images=[OTHER]),
+        ".TIFF",
+    ),
     "BMP": (encoded(PICTURE, "BMP"), ".bmp"),
     "PPM": (encoded(PICTURE, "PPM"), ".ppm"),
 }
 NAMED = {
-    "16 bits of grey": (sixteen_bits("L"), ".png", "not 8 bits"),
-    "a TIFF under another name": (encoded(PICTURE, "TIFF"), ".jpg", "not a JPEG"),
+    "32 bits of grey": (encoded(Image.fromarray(np.ones((8, 8), np.int32)), "TIFF"), ".tif", "not 8 or 16 bits"),
+    "12 bits of grey in 16": (encoded(Image.fromarray(np.full((8, 8), 4095, np.uint16)), "PNG"), ".png", "multiply"),
+    "an icon under another name": (encoded(PICTURE, "ICO"), ".jpg", "not a JPEG"),
     "half a JPEG": (READ["JPEG turned 1"][0][:-60], ".jpg", "truncated"),
     "an empty file": (b"", ".png", "not a JPEG"),
 }
@@ -320,6 +327,73 @@ def test_every_kind_is_read_upright(tmp_path: Path, how: str) -> None:
             assert np.abs(cut[row].astype(int) - upright(index.read(row))).max() <= 1, row
 
 
+@pytest.mark.parametrize("how", ["stored", "stream"])
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
+def test_grey_of_16_bits_is_scaled_to_8(tmp_path: Path, how: str, kind: str) -> None:
+    """65,535 is 255, and every level between is the nearest one; upright, cut out and stored."""
+    deep = np.arange(SIDE * SIDE, dtype=np.uint16).reshape(SIDE, SIDE) * 113
+    how_written = {} if kind == "PPM" else {"exif": turned(6)}
+    files = {f"{n}.{kind.lower()}": encoded(Image.fromarray(deep + n), kind, **how_written) for n in range(4)}
+    folder_of({name.replace(".ppm", ".pgm"): data for name, data in files.items()}, tmp_path)
+    images = load(f"folder:mine:{SIDE}px:grey:{how}", "train", root=tmp_path)
+    for n in range(4):
+        expected = np.rint((deep + n) / 257).astype(np.uint8)
+        expected = expected if kind == "PPM" else np.rot90(expected, -1)
+        assert any((pixels[..., 0] == expected).all() for pixels in images.images_NHWC[:]), n
+    if how == "stream":
+        whole = np.array([[0], [0], [SIDE], [SIDE]]).repeat(4, 1)
+        cut = np.empty((4, SIDE, SIDE, 1), dtype=np.uint8)
+        images.images_NHWC.read(np.arange(4), whole, out_BHWC=cut, resize=resize)
+        assert np.abs(cut.astype(int) - images.images_NHWC[:]).max() <= 1
+
+
+def test_one_other_image_among_many_is_found_before_any_is_decoded(tmp_path: Path) -> None:
+    """A set whose images are all alike says its size by itself; no sample of it could."""
+    rng = np.random.default_rng(0)
+    for number in range(200):
+        path = tmp_path / "mine" / str(number % 2) / f"{number:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path)
+    assert look("folder:mine", root=tmp_path) == (16, 3)
+    Image.new("RGB", (40, 20)).save(tmp_path / "mine" / "0" / "0002.png")
+    assert look("folder:mine", root=tmp_path) == (None, 3)
+    name = stored_at("folder:mine", 16, 3, root=tmp_path)
+    assert load(name, "train", root=tmp_path).images_NHWC.shape == (181, 16, 16, 3)
+    (tmp_path / "mine" / "0" / "0002.png").unlink()
+    Image.new("L", (16, 16)).save(tmp_path / "mine" / "0" / "0002.png")
+    assert look("folder:mine", root=tmp_path) == (None, 3) and look("folder:mine:grey", root=tmp_path) == (16, 1)
+
+
+@pytest.mark.parametrize("splits", [("",), writers.SPLITS])
+def test_what_archives_and_disks_leave_behind_is_no_class(tmp_path: Path, splits: tuple[str, ...]) -> None:
+    for split in splits:
+        for number in range(40):
+            path = tmp_path / "mine" / split / str(number % 2) / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(writers.png(np.full((8, 8, 1), number, np.uint8)))
+        for junk in ("__MACOSX/0/._1.png", "@eaDir/1.jpg", "0/@eaDir/1.jpg", "0/.thumbs/1.jpg", "none/notes.txt"):
+            path = tmp_path / "mine" / split / junk
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"no image")
+    images = load("folder:mine", "train", root=tmp_path)
+    assert images.class_names == ("0", "1") and len(images) == (36 if splits == ("",) else 40)
+    assert "left out, without images: @eaDir, __MACOSX, none" in images.source
+    (tmp_path / "mine" / splits[0] / "none" / "1.heic").write_bytes(b"an image of a telephone")
+    with pytest.raises(UserError, match=r"none holds no image that is read, only 1 \.heic"):
+        load("folder:mine", "train", root=tmp_path)
+
+
+def test_every_unreadable_image_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "own-cache"))
+    good = {f"{n:02}.png": writers.png(np.full((8, 8, 1), n, np.uint8)) for n in range(60)}
+    folder_of(good | {f"bad{n:02}.png": b"<html>" for n in range(30)}, tmp_path)
+    with pytest.raises(UserError, match=r"train: 30 of 90 images cannot be read") as refused:
+        load("folder:mine", "train", root=tmp_path)
+    listed = Path(re.search(r"\((\S+) names all 30\)", refused.value.what)[1]).read_text()
+    assert sorted(re.findall(r"bad\d\d", listed)) == [f"bad{n:02}" for n in range(30)]
+    assert refused.value.fix.endswith("--max-unreadable 34%.")
+
+
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("how", ["stored", "stream"])
 def test_what_is_not_read_is_counted_and_named(tmp_path: Path, monkeypatch, how: str) -> None:
@@ -327,10 +401,10 @@ def test_what_is_not_read_is_counted_and_named(tmp_path: Path, monkeypatch, how:
     good = {f"{number:02}.png": encoded(Image.fromarray(np.roll(PIXELS, number, 0)), "PNG") for number in range(8)}
     bad = {f"bad{number}{end}": data for number, (data, end, _) in enumerate(NAMED.values())}
     folder_of(good | bad, tmp_path)
-    for ending in (".tif", ".heic", ".TIF", ".txt"):  # not even listed; images are counted
+    for ending in (".heic", ".psd", ".PSD", ".txt"):  # not even listed; images are counted
         (tmp_path / "mine" / "train" / "0" / f"other{ending}").write_bytes(b"x")
     name, count = f"folder:mine:{SIDE}px:rgb:{how}", f"{len(NAMED)} of {len(good) + len(NAMED)} images cannot be read"
-    with pytest.raises(UserError, match=rf"{count}: .*bad0\.png"):
+    with pytest.raises(UserError, match=rf"{count}: .*bad0\.tif"):
         load(name, "train", root=tmp_path)
     monkeypatch.setenv("VIT_BENCH_MAX_UNREADABLE", "50%")
     with pytest.warns(UserWarning, match=count) as said:
@@ -340,5 +414,5 @@ def test_what_is_not_read_is_counted_and_named(tmp_path: Path, monkeypatch, how:
     with warnings.catch_warnings(action="error"):
         again = load(name, "train", root=tmp_path)
     left_out = {"stored": len(NAMED), "stream": 2 * len(NAMED)}[how]  # of this split; of both
-    assert "1 .heic, 2 .tif" in images.source and f"; {left_out} unreadable left out" in images.source
+    assert "1 .heic, 2 .psd" in images.source and f"; {left_out} unreadable left out" in images.source
     assert again.source == images.source and len(images) == len(good)

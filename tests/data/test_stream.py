@@ -248,8 +248,8 @@ def test_the_fast_decoder_gives_what_pillow_gives(kind, channels, monkeypatch):
 def test_photographs_lie_as_the_camera_was_held_and_one_in_a_thousand_may_be_unreadable(streamed, files):
     """Sizes are those of the upright picture. Every kind of file: test_folder.py."""
     picture = Image.fromarray(np.arange(64 * 48 * 3, dtype=np.uint32).reshape(64, 48, 3).astype(np.uint8))
-    odd = [(encoded(picture, quality=95, exif=turned(6)), 1), (encoded(Image.new("I;16", (9, 9)), "PNG"), 2)]
-    with pytest.warns(UserWarning, match=r"1 of 1,042 images cannot be read: .*kind I;16"):
+    odd = [(encoded(picture, quality=95, exif=turned(6)), 1), (encoded(Image.new("I;16", (9, 9), 9), "PNG"), 2)]
+    with pytest.warns(UserWarning, match=r"1 of 1,042 images cannot be read: .*16-bit grey up to 9 of"):
         images = streamed("tar", [*files, *odd, *_many(files, 1_000)])
     assert "1 unreadable left out" in images.source
     rows = np.flatnonzero(images.images_NHWC.index.orientation == 6)

@@ -6,20 +6,27 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import tomllib
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bench import SCHEMA_VERSION, flops, run, status
+from bench.analysis import study_data
 from bench.core import environment, files
-from bench.core.errors import UserError, command
+from bench.core.errors import EXIT_INTERRUPTED, UserError, command
 from bench.core.spec import Cell, to_json
 from bench.plan import calibrate, estimate, preflight
 from bench.plan.cost_model import NOTHING_MEASURED
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
+from bench.store import records as records_file
 from bench.suites import suite as suites
+from tests.analysis._records import World, write
+from tests.conftest import PROJECT
 
 
 def refused(done, *words: str) -> None:
@@ -35,6 +42,15 @@ def refused(done, *words: str) -> None:
     [
         (("--suite", "scalling"), ("Unknown suite 'scalling'", "'scaling'")),
         (("--suite", "smoke", "--models", "ViT-nanno/7"), ("Unknown model 'ViT-nanno/7'", "'ViT-nano/7'")),
+        (("--suite", "smoke", "--models", "vit_base_patch16_224"), ("mean 'timm:vit_base_patch16_224'",)),
+        (("--suite", "smoke", "--models", "resnet50"), ("mean 'timm:resnet50'",)),
+        (
+            ("--suite", "smoke", "--models", "google/vit-base-patch16-224"),
+            ("'timm:hf-hub:google/vit-base-patch16-224'",),
+        ),
+        (("--suite", "smoke", "--data", "folder:../mine/flowers:64px"), ("folder:flowers:64px --data-root ../mine",)),
+        (("--suite", "smoke", "--results", "/proc/x"), ("No folder or file can be made there: /proc/x", "--results")),
+        ((".",), ("is a folder, not a study file", "--results .")),
         (("--suite", "smoke", "--data", "fashion-minst"), ("Unknown data set 'fashion-minst'", "'fashion-mnist'")),
         (("--suite", "smoke", "--tasks", "fewshots"), ("Unknown task 'fewshots'", "'fewshot'")),
         (("--suite", "smoke", "--scale", "gpus"), ("Unknown scale 'gpus'", "'gpu'")),
@@ -79,6 +95,10 @@ def test_unknown_or_impossible(tmp_path, monkeypatch, capsys, arguments, words):
     said = capsys.readouterr()
     refused(subprocess.CompletedProcess(arguments, code, said.out, said.err), *words)
     assert os.listdir(tmp_path) == []
+
+
+def test_an_option_of_another_verb_says_whose_it_is(verb):
+    refused(verb("plan", "--suite", "smoke", "--target", "90%"), "vit-bench plan has no --target: vit-bench run has it")
 
 
 SMALL = "--model ViT-pico/14 --image-size 28 --channels 1"
@@ -314,6 +334,86 @@ def test_a_file_that_may_not_be_read_is_named(capsys):
 
     code = verb()
     refused(subprocess.CompletedProcess((), code, "", capsys.readouterr().err), "No permission", "results/theirs/cells")
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "not enough memory"),
+        (MemoryError(), "not enough memory"),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "not enough memory"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "No further process or thread"),
+        (RuntimeError("can't start new thread"), "No further process or thread"),
+    ],
+)
+def test_limits_of_the_machine_are_said(capsys, error, said):
+    @command
+    def verb(argv=None):
+        raise error
+
+    refused(subprocess.CompletedProcess((), verb(), "", capsys.readouterr().err), said, "ulimit", "--jobs")
+
+
+def test_a_name_of_megabytes_is_not_printed(verb, tmp_path):
+    (tmp_path / "study.toml").write_text(f'suite = "smoke"\nmodels = ["{"x" * 3_000_000}"]\n')
+    done = verb("run", "study.toml")
+    refused(done, "Unknown model 'xxx", "characters)")
+    assert len(done.stderr) < 10_000
+
+
+def test_one_cell_that_may_not_be_read_is_named_and_the_others_are_reported(tmp_path, monkeypatch, capsys):
+    """Raised, for root reads everything."""
+    cells = [replace(record, suite="smoke") for record in World.small(seeds=(0, 1)).records()]
+    study = write(cells, tmp_path / "results" / "smoke")
+    theirs, whole = min((study / "cells").iterdir()), Path.stat
+
+    def stat(path, **how):
+        if theirs in path.parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path, **how)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(records_file, "read_outcome", lambda path, *, of: stat(path) and None)
+    assert status.main(["--suite", "smoke", "--results", str(study.parent)]) == 0
+    assert "no permission to read it" in " ".join(capsys.readouterr().out.split())
+    read = study_data.load(study)
+    assert [(d.directory, d.reason) for d in read.damaged] == [(theirs.name, "no permission to read it")]
+    assert len(read.records) == len(cells) - 1
+
+
+NOISY = """
+import os
+from bench.data.data_set import DataSet
+os.write(1, b"NOISE of a library")
+print("NOISE of Python")
+DATASET = DataSet(name="noisy", kind="rendered", description="", licence="", source="", how_to_get="", load=None)
+"""
+
+
+def test_what_an_extension_writes_is_no_answer(bench, tmp_path):
+    (tmp_path / "mine" / "data").mkdir(parents=True)
+    (tmp_path / "mine" / "data" / "noisy.py").write_text(NOISY)
+    done = bench("data.__main__", "--json", "--plugins", "mine")
+    assert "noisy" in {row["name"] for row in json.loads(done.stdout)} and done.stderr.count("NOISE") == 2
+
+
+def start(*words: str, **variables: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)} | variables
+    return subprocess.run([sys.executable, *words], env=environment, capture_output=True, timeout=600)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_knows_no_unicode_is_written_to(encoding):
+    done = start("-m", "bench", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0 and "vit-bench VERB ?" in done.stdout.decode(encoding)
+
+
+def test_ctrl_c_while_a_command_is_imported_is_one_line():
+    stops = "import os, signal, sys; sys.argv = ['-m']; import bench; os.kill(os.getpid(), signal.SIGINT)"
+    done = start("-c", stops)
+    assert done.returncode == EXIT_INTERRUPTED and done.stderr == b"stopped before it was done.\n"
+    imported = "import signal, bench.core.errors as e; print(signal.getsignal(signal.SIGINT).__name__)"
+    assert start("-c", imported).stdout == b"default_int_handler\n"  # a program of somebody else's keeps its own
 
 
 @pytest.mark.parametrize("theirs", ["results", "results/scaling/cells"])

@@ -99,6 +99,10 @@ FRAGILE = """
 import torch
 from torch import nn
 
+class Odd(BaseException):
+    pass
+
+
 class Net(nn.Module):
     num_features, steps = 49, 0
 
@@ -114,13 +118,15 @@ class Net(nn.Module):
     def forward(self, x):
         if not x.is_meta and self.training:
             self.steps += 1
+        if self.broken == f"odd {self.steps}":
+            raise Odd("broken here")
         if self.broken == str(self.steps) or (self.broken == "evaluation" and not x.is_meta and not self.training):
             raise RuntimeError("broken here")
         return self.head(nn.functional.avg_pool2d(x.mean(1), 4).flatten(1))
 """
 
 
-@pytest.mark.parametrize("where", ["1", "30", "evaluation", "features"])
+@pytest.mark.parametrize("where", ["1", "30", "evaluation", "features", "odd 30"])
 def test_a_network_that_raises_fails_its_cell_in_a_sentence_and_spares_the_others(tmp_path, where, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(FRAGILE)

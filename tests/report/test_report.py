@@ -1,8 +1,10 @@
 """The report: rebuilt from records alone, byte for byte, with or without torch; safe, self-contained, well-formed."""
 
 import base64
+import csv
 import hashlib
 import io
+import itertools
 import json
 import re
 import shutil
@@ -24,14 +26,16 @@ from bench.analysis.check import Words
 from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.findings import CostSummary, Findings, ValidityCheck
 from bench.analysis.question import question_of
-from bench.core import formatting, registry
+from bench.core import files, formatting, registry
+from bench.core.errors import EXIT_OK
 from bench.report import build as report
 from bench.report import caveats, fits, page, text
 from bench.report.__main__ import main as report_main
 from bench.report.figures.figure import RenderedFigure
 from bench.store import built as written
 from bench.store import grid
-from tests.analysis._records import World, change, write
+from bench.store.study import CellDirectory
+from tests.analysis._records import UNTRAINED, World, change, write
 from tests.analysis._study import study
 from tests.conftest import PROJECT
 
@@ -241,6 +245,32 @@ def test_hostile_text_is_harmless_everywhere(tmp_path: Path) -> None:
         assert "\x1b" not in shown and "\x07" not in shown and ("[/x]" in shown or not verbose)
 
 
+FORMULA = '=cmd|"/c calc"!A1\x1b]0;owned\x07'
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_no_csv_holds_a_formula_or_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(UNTRAINED, "@SUM(A1)", UNTRAINED["ViT"])
+    world = small_world()
+    world.models = {FORMULA: ("@SUM(A1)", 6e4, 1.1e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
+    world.level["@SUM(A1)"], world.slope["@SUM(A1)"] = world.level["ViT"], world.slope["ViT"]
+    world.sizes = (30_000,)
+    records = [change(record, {"directory": f"-1+{n:02d}"}) for n, record in enumerate(world.records())]
+    folder = write(records, tmp_path / "hostile")
+    report.build(folder, suite="hostile")
+    assert report_main(["--suite", "hostile", "--results", str(tmp_path), "--to", "csv"]) == EXIT_OK
+    paths = sorted(folder.rglob("*.csv"))
+    assert {"scores", "comparison", "models", "frontier", "curves"} <= {path.stem for path in paths}
+    found = 0
+    for path in paths:
+        text = path.read_text()
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text), path
+        for cell in itertools.chain.from_iterable(csv.reader(io.StringIO(text))):
+            found += "cmd|" in cell
+            assert not cell.startswith(("=", "@")) and (cell[:1] not in ("-", "+") or float(cell) < 0), (path, cell)
+    assert found > 100
+
+
 def test_cells_of_a_csv_are_no_formulas() -> None:
     made = table.Table(name="t", title="t", columns=(table.Column(key="a", heading="a"),), rows=({"a": "=1+1"},))
     assert made.csv().splitlines()[1] == "'=1+1"
@@ -382,6 +412,7 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
     world.sizes, world.seeds = (30_000,), (0,)
     whole = world.records()
     studies = {"whole": whole, "part": whole, "refused": whole, "lost": [*whole, world.diverged("ViT-mini/7")]}
+    studies |= {"running": whole, "failed": whole}
     for name, records in studies.items():
         write([replace(record, suite="smoke") for record in records], tmp_path / name)
         if name in ("part", "refused"):  # of a grid that has one more, which --only left out, or that cannot be run
@@ -389,16 +420,24 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
             names, why = (*(record.directory for record in records), more), {more: "cannot be run: no such model"}
             asked = grid.WantedCells(suite="smoke", scale="cpu", names=names, refused=why if name == "refused" else {})
             grid.write(tmp_path / name, asked)
+        if name in ("running", "failed"):  # another command is at work on one that this one did not ask for, or failed
+            folder = CellDirectory(tmp_path / name / "cells" / "vit-mini-7_glyphs_s1-0123456789")
+            folder.path.mkdir()
+            files.write_json(folder.spec, {})
+            files.write_sealed(folder.new_attempt() / "status.json", {"outcome": name})
         paths = report.build(tmp_path / name, suite="smoke")
         lines = printed(paths).splitlines()
         assert lines[-2].startswith("  vit-bench run --suite") and lines[-3].startswith("Next: ")
-        assert len(lines) == 4 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
+        assert len(lines) == 4 and ("The pipeline works" in lines[0]) == (name in ("whole", "part", "running"))
         if name == "whole":
             assert "python -m bench.run --suite smoke" in paths.markdown.read_text().splitlines()
             grid.write_study_file(tmp_path / name, 'suite = "smoke"\nonly = ["vit*"]\n')
             again = report.build(tmp_path / name, suite="smoke").markdown.read_text()
             assert "python -m bench.run study.toml" in again and "bench.run --suite" not in again
-        assert ("1 never started" in lines[0]) == (name == "part") and paths.works == (name in ("whole", "part"))
+        assert ("1 never started" in lines[0]) == (name == "part") and paths.works == (
+            name in ("whole", "part", "running")
+        )
+        assert ("1 not finished" in lines[0]) == (name == "running")
 
 
 def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, monkeypatch) -> None:

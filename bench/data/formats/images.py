@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from pathlib import Path
 
 from bench.core.errors import UserError
 from bench.core.formatting import plural
+from bench.data.readable import printable
 from bench.data.source import SPLIT_WORDS, SUFFIXES, FolderContents, Source, checked_names, image_files
 
 NAME = "image folder"
-NOT_READ = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".nef")
+NO_CLASSES = ("__MACOSX", "@eaDir")  # folders that archives of a Mac and a Synology disk hold beside the images
+NOT_READ = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".nef")
 
 
 def recognises(names: set[str]) -> bool:
@@ -24,10 +27,11 @@ def find(folder: Path) -> FolderContents:
     """Class folders below `folder`, or below its folders "train" and "test" (or "val", "valid", "validation").
 
     Files whose name starts with "." or does not end like an image's are passed over; images of kinds that are not read
-    are counted in the answer's `format`.
+    are counted in the answer's `format`, and folders that are no classes or hold no images named there.
 
     Raises:
-        UserError: no class folders, a class without images, a test class that is not a training class, hostile names.
+        UserError: no class folders, a class whose images are all of kinds that are not read, a test class that is not a
+            training class, hostile names.
     """
     splits = {
         split: next((folder / word for word in words if _folders(folder / word)), None)
@@ -35,8 +39,9 @@ def find(folder: Path) -> FolderContents:
     }
     train, test = splits["train"], splits["test"]
     roots = {"train": train, "test": test} if train and test else {"all": train or folder}
-    classes = {split: _folders(root) for split, root in roots.items() if root}
-    first = next(iter(classes.values()))
+    passed_over: Counter[str] = Counter()
+    classes = {split: _classes(root, passed_over) for split, root in roots.items() if root}
+    first = [name for name, paths in next(iter(classes.values())).items() if paths]
     if not first:
         if loose := sum(1 for entry in os.scandir(folder) if entry.is_file() and _is_image(entry.name)):
             what = f"{folder} holds {plural(loose, 'image')}, but none in a class folder."
@@ -44,14 +49,19 @@ def find(folder: Path) -> FolderContents:
         raise UserError(
             f"{folder} holds no images.", "Expected a folder of images per class, .parquet, .tar, .npz or IDX files."
         )
-    for name in classes.get("test", ()):
-        if name not in first:
+    for name, paths in classes.get("test", {}).items():
+        if paths and name not in first:
             raise UserError(f"{roots['test']} has a class {name!r} that {train} has not.", "Both splits share classes.")
     names = checked_names(first, where=folder)
-    passed_over: Counter[str] = Counter()
-    sources = {split: _source(root, classes[split], names, passed_over) for split, root in roots.items() if root}
+    sources = {split: _source(paths, names) for split, paths in classes.items()}
     kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in sorted(passed_over.items()))
-    return FolderContents(sources=sources, class_names=names, format=f"{NAME}; not read: {kinds}" if kinds else NAME)
+    empty = sorted({name for paths in classes.values() for name in paths if not paths[name]})
+    said = {"not read": kinds, "left out, without images": ", ".join(map(printable, empty))}
+    return FolderContents(
+        sources=sources,
+        class_names=names,
+        format="; ".join([NAME, *(f"{what}: {which}" for what, which in said.items() if which)]),
+    )
 
 
 def _folders(root: Path) -> list[str]:
@@ -62,20 +72,35 @@ def _folders(root: Path) -> list[str]:
     return sorted(names, key=int) if all(name.isascii() and name.isdigit() for name in names) else names
 
 
-def _source(root: Path, classes: list[str], names: tuple[str, ...], passed_over: Counter[str]) -> Source:
-    paths: list[Path] = []
-    labels: list[int] = []
-    for name in classes:
-        found = sorted(_images(root / name, passed_over))
-        if not found:
-            raise UserError(f"{root / name} holds no images.", f"Looked for {', '.join(SUFFIXES)}.")
-        paths += found
-        labels += [names.index(name)] * len(found)
-    return image_files(paths, labels)
+def _classes(root: Path, passed_over: Counter[str]) -> dict[str, list[Path]]:
+    """The images in each folder; none where it holds nothing that looks like one.
+
+    Raises:
+        UserError: all that a folder holds is of kinds that are not read: it is a class, but cannot be one here.
+    """
+    found: dict[str, list[Path]] = {}
+    for name in _folders(root):
+        here: Counter[str] = Counter()
+        found[name] = sorted(_images(root / name, here))
+        if here and not found[name]:
+            kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in sorted(here.items()))
+            what = f"{printable(root / name)} holds no image that is read, only {kinds}."
+            raise UserError(what, f"Save them as one of {', '.join(SUFFIXES)}, or move the folder away.")
+        passed_over.update(here)
+    return found
+
+
+def _source(images: dict[str, list[Path]], names: tuple[str, ...]) -> Source:
+    number = {name: label for label, name in enumerate(names)}
+    labels = [number[name] for name, paths in images.items() for _ in paths]
+    return image_files(list(itertools.chain.from_iterable(images.values())), labels)
 
 
 def _images(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:
-    for where, _, files in os.walk(folder):
+    if folder.name in NO_CLASSES:
+        return
+    for where, below, files in os.walk(folder):
+        below[:] = [name for name in below if name not in NO_CLASSES and not name.startswith(".")]
         for name in files:
             suffix = os.path.splitext(name)[1].lower()
             if _is_image(name):

@@ -30,11 +30,13 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.data import cache, index, real
 from bench.data.data_set import DataSet
-from bench.data.decode import Storage, decode_all, head
+from bench.data.decode import REVISION as DECODING
+from bench.data.decode import Storage, decode_all, each, head
 from bench.data.formats import arrays, arrow, images, parquet, tars
 from bench.data.groups import WORD, Groups, divide, of_folder
 from bench.data.groups import read as read_groups
 from bench.data.image_set import ImageSet
+from bench.data.progress import Progress
 from bench.data.source import Source
 from bench.data.stream import StreamedImages
 from bench.data.subset import HELD_OUT, held_out, nested
@@ -48,7 +50,7 @@ OPTIONS = (
 
 FORMATS: tuple[ModuleType, ...] = (parquet, arrow, tars, arrays, images)  # the first that recognises a folder reads it
 MAX_SIDE = 4096
-LOOKED_AT = 64  # images whose sizes are looked at before any is decoded
+LOOKED_AT = 64  # images whose sizes are looked at first
 STREAMED_BYTES = 4 << 30  # of a split's pixels; more are not stored unless that is asked for
 STREAMED_SIDE = 224  # where the option names none
 
@@ -106,7 +108,7 @@ def read(
         return _streamed(known, storage, name=shown, split=split)
     several = real.beside(folder, source, num_classes=len(found.class_names)) if part == "test" else None
     files = [str(path.relative_to(folder)) for path in source.files]
-    settings = (REVISION, part, storage, found.class_names, files, *word.split())
+    settings = (REVISION, DECODING, part, storage, found.class_names, files, *word.split())
     key = f"folder-{cache.fingerprint((*settings, several) if several else settings, source.files)}"
     where = str(folder) if part == "all" else f"{folder}, {part}"
     build = partial(_build, source, part, storage=storage, where=where, several=several)
@@ -127,7 +129,7 @@ def read(
 
 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
-    """(pixels per side, channels), from the heads of a few images; see `bench.data.load.look`."""
+    """(pixels per side, channels), from the heads of the images; see `bench.data.load.look`."""
     name, storage, _ = parse_option(option)
     return look_into(_place(root, name), storage)
 
@@ -136,12 +138,35 @@ def look_into(folder: Path, storage: Storage) -> tuple[int | None, int]:
     """As `look`."""
     if (known := index.indexed(folder, "train", as_published=False)) is not None:
         return storage.size, storage.channels or int(known.channels.max())
-    source = next(iter(_format(folder).find(folder).sources.values()))
+    if storage.size is not None and storage.channels is not None:
+        return storage.size, storage.channels
+    shapes = _shapes(next(iter(_format(folder).find(folder).sources.values())))
+    sides = {side for height, width, _ in shapes for side in (height, width)}
+    kinds = {channels for *_, channels in shapes}
+    side = next(iter(sides)) if len(sides) == 1 and (storage.channels or len(kinds) == 1) else None
+    return storage.size or side, storage.channels or max(kinds, default=3)
+
+
+def _shapes(source: Source) -> set[tuple[int, int, int]]:
+    """(height, width, channels) of some images; where these are all alike, of all: one other image among them would
+    stop the decoding."""
     some = {int(number) for number in np.linspace(0, len(source) - 1, LOOKED_AT)}
     shapes = {shape for number in sorted(some) if (shape := head(source.read(number))) is not None}
-    sides = {side for height, width, _ in shapes for side in (height, width)}
-    side = next(iter(sides)) if len(sides) == 1 else None
-    return storage.size or side, storage.channels or max((channels for *_, channels in shapes), default=3)
+    if source.is_pixels or len(some) == len(source) or len(shapes) != 1:
+        return shapes
+
+    def build() -> dict[str, np.ndarray]:
+        progress, found = Progress("looking at sizes", len(source)), set(shapes)
+        for shape in each(source, lambda data, _: head(data)):
+            progress.step()
+            found |= {shape} if isinstance(shape, tuple) else set()
+        return {"shapes": np.array(sorted(found), dtype=np.int64)}
+
+    files = [str(path) for path in source.files]
+    key = cache.fingerprint((DECODING, files), source.files, read_up_to=0)
+    return {
+        (height, width, channels) for height, width, channels in cache.arrays(f"shapes-{key}", build)["shapes"].tolist()
+    }
 
 
 def listed_images(option: str, *, root: Path | None) -> int:
@@ -224,6 +249,11 @@ def parse_option(option: str) -> tuple[str, Storage, bool | None]:
         return (".", *parse_words(option.split(":") if option else (), shown=f"folder:{option}", options=OPTIONS))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", first):
         what = f"folder:{option}: a folder named {first!r} cannot be used."
+        if "/" in first and (name := Path(first).name) and name != "..":
+            named = ":".join([name, *words[1:]])
+            raise UserError(
+                what, f"Write folder:{named} --data-root {Path(first).parent}: a set is named, its place given."
+            )
         raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
     return (first, *parse_words(words[1:], shown=f"folder:{option}", options=OPTIONS))
 

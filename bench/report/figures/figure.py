@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+from bench.analysis.table import frame_csv
 from bench.report.style import PAGE, PHONE, Style
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def render(name: str, title: str, drawing: Drawing, *, says: str = "", mark: str
     """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one."""
     from bench.report.figures import _style
 
-    csv = drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g")
+    csv = frame_csv(drawing.data, digits=CSV_DIGITS)
     title = f"{mark} {title}".strip()
     if mark:
         for picture in filter(None, (drawing.figure, drawing.by_task)):
