@@ -22,7 +22,7 @@ from rich.console import Console
 from bench import flops as flops_verb
 from bench import probe as probe_verb
 from bench import status as status_verb
-from bench.analysis import frames, runs_fit, runs_table, saved_findings, study_data
+from bench.analysis import frames, saved_findings, study_data
 from bench.analysis.finding import Finding
 from bench.compare import Compared
 from bench.compare import compare as compare_sides
@@ -37,10 +37,11 @@ from bench.cost import public_models
 from bench.cost.flops import ModelCost, ModuleCost, count_module
 from bench.data.__main__ import about
 from bench.execute.local import Failure
+from bench.laws import runs_table, table_fit, wording
 from bench.plan import view
 from bench.plan.options import RUN, StudyOptions
 from bench.plan.plan import Plan, make_plan
-from bench.report import fit_figure, fit_text
+from bench.report import fit_figure
 from bench.report.build import ReportPaths, build, say
 from bench.run import work_off
 from bench.store import index
@@ -231,7 +232,7 @@ class Fit(Shown):
         return drawn
 
     def __str__(self) -> str:
-        return "\n".join(fit_text.lines(dict(self.answer)))
+        return "\n".join(wording.lines(dict(self.answer)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -483,24 +484,24 @@ def fit(
 
     Args:
         runs: a table, or a CSV file.
-        where: conditions such as "split=val"; see `bench.analysis.runs_table.split`.
+        where: conditions such as "split=val"; see `bench.laws.runs_table.split`.
         predict: values of the only x.
-        options: fields of `bench.analysis.runs_fit.Request`: form, group, loss, draws, ….
+        options: fields of `bench.laws.table_fit.Request`: form, group, loss, draws, ….
 
     Raises:
         UserError: unknown columns or options, points that do not belong together or are too few.
     """
-    known = {entry.name for entry in dataclasses.fields(runs_fit.Request)}
+    known = {entry.name for entry in dataclasses.fields(table_fit.Request)}
     for name in options:
         if name not in known:
             raise unknown("option", name, known)
     table = _as_text(runs) if isinstance(runs, pd.DataFrame) else runs_table.read(Path(runs))
     columns = (x,) if isinstance(x, str) else tuple(x)
     at = np.array([list(predict)], dtype=float) if len(predict) else None
-    request = runs_fit.Request(x=columns, y=y, at=at, **options)
+    request = table_fit.Request(x=columns, y=y, at=at, **options)
     chosen, held = runs_table.split(table, list(where), x=columns)
     ask = partial(_asked, chosen, request, held)
-    return Fit(answer=runs_fit.answer(chosen, request, held=held), ask=ask)
+    return Fit(answer=table_fit.answer(chosen, request, held=held), ask=ask)
 
 
 def _given(values: float | Sequence[float] | np.ndarray) -> np.ndarray:
@@ -510,10 +511,10 @@ def _given(values: float | Sequence[float] | np.ndarray) -> np.ndarray:
     return found
 
 
-def _asked(runs: pd.DataFrame, request: runs_fit.Request, held: pd.DataFrame, **changes: Any) -> Mapping[str, Any]:
+def _asked(runs: pd.DataFrame, request: table_fit.Request, held: pd.DataFrame, **changes: Any) -> Mapping[str, Any]:
     if len(request.x) > 1:
         raise UserError(f"predict, reach and plot are for laws of one x, not of {', '.join(request.x)}.")
-    return runs_fit.answer(runs, dataclasses.replace(request, **changes), held=held)
+    return table_fit.answer(runs, dataclasses.replace(request, **changes), held=held)
 
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import printable
-from bench.stats import REFITS
+from bench.laws import REFITS
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from bench.analysis.runs_fit import Request
+    from bench.laws.table_fit import Request
 
 EXAMPLES = """\
 examples:
@@ -122,8 +122,7 @@ def arguments_parser() -> argparse.ArgumentParser:
 
 def forms_table() -> str:
     """Every form: the word for --form, its name, its formula, where it is from."""
-    from bench.analysis.form_names import FORM_NAMES
-    from bench.stats.forms import FORMS
+    from bench.laws.forms import FORM_NAMES, FORMS
 
     formulas = {name: form.formula for name, form in FORMS.items()} | {"isoflop": "best size = k budget^a"}
     rows = [f"  {word:12} {name}: {formulas[word]}\n{'':15}{source}" for word, (name, source) in FORM_NAMES.items()]
@@ -138,9 +137,8 @@ def main(argv: list[str] | None = None) -> int:
     for option, path in {"--backtest": arguments.backtest, "--figure": arguments.figure}.items():
         if path and Path(path).suffix not in FIGURES:
             raise UserError(f"{option} {str(path)!r} is no figure.", f"Name a file: {', '.join(FIGURES)}.")
-    from bench.analysis import runs_fit, runs_table
     from bench.core.console import busy
-    from bench.report import fit_text
+    from bench.laws import runs_table, table_fit, wording
 
     if not (arguments.x and arguments.y):
         raise UserError(
@@ -151,14 +149,14 @@ def main(argv: list[str] | None = None) -> int:
     table, held = runs_table.split(runs_table.read(arguments.csv), arguments.where, x=asked.x)
     drawn = []
     with busy("Fitting …"):
-        result = runs_fit.answer(table, asked, held=held)
+        result = table_fit.answer(table, asked, held=held)
         for path, record in ((arguments.figure, False), (arguments.backtest, True)):
             if path:
                 from bench.report import fit_figure
 
                 fit_figure.save(result, Path(path), style=arguments.style, record=record)
                 drawn.append(f"Figure: {path}")
-    print(json.dumps(result) if arguments.json else printable("\n".join([*fit_text.lines(result), *drawn])))
+    print(json.dumps(result) if arguments.json else printable("\n".join([*wording.lines(result), *drawn])))
     return EXIT_OK
 
 
@@ -168,7 +166,7 @@ def request(arguments: argparse.Namespace) -> Request:
     Raises:
         UserError: a value of --predict or --claimed that is none.
     """
-    from bench.analysis.runs_fit import Request
+    from bench.laws.table_fit import Request
 
     x = tuple(name.strip() for name in arguments.x.split(","))
     if arguments.y in x:

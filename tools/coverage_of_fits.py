@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from bench.stats import bootstrap, fit, forms
-from bench.stats.crossing import Crossing, crossing
-from bench.stats.extrapolation import forecast
+from bench.laws import bootstrap, fit, forms
+from bench.laws.crossing import Crossing, crossing
+from bench.laws.extrapolation import forecast
 
 TRUNK_SD, POINT_SD = 0.012, 0.008  # of log error
 SPAN = 3000.0

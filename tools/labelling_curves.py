@@ -28,7 +28,7 @@ from torch.nn import functional
 from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.data.subset import first_per_class
-from bench.stats.extrapolation import REACH
+from bench.laws.extrapolation import REACH
 from bench.tasks.adapt import SIZES, WAYS, Predict
 
 USER_DRAWS, TRUE_DRAWS = 3, 3

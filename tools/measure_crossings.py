@@ -31,17 +31,17 @@ from multiprocessing import get_context
 import numpy as np
 from scipy.optimize import brentq
 
-import bench.stats.crossing as crossings
+import bench.laws.crossing as crossings
 from bench.analysis.scaling_laws import POSSIBLE
 from bench.core.errors import UserError
-from bench.stats import averaging, bootstrap, model_selection
-from bench.stats.averaging import Averaged
-from bench.stats.crossing import NO, YES, Crossing, crossing
-from bench.stats.extrapolation import BENDING, Forecast, forecast
-from bench.stats.fit import Points, fit
-from bench.stats.forms import CURVES, FORMS, POWER_FLOOR
+from bench.laws import averaging, bootstrap, model_selection
+from bench.laws.averaging import Averaged
+from bench.laws.crossing import NO, YES, Crossing, crossing
+from bench.laws.extrapolation import BENDING, Forecast, forecast
+from bench.laws.fit import Points, fit
+from bench.laws.forms import CURVES, FORMS, POWER_FLOOR
+from bench.laws.lack_of_fit import GroupMeans, lack_of_fit
 from bench.stats.intervals import t_quantile
-from bench.stats.lack_of_fit import GroupMeans, lack_of_fit
 
 NAMES = tuple(form.name for form in CURVES)
 KINDS = ("inside", "inside", "beyond", "never")

@@ -2,7 +2,7 @@
 
 A file has the columns curve, x, y (an error or a loss) and, if the split is not to be at the largest x divided by
 `--beyond`, fit: 1 for points that are fitted, 0 for those held out; and, if it has curves of several sources, source.
-Which sources the constants of `bench.stats.extrapolation` were chosen on, and which are left to report, is written in
+Which sources the constants of `bench.laws.extrapolation` were chosen on, and which are left to report, is written in
 `extrapolation_split.csv`: `--half report` keeps the others by its column half.
 
 A curve is judged at its last point: the interval of one more run by the point itself, the total interval by the trend
@@ -25,10 +25,10 @@ import numpy as np
 import pandas as pd
 
 from bench.core.errors import UserError
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import FREEDOM, MIN_PLACES, REACH, Forecast, far_off_runs, forecast, place, reached
-from bench.stats.fit import REFIT_FTOL, Points, fit, jacobian
-from bench.stats.forms import BROKEN, POWER, POWER_FLOOR, Form
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.extrapolation import FREEDOM, MIN_PLACES, REACH, Forecast, far_off_runs, forecast, place, reached
+from bench.laws.fit import REFIT_FTOL, Points, fit, jacobian
+from bench.laws.forms import BROKEN, POWER, POWER_FLOOR, Form
 from bench.stats.intervals import t_quantile
 
 RIVALS: tuple[Form, ...] = (POWER, POWER_FLOOR, BROKEN)

@@ -5,7 +5,7 @@ Simulated studies are those of tools/coverage_of_fits.py, which the tests look a
 
 import sys
 
-from bench.stats import forms
+from bench.laws import forms
 from tools import coverage_of_fits as coverage
 
 

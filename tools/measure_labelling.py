@@ -3,7 +3,7 @@
 The file is that of `tools/labelling_curves.py`; results/reference/coverage/ has one. A user with `cut` images asks for
 round accuracies above what they have. The truth is the number of images at which the mean accuracy of other draws, on
 other test images, reaches that; or that it takes more than ten times as many. An interval whose upper end is below ten
-times as many then misses. Beside `bench.stats.needed` stand a straight line in log-log with its prediction interval
+times as many then misses. Beside `bench.laws.labelling` stand a straight line in log-log with its prediction interval
 (calibration), and what a study of trained networks says (`bench.analysis.targets.needed_for`).
 
 Cases of one curve share its chance. `independent` counts the sets (and groups of their classes) behind a line.
@@ -26,14 +26,14 @@ from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import FORMS, LOSSES, POSSIBLE, STARTS, Law
 from bench.analysis.targets import needed_for
 from bench.core.errors import UserError
+from bench.laws import averaging, bootstrap, fit, model_selection
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.extrapolation import MIN_PLACES, REACH, forecast
+from bench.laws.fit import Points
+from bench.laws.labelling import LabellingCurve, images_needed
+from bench.laws.lack_of_fit import GroupMeans
 from bench.questions.images_to_label import TARGETS
-from bench.stats import averaging, bootstrap, fit, model_selection
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import MIN_PLACES, REACH, forecast
-from bench.stats.fit import Points
 from bench.stats.intervals import t_quantile
-from bench.stats.lack_of_fit import GroupMeans
-from bench.stats.needed import Observed, needed
 
 FILE = Path("results/reference/coverage/labelling.csv")
 ASKED = 3  # targets of a curve, next to each other
@@ -124,7 +124,7 @@ def curves(path: Path) -> list[Curve]:
 
 def product(curve: Curve, target: float) -> Ends | None:
     errors = tuple(tuple(1 - accuracy for accuracy in each) for each in curve.accuracies)
-    found = needed(Observed(images=curve.images, errors=errors, num_test=curve.num_test), 1 - target)
+    found = images_needed(LabellingCurve(images=curve.images, errors=errors, num_test=curve.num_test), 1 - target)
     return None if found is None or not math.isfinite(found.low) else (found.low, found.images, found.high)
 
 
@@ -187,7 +187,7 @@ def _law(curve: Curve) -> Law:
 
 
 ANSWERS: Mapping[str, Callable[[Curve, float], Ends | None]] = {
-    "bench.stats.needed": product,
+    "bench.laws.labelling": product,
     "line in log-log": line,
     "needed_for": of_trained,
 }

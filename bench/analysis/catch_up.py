@@ -15,9 +15,9 @@ from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
 from bench.core.errors import UserError
 from bench.core.formatting import count, flops, points, significant
 from bench.core.phrase import phrase
-from bench.stats import averaging, fit
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import forecast
+from bench.laws import averaging, fit
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.extrapolation import forecast
 from bench.stats.intervals import t_quantile
 
 CROSSING_REACH = 100.0  # how far beyond the data a crossing is looked for, times the largest x

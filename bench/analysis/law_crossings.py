@@ -22,7 +22,7 @@ from bench.analysis.scaling_laws import Law, laws
 from bench.analysis.wording import Number, Sentence
 from bench.core.formatting import count, flops, measure_text
 from bench.core.phrase import phrase
-from bench.stats.crossing import crossing
+from bench.laws.crossing import crossing
 
 # Reasons.
 CROSSING_UNSTABLE = "crossing unstable"

@@ -12,8 +12,8 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.families import family_of_kind
 from bench.analysis.finding import Axis, Counts, Finding, Item, LawDeviation, Reason, SeveralModels, Unit
 from bench.analysis.scaling_laws import Law, laws
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.lack_of_fit import LackOfFit
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.lack_of_fit import LackOfFit
 
 X_QUANTITY: Mapping[Axis, Mapping[str, Any]] = {
     Axis.COMPUTE: {"quantity": "compute", "unit": Unit.FLOP},

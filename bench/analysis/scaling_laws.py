@@ -20,12 +20,12 @@ from bench.analysis.finding import TREND_POINTS, Axis
 from bench.analysis.findings import ValidityCheck
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
-from bench.stats import averaging, bootstrap, fit, model_selection
-from bench.stats.averaging import Averaged
-from bench.stats.extrapolation import Bands, Forecast, forecast
-from bench.stats.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
+from bench.laws import averaging, bootstrap, fit, model_selection
+from bench.laws.averaging import Averaged
+from bench.laws.extrapolation import Bands, Forecast, forecast
+from bench.laws.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
+from bench.laws.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 from bench.stats.intervals import seed_error
-from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 from bench.stats.pareto import FAR_OFF, frontier_bias, pareto
 
 LAW_TOO_FEW_POINTS = "no law: too few points"

@@ -21,9 +21,9 @@ from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
 from bench.core.formatting import percent, plural, significant
 from bench.core.phrase import phrase
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import REACH, Inverse, PastError, invert, reached
-from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.extrapolation import REACH, Inverse, PastError, invert, reached
+from bench.laws.lack_of_fit import MATERIAL, Z_CONTRADICTION
 
 # Reasons.
 OUT_OF_REACH = "out of reach"  # the law does not reach the target within `REACH` times the data

@@ -18,9 +18,6 @@ from typing import Any
 
 from bench.core.errors import UserError, unknown
 
-MAX_EPOCHS = 4.0
-"""Times that an image is seen above which plans and reports say that images repeat: up to four epochs were worth nearly
-as much as new data for language models (Muennighoff et al. 2023, arXiv:2305.16264)."""
 RATE_MARGIN = 0.02  # accuracy that a learning rate may lack to the best of a sweep and still be chosen, if it is lower
 RATE_ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
 RECIPE_REVISION = 3

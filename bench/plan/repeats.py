@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bench.core.by_key import by_key
-from bench.core.spec import MAX_EPOCHS, Cell
+from bench.core.spec import Cell
+from bench.laws.forms import MAX_EPOCHS
 
 
 class Planned(Protocol):

@@ -25,8 +25,8 @@ from bench.core.formatting import (
     significant,
 )
 from bench.core.registry import PRETRAINED
-from bench.core.spec import MAX_EPOCHS
 from bench.cost import units
+from bench.laws.forms import MAX_EPOCHS
 from bench.plan.cost_model import ACCELERATOR_FLOPS
 from bench.plan.estimate import MIN_PROCESSOR_SHARE, Reporter
 from bench.plan.plan import Plan, PlannedCell

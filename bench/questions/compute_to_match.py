@@ -31,12 +31,11 @@ from bench.analysis.wording import Number
 from bench.core.errors import UserError
 from bench.core.formatting import percent, significant
 from bench.core.phrase import phrase
-from bench.stats import averaging, bootstrap, fit
-from bench.stats.averaging import Averaged
-from bench.stats.bootstrap import LAW_LEVEL, Resampled
-from bench.stats.forms import FIRST, SECOND, two_families
-from bench.stats.lack_of_fit import Z_CONTRADICTION, GroupMeans, LackOfFit, lack_of_fit
-from bench.stats.levels import p_of_t
+from bench.laws import averaging, bootstrap, fit
+from bench.laws.averaging import Averaged
+from bench.laws.bootstrap import LAW_LEVEL, Resampled, p_of_t
+from bench.laws.forms import FIRST, SECOND, two_families
+from bench.laws.lack_of_fit import Z_CONTRADICTION, GroupMeans, LackOfFit, lack_of_fit
 
 NAME = "compute to match"
 

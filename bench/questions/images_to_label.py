@@ -2,8 +2,8 @@
 
 Asked of the best model in the best way that keeps the network as it is, for the accuracies that were named
 (`--target`), or else for the next round one above what it has with all labelled images. The answer is that of
-`bench.stats.needed`, not of a law of runs: the interval is of the images with which the same model, on other draws and
-other test images, has the accuracy, and was measured for that (results/reference/coverage/labelling.md).
+`bench.laws.labelling`, not of a law of runs: the interval is of the images with which the same model, on other draws
+and other test images, has the accuracy, and was measured for that (results/reference/coverage/labelling.md).
 
 Findings:
     subject: data set, model and way.
@@ -28,9 +28,9 @@ from bench.analysis.question import FACTS, Question
 from bench.analysis.wording import Number, bracket, shown
 from bench.core.formatting import count, percent
 from bench.core.phrase import phrase
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import MIN_PLACES, REACH
-from bench.stats.needed import Observed, needed
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.extrapolation import MIN_PLACES, REACH
+from bench.laws.labelling import LabellingCurve, images_needed
 
 NAME = "images to label"
 TARGETS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995)
@@ -87,7 +87,7 @@ def _asked(one: Adapted, target: float, *, named: bool) -> Finding:
     )
     if now >= target:
         return made(verdict=Verdict.YES, evidence=(item,))
-    found = needed(observed(one), 1 - target)
+    found = images_needed(observed(one), 1 - target)
     if found is None:
         return made(verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_POINTS,), evidence=(item,))
     made = partial(made, evidence=(replace(item, chance=found.chance),))
@@ -101,14 +101,14 @@ def _asked(one: Adapted, target: float, *, named: bool) -> Finding:
     return made(verdict=Verdict.YES, estimate=found.images, low=found.low, high=found.high, reach=reach)
 
 
-def observed(one: Adapted) -> Observed:
+def observed(one: Adapted) -> LabellingCurve:
     """The errors of every draw at every number of labelled images."""
     errors = tuple(tuple((1 - s.values_SD.mean(axis=0)).tolist()) for s in one.samples)
     last = one.samples[-1]
     num_test = last.num_test
     if not math.isinf(last.image_df):  # as many independent images as have the error of the groups
         num_test = min(num_test, max(1, round(last.inside * (1 - last.inside) / last.image_error**2)))
-    return Observed(images=one.images, errors=errors, num_test=num_test)
+    return LabellingCurve(images=one.images, errors=errors, num_test=num_test)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law
 from bench.core.formatting import flops, percent, significant
 from bench.core.phrase import phrase
+from bench.laws.bootstrap import LAW_LEVEL, variance_components
+from bench.laws.forms import FIRST, SECOND
 from bench.questions.compute_to_match import compute_to_match, shared_laws
-from bench.stats.bootstrap import LAW_LEVEL, variance_components
-from bench.stats.forms import FIRST, SECOND
 from bench.stats.intervals import z_quantile
 
 NAME = "next run"

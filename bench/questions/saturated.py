@@ -24,9 +24,9 @@ from bench.analysis.wording import Number
 from bench.core.errors import UserError
 from bench.core.formatting import flops, plural, signed
 from bench.core.phrase import phrase
-from bench.stats import bootstrap, fit
-from bench.stats.forms import POWER
-from bench.stats.lack_of_fit import lack_of_fit
+from bench.laws import bootstrap, fit
+from bench.laws.forms import POWER
+from bench.laws.lack_of_fit import lack_of_fit
 
 NAME = "saturated"
 BENDS_AGAINST_TREND = "points bend against the trend"

@@ -14,11 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
-from bench.analysis.runs_fit import ONLY_GROUP
-from bench.analysis.runs_table import scale_of
 from bench.core.errors import UserError
 from bench.core.formatting import compact, printable
-from bench.report import fit_text
+from bench.laws import wording
+from bench.laws.runs_table import scale_of
+from bench.laws.table_fit import ONLY_GROUP
 from bench.report.figures import _style
 from bench.report.style import PAGE, Style
 
@@ -63,7 +63,7 @@ def draw(result: Mapping[str, Any]) -> Figure:
     known = len({*families.values()} & {*_style.FAMILIES.values()}) == len(shown)
     in_order = _style.LOOKS if together else _style.LOOKS[:1] * MAX_PANELS
     looks = families if known else dict(zip(shown, in_order, strict=False))
-    exponents = {name: fit_text.with_ends(law["slope"]) for name, law in shown.items()}
+    exponents = {name: wording.with_ends(law["slope"]) for name, law in shown.items()}
     labels = {name: printable(f"{name}\n{exponents[name]}".removeprefix(f"{ONLY_GROUP}\n")) for name in shown}
     scale, unit = (100.0, " [%]") if result["share"] else (1.0, "")
     for axes, name in zip(panels * (len(shown) if together else 1), shown, strict=False):
@@ -85,7 +85,7 @@ def draw(result: Mapping[str, Any]) -> Figure:
     left_out = f"; drawn: the {MAX_PANELS} of most runs" if len(shown) < len(every) else ""
     size, wide = style.text(TITLE_SIZE), figure.get_figwidth()
     title = textwrap.fill(  # no line ends inside an interval
-        re.sub(r", (?=[^\[]*\])", ",\u00a0", printable(fit_text.title(result) + left_out)),
+        re.sub(r", (?=[^\[]*\])", ",\u00a0", printable(wording.title(result) + left_out)),
         int(LETTERS * wide / size),
     )
     figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=size)
@@ -135,7 +135,7 @@ def _signs(laws: Sequence[Mapping[str, Any]], x: str) -> list[Any]:
     held = _style.handles({"held out": (_style.INK, "o")}, hollow=True) if any(law["held"]["x"] for law in laws) else []
     return [
         *held,
-        Line2D([], [], color=_style.INK, label=fit_text.predictor(*by) if len(by) == 1 else "the law that predicts"),
+        Line2D([], [], color=_style.INK, label=wording.predictor(*by) if len(by) == 1 else "the law that predicts"),
         Line2D([], [], color=_style.INK, linestyle=_style.EXTRAPOLATED, label=f"beyond the runs{beyond}"),
         Patch(color=_style.INK, alpha=dark + faint, linewidth=0, label=f"{level} of the law"),
         Patch(color=_style.INK, alpha=faint, linewidth=0, label=f"{level} of one more run"),
@@ -194,6 +194,6 @@ def draw_record(result: Mapping[str, Any]) -> Figure:
         axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
         axes.minorticks_off()
         axes.set_ylabel("Observed / predicted − 1 [%]")
-        axes.set_title(printable(f"{name}: {fit_text.predictor(answer['predicted_by'])}"))
+        axes.set_title(printable(f"{name}: {wording.predictor(answer['predicted_by'])}"))
         axes.legend(loc="upper left")
     return figure

@@ -14,21 +14,15 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import Law, laws, why_not
 from bench.core.formatting import count, flops, plural, significant
-from bench.core.spec import MAX_EPOCHS
-from bench.stats import averaging, bootstrap, diagnostics
+from bench.laws import averaging, bootstrap, diagnostics
+from bench.laws.forms import MAX_EPOCHS
+from bench.laws.wording import over_forms, weights
 from bench.validity.mixed_laws import refusal
 
 CURVE_POINTS = 121  # places at which a curve is given: as many as a bend takes to be drawn round
 CURVE_REACH = 3.0  # how far beyond the largest run a curve is drawn
 DIGITS = 4  # significant: an optimiser's last steps differ between processors
 FLAT_SLOPE = 1e-8  # a gradient below it is rounding noise
-QUANTITIES = {
-    "slope": "slope −d log y / d log x at {place}",
-    "floor": "floor, the limit of y for large x",
-    "exponent": "exponent with which y falls to its floor",
-}
-NAMED_APART = 0.01  # forms of less weight
-NO_FLOOR = 1e-3  # of the upper end: a floor nearer to 0 is none
 AXES: dict[str, str] = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}  # in sentences
 
 
@@ -138,23 +132,6 @@ def _curve(law: Law) -> dict[str, list[Any]]:
         "within": np.where(x[:, None] > high * (1 + 1e-9), np.nan, within).tolist(),
         "total": law.bands(x).total.tolist(),
     }
-
-
-def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
-    """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
-    lines = []
-    for name, q in groups.items():
-        least = NO_FLOOR * q["high"] if name == "floor" else 0.0
-        value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
-        lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")
-    return lines
-
-
-def weights(forms: Mapping[str, float]) -> str:
-    """Those that cannot be ruled out with their weights, then the others."""
-    kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
-    others = [name for name, weight in forms.items() if weight < NAMED_APART]
-    return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
 
 
 def heading(card: Mapping[str, Any]) -> str:

@@ -16,7 +16,6 @@ import numpy as np
 BEND = 1.5
 """For power laws and logistic curves without noise, at places drawn at random between horizons 1.5 to 4 times apart,
 the line's error is within what is allowed at 94 % of the places; at 67 % with 1 in its place."""
-FAR, MIN_LEFT = 8.0, 5  # see `far_off`
 MIN_INNER_SHARE = 0.25  # inner points with h1 h2 below this share of h² say little of the interval but their own noise
 
 
@@ -26,34 +25,6 @@ def curvatures(x_N: Sequence[float], y_N: Sequence[float]) -> tuple[np.ndarray, 
     before, after = np.diff(x)[:-1], np.diff(x)[1:]
     missed = y[1:-1] - (y[:-2] * after + y[2:] * before) / (before + after)
     return 2 * np.abs(missed) / (before * after), before * after
-
-
-def misses(x_N: np.ndarray, y_N: np.ndarray) -> np.ndarray:
-    """y of every inner point less the line between its neighbours, (N - 2,), in standard deviations of one point where
-    all have the same. x ascends."""
-    share = np.diff(x_N)[:-1] / (x_N[2:] - x_N[:-2])
-    missed = y_N[1:-1] - (y_N[:-2] * (1 - share) + y_N[2:] * share)
-    return missed / np.sqrt(1 + share**2 + (1 - share) ** 2)
-
-
-def roughness(x_N: np.ndarray, y_N: np.ndarray) -> float:
-    """Rms of `misses`: noise, and what the curve bends between neighbours; 0 for fewer than three points."""
-    return float(np.sqrt((misses(x_N, y_N) ** 2).mean())) if len(x_N) > 2 else 0.0
-
-
-def far_off(x_N: np.ndarray, y_N: np.ndarray) -> list[int]:
-    """Inner points that miss their neighbours' line by more than `FAR` times the roughness without them, the farthest
-    first; at least `MIN_LEFT` points are left. An end is none: it may be where a curve turns."""
-    left, outlying = list(range(len(x_N))), []
-    while len(left) > MIN_LEFT:
-        missed = np.abs(misses(x_N[left], y_N[left]))
-        worst = int(missed.argmax()) + 1
-        without = left[:worst] + left[worst + 1 :]
-        if not missed[worst - 1] > FAR * roughness(x_N[without], y_N[without]):
-            break
-        outlying.append(left[worst])
-        left = without
-    return outlying
 
 
 def error(x_N: Sequence[float], y_N: Sequence[float], at: float, *, usual: float | None = None) -> float:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scipy import special
-
 from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Estimate, t_quantile
 
 STEPS = 40  # of bisection, over log p
@@ -41,13 +39,6 @@ def _half(e: Estimate, level: float) -> float:
             for source, margin in e.margins.items()
         )
     )
-
-
-def p_of_t(distance: float, half: float, *, df: float, level: float) -> float:
-    """Two-sided p of a value at so far a distance from what is tested, whose interval reaches `half` towards it."""
-    if half <= 0:
-        return LEAST_P if distance else 1.0
-    return max(LEAST_P, 2 * float(special.stdtr(df, -abs(distance) / half * t_quantile(df, level))))
 
 
 def holm(p: Sequence[float], *, share: float, weights: Sequence[float] | None = None) -> list[bool]:

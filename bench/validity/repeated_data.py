@@ -8,7 +8,7 @@ from bench.analysis.check import Check
 from bench.analysis.evidence import Evidence, PointKey
 from bench.analysis.finding import Axis
 from bench.analysis.findings import Level, ValidityCheck
-from bench.core.spec import MAX_EPOCHS
+from bench.laws.forms import MAX_EPOCHS
 
 REPEATED_DATA = "repeated data"
 """Names (axis,); count: points on it that saw each image more than `limit` times, at most `high`. More compute and more

@@ -23,6 +23,11 @@ from bench.analysis.question import load
 from bench.analysis.study_data import Records
 from bench.analysis.targets import BELOW_RANGE, OUT_OF_REACH, AccuracyTarget
 from bench.core import registry
+from bench.laws import averaging, bootstrap
+from bench.laws.extrapolation import forecast, reached
+from bench.laws.fit import Points
+from bench.laws.forms import POWER
+from bench.laws.lack_of_fit import GroupMeans
 from bench.questions.best_family_at_equal_compute import SELECTION_BIAS
 from bench.questions.compute_to_match import NO_SINGLE_FACTOR, SharedLaw, compute_to_match
 from bench.questions.hybrid_advantage_shrinks import advantage_shrinks
@@ -31,12 +36,7 @@ from bench.questions.more_images_help import PEAK_INSIDE, PeakInside
 from bench.questions.next_run import Candidate, next_run
 from bench.questions.saturated import BENDS_AGAINST_TREND, TopOfRange
 from bench.report import caveats, text
-from bench.stats import averaging, bootstrap
-from bench.stats.extrapolation import forecast, reached
-from bench.stats.fit import Points
-from bench.stats.forms import POWER
 from bench.stats.intervals import SEEDS
-from bench.stats.lack_of_fit import GroupMeans
 from tests.analysis._records import World
 from tests.analysis._study import ask, study
 

@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import re
+import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +17,7 @@ LAYERS = (
     ("baselines",),
     ("bench.core",),
     ("bench.data", "bench.store", "bench.cost"),
-    ("bench.train", "bench.tasks", "bench.stats", "bench.trackers"),
+    ("bench.train", "bench.tasks", "bench.stats", "bench.laws", "bench.trackers"),
     ("bench.analysis",),
     ("bench.claims", "bench.questions", "bench.validity"),
     ("bench.report",),
@@ -25,6 +26,11 @@ LAYERS = (
     ("verbs",),  # what lies at the top of bench/, and what `python -m ROOM` runs
 )
 ORDER = [room for layer in LAYERS for room in layer]
+
+GUESTS = {
+    "bench.laws": {"bench.core.errors", "bench.core.formatting", "numpy", "scipy", "pandas"},
+}
+"""A guest could leave the house: the room, and all that it imports beside itself and the standard library."""
 
 
 def spine(root: Path = PROJECT) -> list[str]:
@@ -95,6 +101,18 @@ class Structure:
             for importer, names in self.imports.items()
             for imported in sorted(names)
             if ORDER.index(room(imported)) > ORDER.index(room(importer))
+        ]
+
+    def beyond(self, guest: str) -> list[str]:
+        """Imports of a guest that it is not allowed: modules of the project by their names, packages as a whole."""
+        allowed = GUESTS[guest] | sys.stdlib_module_names
+        return [
+            f"{module} imports {imported}"
+            for module, names in self.all_imports.items()
+            if under(module, guest)
+            for imported in sorted(names)
+            if not under(imported, guest)
+            and (imported if imported.split(".")[0] in PACKAGES else imported.split(".")[0]) not in allowed
         ]
 
     def circle(self) -> list[str]:

@@ -6,8 +6,9 @@ import pytest
 
 from baselines.published import timm_costs
 from bench import api, fit
-from bench.analysis import matched, public_evidence, runs_fit, scaling_laws
+from bench.analysis import matched, public_evidence, scaling_laws
 from bench.cost import public_models
+from bench.laws import table_fit
 from bench.report import explore
 from tests.conftest import PROJECT
 
@@ -90,7 +91,7 @@ def test_coverage_that_fit_md_quotes_is_the_committed_one(quantity: str) -> None
 
 def test_laws_are_refitted_as_often_everywhere_and_as_the_documents_say() -> None:
     often = fit.arguments_parser().parse_args(["runs.csv"]).bootstrap
-    assert often == runs_fit.Request(x=("x",), y="y").draws == 2 * scaling_laws.DRAWS
+    assert often == table_fit.Request(x=("x",), y="y").draws == 2 * scaling_laws.DRAWS
     assert f"{often:,} refits (`--bootstrap`)" in words("fit.md") and f"({often:,} refits)" in words("limits.md")
     by = re.search(r"an end moves by (\d+) % at the median and by (\d+) % at most", words("limits.md")).groups()
     assert "by {} % at the median, and by {} % at most".format(*by) in words("fit.md")

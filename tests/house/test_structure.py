@@ -17,6 +17,7 @@ import pytest
 from bench import __main__ as script
 from bench.core.errors import EXIT_USAGE
 from tests.house.structure import (
+    GUESTS,
     ORDER,
     PACKAGES,
     PROJECT,
@@ -38,6 +39,34 @@ def test_every_folder_is_a_room():
 
 def test_rooms_import_downwards_only():
     assert not HOUSE.upwards()
+
+
+@pytest.mark.parametrize("guest", GUESTS)
+def test_a_guest_imports_only_what_its_line_says(guest):
+    assert not HOUSE.beyond(guest)
+
+
+def test_what_a_guest_may_not_import_is_seen_wherever_it_stands(tmp_path):
+    (tmp_path / "bench/laws").mkdir(parents=True)
+    for room in ("core", "stats"):
+        (tmp_path / f"bench/{room}").mkdir()
+        (tmp_path / f"bench/{room}/errors.py").touch()
+    allowed = "import math\nimport numpy as np\nfrom bench.core.errors import UserError\nfrom bench.laws import b\n"
+    (tmp_path / "bench/laws/a.py").write_text(allowed)
+    (tmp_path / "bench/laws/b.py").write_text("def f():\n    import torch\n    from bench.stats import errors\n")
+    wrong = ["bench.laws.b imports bench.stats.errors", "bench.laws.b imports torch"]
+    assert Structure(tmp_path).beyond("bench.laws") == wrong
+
+
+def test_of_the_laws_others_import_what_its_page_lists_as_public():
+    """The table of bench/laws/README.md is the surface: no module more, and none that nobody uses."""
+    page = (PROJECT / "bench/laws/README.md").read_text()
+    public, internal = page.partition("\n## Modules")[2].split("\nInternal: ")
+    listed = {f"bench.laws.{name}" for name in re.findall(r"^\| `(\w+)` \|", public, re.MULTILINE)}
+    inside = {f"bench.laws.{name}" for name in re.findall(r"`(\w+)`", internal.partition("\n\n")[0])}
+    used = {name for module, names in HOUSE.imports.items() if not under(module, "bench.laws") for name in names}
+    assert listed == {name for name in used if name.startswith("bench.laws.")}
+    assert listed | inside == {name for name in HOUSE.paths if name.startswith("bench.laws.")} and not listed & inside
 
 
 def test_no_circles_between_files():

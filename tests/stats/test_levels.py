@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from bench.stats.intervals import CHANGE, DRAWS, IMAGES, SEEDS, Estimate, t_quantile, z_quantile
-from bench.stats.levels import holm, p_of_t, p_value
+from bench.stats.levels import holm, p_value
 
 
 def estimate(value: float, **margins: float) -> Estimate:
@@ -27,7 +27,6 @@ def test_p_of_one_source_is_that_of_its_own_test() -> None:
     margin = t_quantile(2.0) * x.std(ddof=1) / 3**0.5
     assert p_value(estimate(x.mean(), **{SEEDS: margin})) == pytest.approx(stats.ttest_1samp(x, 0).pvalue, rel=1e-6)
     assert p_value(estimate(0.02, **{IMAGES: z_quantile() * 0.01})) == pytest.approx(2 * stats.norm.sf(2), rel=1e-6)
-    assert p_of_t(x.mean(), margin, df=2.0, level=0.95) == pytest.approx(stats.ttest_1samp(x, 0).pvalue)
 
 
 def test_p_is_five_per_cent_at_the_end_of_a_95_per_cent_interval() -> None:

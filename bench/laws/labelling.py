@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import MIN_PLACES, REACH
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.extrapolation import MIN_PLACES, REACH
 
 EXPONENT, EXPONENT_SPREAD = 0.35, 0.5  # median of the prior, and standard deviation of its logarithm
 FLOOR = (0.5, 2.0)  # of the beta distribution that is the prior of f
@@ -27,7 +27,7 @@ EXPONENTS, FLOORS, LEVELS, CHANGES = 40, 40, 15, 9  # nodes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
+class LabellingCurve:
     """Errors of one model, adapted in one way.
 
     Attributes:
@@ -42,7 +42,7 @@ class Observed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Needed:
+class ImagesNeeded:
     """Images for an error: median and interval, of images that there are and more. Infinite: beyond REACH times those.
     `chance`: that REACH times the images are enough."""
 
@@ -52,7 +52,7 @@ class Needed:
     chance: float
 
 
-def needed(seen: Observed, wanted: float, *, level: float = LAW_LEVEL) -> Needed | None:
+def images_needed(seen: LabellingCurve, wanted: float, *, level: float = LAW_LEVEL) -> ImagesNeeded | None:
     """Images that the error `wanted` takes; None with fewer than `MIN_PLACES` numbers of images."""
     if len(seen.images) < MIN_PLACES:
         return None
@@ -89,7 +89,7 @@ def needed(seen: Observed, wanted: float, *, level: float = LAW_LEVEL) -> Needed
     at = np.searchsorted(passed_M, [0.5, 0.5 - level / 2, 0.5 + level / 2])
     ends = seen.images[-1] * np.exp(log_M[order][np.minimum(at, len(order) - 1)])
     middle, low, high = np.where(ends > REACH * seen.images[-1], np.inf, ends).tolist()
-    return Needed(
+    return ImagesNeeded(
         images=middle, low=low, high=high, chance=float(weight_M[log_M <= np.log(REACH)].sum() / weight_M.sum())
     )
 

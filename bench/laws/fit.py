@@ -16,7 +16,7 @@ from scipy.optimize import least_squares
 
 from bench.core.errors import UserError
 from bench.core.formatting import compact, plural
-from bench.stats.forms import Form
+from bench.laws.forms import Form
 
 FTOL = 1e-12  # relative improvement of the objective below which a step counts as none; see `descend`
 REFIT_FTOL = 1e-8  # the same for refits of a bootstrap, whose own scatter is far larger; at 1e-6 processors differ

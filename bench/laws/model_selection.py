@@ -1,4 +1,4 @@
-"""Choice of a form by its record (`bench.stats.extrapolation`). In-sample error would favour many parameters."""
+"""Choice of a form by its record (`bench.laws.extrapolation`). In-sample error would favour many parameters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.stats.extrapolation import Forecast
-from bench.stats.forms import FORMS, Form
+from bench.laws.extrapolation import Forecast
+from bench.laws.forms import FORMS, Form
 
 OCTAVE = math.log(2.0)
 MIN_ORIGINS = 3  # that forms are ranked by, where there are as many
@@ -33,8 +33,7 @@ def rank(forecasts: Sequence[Forecast]) -> list[Ranked]:
     """Forms by their record one octave beyond earlier origins, best first; for several curves together, the geometric
     mean. Every form is judged by the same origins; one that too few of them can fit has infinite error."""
     forecasts = [
-        replace(made, origins=tuple(o for o in made.origins if o.outlook.places >= RANKING_PLACES))
-        for made in forecasts
+        replace(made, origins=tuple(o for o in made.origins if o.prior.places >= RANKING_PLACES)) for made in forecasts
     ]
     errors: dict[str, list[float]] = {made.form.name: [] for made in forecasts[0].fits}
     inside: dict[str, list[float]] = {name: [] for name in errors}

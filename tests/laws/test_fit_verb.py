@@ -13,15 +13,14 @@ from matplotlib.text import Text
 from scipy import stats
 
 from bench import fit as verb
-from bench.analysis import runs_table as reader
-from bench.analysis.form_names import FORM_NAMES
 from bench.core.errors import UserError
-from bench.report import fit_figure, fit_text
+from bench.laws import diagnostics, table_diagnostics, wording
+from bench.laws import runs_table as reader
+from bench.laws.fit import Points, fit
+from bench.laws.forms import FORM_NAMES, FORMS, POWER, POWER_FLOOR
+from bench.report import fit_figure
 from bench.report.figures import _style
 from bench.report.style import PAGE, STYLES
-from bench.stats import diagnostics, table_diagnostics
-from bench.stats.fit import Points, fit
-from bench.stats.forms import FORMS, POWER, POWER_FLOOR
 from tests.conftest import PROJECT
 
 # -- `python -m bench.fit` on CSVs from elsewhere ----------------------------------------------------------------------
@@ -65,11 +64,11 @@ def test_exponents_are_compared_as_welchs_test_does(csv, capsys: pytest.CaptureF
     (apart,) = answer["exponents"]
     assert apart["value"] == pytest.approx(b.slope - a.slope, abs=0.1 * half)
     assert (apart["high"] - apart["low"]) / 2 == pytest.approx(half, rel=0.12)
-    assert "a falls faster than b: exponents differ by 0.098 [" in fit_text.title(answer)
+    assert "a falls faster than b: exponents differ by 0.098 [" in wording.title(answer)
     alike = table.assign(y=60 * table["x"] ** -0.2 * np.exp(rng.normal(0, 0.02, len(table))))
-    assert fit_text.title(fitted(csv(alike), capsys, *more, y="y")).startswith("inconclusive whether a or b falls")
+    assert wording.title(fitted(csv(alike), capsys, *more, y="y")).startswith("inconclusive whether a or b falls")
     few = pd.concat([table[table["kind"] == "a"], table[table["kind"] == "b"].head(3)])
-    assert fit_text.title(fitted(csv(few), capsys, *more, y="y")).endswith("too few runs")
+    assert wording.title(fitted(csv(few), capsys, *more, y="y")).endswith("too few runs")
 
 
 def test_the_figure_shows_runs_those_held_out_and_the_law_that_predicts(runs, tmp_path, capsys, monkeypatch) -> None:

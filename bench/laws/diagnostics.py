@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from bench.core.formatting import compact, significant
-from bench.stats.fit import FormFit, Points, jacobian
-from bench.stats.interpolation import roughness
+from bench.laws.fit import FormFit, Points, jacobian
+from bench.laws.roughness import roughness
 
 MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}

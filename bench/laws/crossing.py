@@ -9,9 +9,8 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
-from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.fit import FormFit
-from bench.stats.levels import p_of_t
+from bench.laws.bootstrap import LAW_LEVEL, p_of_t
+from bench.laws.fit import FormFit
 
 GRID = 200
 CANNOT_TELL, YES, NO = "cannot tell", "yes", "no"

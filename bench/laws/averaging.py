@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.stats.bootstrap import LAW_LEVEL, Resampled, quantiles, resample, variance_components
-from bench.stats.fit import REFIT_FTOL, FormFit, Points, fit
-from bench.stats.forms import Form
+from bench.laws.bootstrap import LAW_LEVEL, Resampled, quantiles, resample, variance_components
+from bench.laws.fit import REFIT_FTOL, FormFit, Points, fit
+from bench.laws.forms import Form
 
 TEMPER = 0.6
 """Exponent of Akaike's weights. At 1, intervals of floors and exponents hold the truth too seldom, at 0.5 those of

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats import bootstrap, fit, forms
+from bench.laws import bootstrap, fit, forms
 from tools import coverage_of_fits as coverage
 
 STUDIES = 40

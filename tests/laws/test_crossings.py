@@ -16,9 +16,9 @@ from scipy import stats
 from scipy.optimize import curve_fit
 
 from bench import fit as verb
-from bench.stats import averaging, bootstrap, fit, forms, isoflop
-from bench.stats.crossing import CANNOT_TELL, NO, YES, Crossing, crossing
-from tests.stats.test_coverage import plausible
+from bench.laws import averaging, bootstrap, fit, forms, isoflop
+from bench.laws.crossing import CANNOT_TELL, NO, YES, Crossing, crossing
+from tests.laws.test_coverage import plausible
 from tools import measure_crossings
 
 LOW, HIGH = 1.0, 1000.0

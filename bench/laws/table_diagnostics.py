@@ -15,8 +15,8 @@ from scipy import special
 
 from bench.core.errors import UserError
 from bench.core.formatting import compact, plural, significant
-from bench.core.spec import MAX_EPOCHS
-from bench.stats.fit import FormFit, Points, loss_sum
+from bench.laws.fit import FormFit, Points, loss_sum
+from bench.laws.forms import MAX_EPOCHS
 
 Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
 NEGLIGIBLE_RMS = 1e-3  # of log residuals: below it their shape does not matter

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench.core.by_key import by_key
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import compact
-from bench.stats import table_diagnostics
-from bench.stats.fit import Points
+from bench.laws import table_diagnostics
+from bench.laws.fit import Points
 
 ALIASES: tuple[tuple[str, ...], ...] = (
     ("n", "nparams", "params", "parameters", "numparams", "modelsize", "size"),
@@ -356,8 +355,10 @@ def scale_of(name: str) -> float:
 
 def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
     """The rows of every group, by its name; those without one are a group too."""
-    named = by_key((group_name(group), part) for group, part in table.groupby(column(table, name), dropna=False))
-    return {group: pd.concat(parts) for group, parts in named.items()}  # 1 and "1" have one name
+    named: dict[str, list[pd.DataFrame]] = {}
+    for group, part in table.groupby(column(table, name), dropna=False):
+        named.setdefault(group_name(group), []).append(part)  # 1 and "1" have one name
+    return {group: pd.concat(parts) for group, parts in named.items()}
 
 
 def group_name(entry: Any) -> str:

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from bench.core.cli import accuracies
-from bench.stats.needed import Observed, needed
-from bench.stats.paired import MIN_DIFFERING, POWER, detectable
+from bench.laws.labelling import LabellingCurve, images_needed
 from tools import measure_labelling
 
 
-def seen(exponent: float, floor: float = 0.0, most: int = 200, num_test: int = 100_000) -> Observed:
+def seen(exponent: float, floor: float = 0.0, most: int = 200, num_test: int = 100_000) -> LabellingCurve:
     """Errors without noise: 0.3 at the last number."""
     images = tuple(float(n) for n in (10, 20, 50, 100, 200) if n <= most)
     law = [0.3 * (floor + (1 - floor) * (n / images[-1]) ** -exponent) for n in images]
-    return Observed(
+    return LabellingCurve(
         images=images,
         errors=(*((min(error, 0.99),) * 3 for error in law[:-1]), (law[-1],)),
         num_test=num_test,
@@ -23,30 +22,30 @@ def seen(exponent: float, floor: float = 0.0, most: int = 200, num_test: int = 1
 
 
 def test_the_interval_holds_what_a_law_takes() -> None:
-    found = needed(seen(0.5), 0.2)
+    found = images_needed(seen(0.5), 0.2)
     assert found is not None and found.low <= 200 * (0.3 / 0.2) ** 2 <= found.high < math.inf
     assert found.low < found.images < found.high and found.chance > 0.95
 
 
 def test_a_floor_above_the_target_is_seen() -> None:
-    found = needed(seen(0.5, floor=0.9), 0.1)
+    found = images_needed(seen(0.5, floor=0.9), 0.1)
     assert found is not None and found.low == math.inf and found.chance < 0.05
 
 
 def test_few_test_images_widen_it() -> None:
-    wide, narrow = (needed(seen(0.5, num_test=number), 0.2) for number in (100, 100_000))
+    wide, narrow = (images_needed(seen(0.5, num_test=number), 0.2) for number in (100, 100_000))
     assert wide is not None and narrow is not None and wide.low < narrow.low and wide.high > narrow.high
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_test_set_without_a_hit_gives_an_interval() -> None:
     """Few test images may all be missed at every number."""
-    found = needed(Observed(images=(2, 4, 10, 20), errors=((1.0, 1.0),) * 3 + ((1.0,),), num_test=3), 0.5)
+    found = images_needed(LabellingCurve(images=(2, 4, 10, 20), errors=((1.0, 1.0),) * 3 + ((1.0,),), num_test=3), 0.5)
     assert found is not None and 20 <= found.low <= found.images and 0 < found.chance < 1
 
 
 def test_three_numbers_of_images_are_refused() -> None:
-    assert needed(seen(0.5, most=50), 0.2) is None
+    assert images_needed(seen(0.5, most=50), 0.2) is None
 
 
 def test_held_out_curves_hold_within_what_chance_explains() -> None:
@@ -58,22 +57,6 @@ def test_held_out_curves_hold_within_what_chance_explains() -> None:
     lines = [c for c in measure_labelling.cases(some, measure_labelling.line) if c.bounded]
     assert len(told) >= 20 and np.mean([c.held for c in told]) >= 0.85
     assert np.mean([c.held for c in lines]) < 0.75
-
-
-def test_what_a_test_set_tells_apart_by_simulation() -> None:
-    rng, number = np.random.default_rng(0), 2_000
-    gap, disagree = detectable(number) or (0.0, 0.0)
-    counts = rng.multinomial(number, [(disagree + gap) / 2, (disagree - gap) / 2, 1 - disagree], size=4_000)
-    difference = (counts[:, 0] - counts[:, 1]) / number
-    error = np.sqrt((counts[:, 0] + counts[:, 1]) / number - difference**2) / number**0.5
-    assert (difference > 1.96 * error).mean() == pytest.approx(POWER, abs=0.03)
-
-
-def test_a_small_test_set_promises_no_more_than_models_can_differ() -> None:
-    """By no more than the share of the images on which they disagree, and on enough of them for a paired interval."""
-    found = [detectable(number) for number in range(MIN_DIFFERING, 200)]
-    assert all(made and made[0] <= made[1] <= 1 for made in found) and detectable(MIN_DIFFERING - 1) is None
-    assert all(made[1] * number >= MIN_DIFFERING - 1e-9 for number, made in enumerate(found, MIN_DIFFERING) if made)
 
 
 def test_accuracies_are_read_in_percent_and_as_shares() -> None:

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from bench import fit as verb
-from bench.stats import bootstrap, extrapolation
-from bench.stats.extrapolation import BENDING, FREEDOM, MIN_PLACES, Bands, far_off_runs, forecast, reached
-from bench.stats.fit import Points, fit
-from bench.stats.forms import CHINCHILLA, FORMS, POWER, POWER_FLOOR
-from tests.stats.test_coverage import plausible
+from bench.laws import bootstrap, extrapolation
+from bench.laws.extrapolation import BENDING, FREEDOM, MIN_PLACES, Bands, far_off_runs, forecast, reached
+from bench.laws.fit import Points, fit
+from bench.laws.forms import CHINCHILLA, FORMS, POWER, POWER_FLOOR
+from tests.laws.test_coverage import plausible
 from tools import coverage_of_fits as coverage
 from tools import measure_extrapolation
 
@@ -68,7 +68,7 @@ def test_the_record_of_an_origin_is_the_record_that_was_known_there() -> None:
 def test_without_an_origin_other_curves_give_the_interval_and_with_three_places_nothing_does() -> None:
     few = forecast(curve(0, np.geomspace(1.0, 8.0, 4)))
     assert not few.origins and few.answers and len(np.unique(few.fits[0].points.x)) == MIN_PLACES
-    expected = stats.t.ppf(0.95, FREEDOM) * few.outlook.usual_rate * np.log(2)
+    expected = stats.t.ppf(0.95, FREEDOM) * few.prior.usual_rate * np.log(2)
     assert few.half_width(np.log(2)) == pytest.approx(expected) and few.half_width(0.0) == 0.0
     none = forecast(curve(0, np.geomspace(1.0, 4.0, 3)), [POWER])
     assert not none.answers and np.isnan(none.half_width(0.7)) and np.isnan(few.half_width(-0.7))

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.analysis.form_names import form_name
-from bench.core.by_key import by_key
 from bench.core.formatting import compact, join, percent, plural, significant
-from bench.report.fits import over_forms, weights
+from bench.laws.forms import form_name
 
 MAX_PAIRS = 21  # of groups, that are printed
+QUANTITIES = {
+    "slope": "slope −d log y / d log x at {place}",
+    "floor": "floor, the limit of y for large x",
+    "exponent": "exponent with which y falls to its floor",
+}
+NAMED_APART = 0.01  # forms of less weight
+NO_FLOOR = 1e-3  # of the upper end: a floor nearer to 0 is none
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
@@ -29,7 +34,9 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         if untold := [pair["reason"] for pair in pairs if pair not in told]:
             text.append(f"{plural(len(untold), 'pair')} cannot be told apart: {join(sorted(set(untold)))}")
     text += [f"warning: {item}" for item in result["warnings"]]
-    failed = by_key((reason, name) for name, reason in result["refused"].items())
+    failed: dict[str, list[str]] = {}
+    for name, reason in result["refused"].items():
+        failed.setdefault(reason, []).append(name)
     return text + [f"not fitted, {join(names)}: {reason}" for reason, names in failed.items()]
 
 
@@ -66,6 +73,23 @@ def with_ends(quantity: Mapping[str, float]) -> str:
 def predictor(forms: Sequence[str]) -> str:
     """The law that predicts: a form, or the median of several."""
     return form_name(forms[0]) if len(forms) == 1 else f"median of {len(forms)} forms that bend"
+
+
+def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
+    """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
+    lines = []
+    for name, q in groups.items():
+        least = NO_FLOOR * q["high"] if name == "floor" else 0.0
+        value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
+        lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")
+    return lines
+
+
+def weights(forms: Mapping[str, float]) -> str:
+    """Those that cannot be ruled out with their weights, then the others."""
+    kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
+    others = [name for name, weight in forms.items() if weight < NAMED_APART]
+    return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
 
 
 def _crossing(c: Mapping[str, Any]) -> str:

@@ -12,25 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench.analysis import runs_table as reader
-from bench.analysis.form_names import form_name
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import compact, percent, plural, significant
-from bench.stats import (
-    REFITS,
-    averaging,
-    bootstrap,
-    diagnostics,
-    extrapolation,
-    fit,
-    forms,
-    isoflop,
-    table_diagnostics,
-)
-from bench.stats.averaging import Averaged
-from bench.stats.crossing import crossing, difference
-from bench.stats.extrapolation import Bands, Forecast
-from bench.stats.interpolation import FAR
+from bench.laws import REFITS, averaging, bootstrap, diagnostics, extrapolation, fit, forms, isoflop, table_diagnostics
+from bench.laws import runs_table as reader
+from bench.laws.averaging import Averaged
+from bench.laws.crossing import crossing, difference
+from bench.laws.extrapolation import Bands, Forecast
+from bench.laws.forms import form_name
+from bench.laws.roughness import FAR
 
 JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
@@ -295,7 +285,7 @@ def _fit(
     *,
     middle: float,
     seed: int,
-    held: UnfittedRows | None = None,
+    held: HeldOutRuns | None = None,
 ) -> tuple[dict[str, Any], Averaged]:
     """One group's law: card, intervals of its parameters and of what can be compared between forms, predictions with
     their record, warnings.
@@ -412,7 +402,7 @@ def _why_not(made: Forecast, distance: float) -> str | None:
         return "it lies below the data, where nothing was tested; a run there would tell"
     if distance == 0 or made.answers:
         return None
-    more = extrapolation.MIN_PLACES - made.outlook.places
+    more = extrapolation.MIN_PLACES - made.prior.places
     return made.withheld or f"an interval takes {extrapolation.MIN_PLACES} values of x; run {more} more"
 
 
@@ -448,20 +438,20 @@ def _bends(made: Forecast) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UnfittedRows:
+class HeldOutRuns:
     """Rows that were not fitted: x (inputs, n), y (n,) as the fit reads it, and their groups."""
 
     x: np.ndarray
     y: np.ndarray
     group: np.ndarray
 
-    def of(self, name: str) -> UnfittedRows:
+    def of(self, name: str) -> HeldOutRuns:
         """Those of a group that have a y."""
         kept = (self.group == name) & np.isfinite(self.y)
-        return UnfittedRows(x=self.x[:, kept], y=self.y[kept], group=self.group[kept])
+        return HeldOutRuns(x=self.x[:, kept], y=self.y[kept], group=self.group[kept])
 
 
-def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request, full: float | None) -> UnfittedRows:
+def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request, full: float | None) -> HeldOutRuns:
     """Read beside the fitted rows, so that columns mean the same."""
     both = pd.concat([table, held.drop_duplicates()])
     if request.form in JOINT_FORMS:
@@ -473,10 +463,10 @@ def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request, full: float
         if request.group
         else np.full(len(both), ONLY_GROUP)
     )
-    return UnfittedRows(x=x_IN, y=reader.outcomes(both, request.y, full)[rows], group=group[rows])
+    return HeldOutRuns(x=x_IN, y=reader.outcomes(both, request.y, full)[rows], group=group[rows])
 
 
-def observed(seen: UnfittedRows, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
+def observed(seen: HeldOutRuns, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
     """A group's runs at a place: mean, number, and how many lie in the widest interval that there is; None without
     any."""
     here = np.isclose(seen.x, at[:, None], rtol=1e-9, atol=0).all(axis=0)

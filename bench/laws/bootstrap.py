@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from bench.stats.fit import MAX_REFIT_STEPS, REFIT_FTOL, SUBSAMPLE, FormFit, descend, jacobian, objectives
+from bench.laws.fit import MAX_REFIT_STEPS, REFIT_FTOL, SUBSAMPLE, FormFit, descend, jacobian, objectives
 
 LAW_LEVEL = 0.9
 MANY_CLUSTERS = 40
+LEAST_P = 1e-9  # smaller ones are not told apart
 MAX_BATCH = 200_000  # points of all resamples that are refitted together: bounds memory
 NONPARAMETRIC, PARAMETRIC = "cluster bootstrap", "parametric cluster bootstrap"
 
@@ -205,3 +206,11 @@ def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
         return float("nan"), float("nan")
     low, high = np.quantile(finite, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
+
+
+def p_of_t(distance: float, half: float, *, df: float, level: float) -> float:
+    """Two-sided p, by Student's t, of a value at so far a distance from what is tested, whose interval reaches `half`
+    towards it."""
+    if half <= 0:
+        return LEAST_P if distance else 1.0
+    return max(LEAST_P, 2 * float(special.stdtr(df, -abs(distance) / half * special.stdtrit(df, 0.5 + level / 2))))

@@ -12,7 +12,7 @@ from scipy.interpolate import Akima1DInterpolator, PchipInterpolator
 
 from bench.core.errors import UserError
 from bench.core.formatting import compact
-from bench.stats.bootstrap import LAW_LEVEL
+from bench.laws.bootstrap import LAW_LEVEL
 
 SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 2024)
 MIN_MINIMA, MIN_SIZES = 3, 4

@@ -2,14 +2,14 @@
 
 Two sources say how far off a prediction may be, each as an error of log y per unit of log distance beyond the data.
 
-- Other curves (`Outlook.usual_rate`): one that falls steeply, is rough, or has few places has missed by more. A curve
-  that nobody could test before gets an interval from this alone.
+- Other curves (`ExtrapolationPrior.usual_rate`): one that falls steeply, is rough, or has few places has missed by
+  more. A curve that nobody could test before gets an interval from this alone.
 - This curve: the procedure (forms, loss, weights) is refitted to the points up to earlier origins, and its errors
   beyond each are seen: rolling-origin evaluation (Tashman 2000). An origin leaves one rate, the rms error per unit of
   log distance at about the requested distance, and counts half for every octave that it lies earlier.
 
 Their mean square, in which other curves weigh as much as `PRIOR_ORIGINS` origins, is the scale of a Student's t with
-`FREEDOM` degrees of freedom: a variance that is moderated, as in `moderated.py`. Where origins missed to one side, the
+`FREEDOM` degrees of freedom: a moderated variance (Smyth 2004). Where origins missed to one side, the
 interval leans there. Resampling inside one analysis cannot give this: errors beyond the data are bias of the form, not
 scatter of the points.
 
@@ -25,14 +25,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import special
 
 from bench.core.errors import UserError
-from bench.stats.averaging import Averaged
-from bench.stats.bootstrap import LAW_LEVEL, Resampled, quantiles
-from bench.stats.fit import REFIT_FTOL, FormFit, Points, fit
-from bench.stats.forms import M3, M4, POWER_FLOOR, ZHAI, Form
-from bench.stats.interpolation import FAR, far_off, roughness
-from bench.stats.intervals import t_quantile
+from bench.laws.averaging import Averaged
+from bench.laws.bootstrap import LAW_LEVEL, Resampled, quantiles
+from bench.laws.fit import REFIT_FTOL, FormFit, Points, fit
+from bench.laws.forms import M3, M4, POWER_FLOOR, ZHAI, Form
+from bench.laws.roughness import FAR, far_off, roughness
 
 BENDING: tuple[Form, ...] = (POWER_FLOOR, ZHAI, M3, M4)
 """Forms of one input that bend. bnsl1 in place of power-floor missed 1.1 to 1.2 times as much."""
@@ -56,14 +56,19 @@ GRID = 241  # places at which they are asked
 MAX_BINS = 200  # of log x, that a longer table is averaged over
 
 
+def misses_quantile(level: float) -> float:
+    """Two-sided quantile of misses in units of their scale."""
+    return float(special.stdtrit(FREEDOM, 0.5 + level / 2))
+
+
 def place(x: np.ndarray) -> np.ndarray:
     """Where points lie on the way to larger scale, (n,): x, or the product of the first two inputs."""
     return np.prod(np.atleast_2d(x)[:2], axis=0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outlook:
-    """The points' own record of how well they can be extrapolated.
+class ExtrapolationPrior:
+    """Properties of points by which other curves like them say how far off extrapolations are.
 
     Attributes:
         places: number of distinct x.
@@ -82,19 +87,19 @@ class Outlook:
         rate = float(np.hypot(PRIOR_SLOPE * slope, PRIOR_ROUGHNESS * self.roughness))
         return rate * (PRIOR_PLACES - 2) / max(1, self.places - 2)
 
-    def of(self, names: set[str]) -> Outlook:
+    def of(self, names: set[str]) -> ExtrapolationPrior:
         return replace(self, slope={name: slope for name, slope in self.slope.items() if name in names})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Origin:
+class ForecastOrigin:
     """The error of a procedure that saw the points up to `end`.
 
     Attributes:
         end: largest place fitted.
         points: how many were.
         octaves: how far it lies before the end of the data.
-        outlook: what these points showed.
+        prior: what these points showed.
         distance: log distance of every group mean beyond it.
         error: log observed - log predicted, of each form, there.
     """
@@ -102,7 +107,7 @@ class Origin:
     end: float
     points: int
     octaves: float
-    outlook: Outlook
+    prior: ExtrapolationPrior
     distance: np.ndarray
     error: dict[str, np.ndarray]
 
@@ -174,22 +179,22 @@ class Forecast:
     Attributes:
         fits: to all points, one per form.
         origins: latest first.
-        outlook: what all points show.
+        prior: what all points show.
         scatter: standard deviation of one run's log y: between runs at one place, and roughness, which weighs as much
             as `PRIOR_ORIGINS` further runs.
         withheld: why it says nothing beyond the points, whatever they show; None where it does.
     """
 
     fits: tuple[FormFit, ...]
-    origins: tuple[Origin, ...]
-    outlook: Outlook
+    origins: tuple[ForecastOrigin, ...]
+    prior: ExtrapolationPrior
     scatter: float
     withheld: str | None = None
 
     @property
     def answers(self) -> bool:
         """Whether there is an interval beyond the points."""
-        return self.withheld is None and self.outlook.places >= MIN_PLACES
+        return self.withheld is None and self.prior.places >= MIN_PLACES
 
     @cached_property
     def grid(self) -> np.ndarray:
@@ -201,7 +206,7 @@ class Forecast:
         """The forecast by some of the forms."""
         names = {form.name for form in forms}
         origins = [
-            replace(o, outlook=o.outlook.of(names), error={n: e for n, e in o.error.items() if n in names})
+            replace(o, prior=o.prior.of(names), error={n: e for n, e in o.error.items() if n in names})
             for o in self.origins
         ]
         least = min(2, len(forms))
@@ -209,7 +214,7 @@ class Forecast:
             self,
             fits=tuple(made for made in self.fits if made.form.name in names),
             origins=tuple(o for o in origins if len(o.error) >= least),
-            outlook=self.outlook.of(names),
+            prior=self.prior.of(names),
         )
 
     def before(self, number: int) -> Forecast:
@@ -222,9 +227,9 @@ class Forecast:
                 errors = {name: error[seen] for name, error in origin.error.items()}
                 octaves = float(np.log2(end / origin.end))
                 kept.append(replace(origin, octaves=octaves, distance=origin.distance[seen], error=errors))
-        return replace(self, origins=tuple(kept), outlook=self.origins[number].outlook, withheld=None)
+        return replace(self, origins=tuple(kept), prior=self.origins[number].prior, withheld=None)
 
-    def judging(self, forms: Sequence[Form]) -> tuple[Origin, ...]:
+    def judging(self, forms: Sequence[Form]) -> tuple[ForecastOrigin, ...]:
         """Origins from which all of the forms were fitted."""
         return tuple(o for o in self.origins if all(form.name in o.error for form in forms))
 
@@ -248,7 +253,7 @@ class Forecast:
         if distance < 0 or not self.answers:
             return np.nan
         asked = max(distance, MIN_DISTANCE)
-        return t_quantile(FREEDOM, level) * self.expected_rate(asked) * asked
+        return misses_quantile(level) * self.expected_rate(asked) * asked
 
     def sides(self, distance: float, *, level: float = LAW_LEVEL) -> np.ndarray:
         """How far the interval of log y reaches below and above the prediction, (2,)."""
@@ -259,7 +264,7 @@ class Forecast:
         """Rms error per unit of log distance that other curves and the record, at about `distance`, let one expect."""
         known = self._weights.sum()
         record = IMPROVEMENT * self.rate(distance) if len(self.origins) else 0.0
-        squares = PRIOR_ORIGINS * self.outlook.usual_rate**2 + known * record**2
+        squares = PRIOR_ORIGINS * self.prior.usual_rate**2 + known * record**2
         return float(np.sqrt(squares / (PRIOR_ORIGINS + known)))
 
     def lean(self, distance: float) -> float:
@@ -306,7 +311,7 @@ class Forecast:
         inside = (distance == 0)[:, None]
         total = np.where(inside, np.maximum(spread, noise), beyond)
         noise = np.where(inside, noise, np.nan)  # past misses hold it, and far more
-        one_run = np.hypot(total, t_quantile(FREEDOM, level) * self.scatter)
+        one_run = np.hypot(total, misses_quantile(level) * self.scatter)
         within, total, one_run = (np.exp(centre[:, None] + half * [-1, 1]) for half in (noise, total, one_run))
         return Bands(y=np.exp(centre), within=within, total=total, one_run=one_run, reach=np.exp(distance))
 
@@ -317,7 +322,7 @@ class Forecast:
             return None
         before, error = self.before(0), float(self.origins[0].errors[-1])
         sides = before.sides(float(self.origins[0].distance[-1]))
-        below, above = np.hypot(sides, t_quantile(FREEDOM, LAW_LEVEL) * before.outlook.roughness)
+        below, above = np.hypot(sides, misses_quantile(LAW_LEVEL) * before.prior.roughness)
         return error if error > above or error < -below else None
 
 
@@ -404,17 +409,17 @@ def forecast(
             continue
         error = {made.form.name: means[beyond] - made.log_predict(means_x[:, beyond]) for made in earlier}
         origins.append(
-            Origin(
+            ForecastOrigin(
                 end=end,
                 points=int((at <= end).sum()),
                 octaves=float(np.log2(ends[-1] / end)),
-                outlook=_outlook(earlier),
+                prior=_prior_of(earlier),
                 distance=distance,
                 error=error,
             )
         )
-    shown = _outlook(main)
-    return Forecast(fits=tuple(main), origins=tuple(origins), outlook=shown, scatter=_scatter(data, shown.roughness))
+    shown = _prior_of(main)
+    return Forecast(fits=tuple(main), origins=tuple(origins), prior=shown, scatter=_scatter(data, shown.roughness))
 
 
 def far_off_runs(points: Points) -> np.ndarray:
@@ -429,8 +434,8 @@ def far_off_runs(points: Points) -> np.ndarray:
     return np.isin(group, far) | ((count[group] > 2) & (np.abs(log_y - middle[group]) > FAR * usual) & (usual > 0))
 
 
-def _outlook(fits: Sequence[FormFit]) -> Outlook:
-    """The record of the points of some fits."""
+def _prior_of(fits: Sequence[FormFit]) -> ExtrapolationPrior:
+    """The prior from the points of some fits."""
     points = fits[0].points
     means_x, means = _group_means(points)
     if len(points.x) == 1:
@@ -440,7 +445,7 @@ def _outlook(fits: Sequence[FormFit]) -> Outlook:
         rough = float(np.sqrt((np.median([made.residuals for made in fits], axis=0) ** 2).sum() / freedom))
     end = np.stack([points.x.max(axis=1), points.x.max(axis=1) * 2 ** (1 / len(points.x))], axis=1)
     slope = {made.form.name: float(abs(np.diff(made.log_predict(end))[0]) / np.log(2)) for made in fits}
-    return Outlook(places=len(np.unique(place(points.x))), slope=slope, roughness=rough)
+    return ExtrapolationPrior(places=len(np.unique(place(points.x))), slope=slope, roughness=rough)
 
 
 def _scatter(points: Points, rough: float) -> float:
