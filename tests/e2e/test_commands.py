@@ -106,7 +106,11 @@ def test_the_nearest_study_is_named(verb, tmp_path, capsys):
     (tmp_path / "smoke" / "cells").mkdir(parents=True)
     assert verb.main(["--suite", "rates", "--results", str(tmp_path)]) == EXIT_USAGE
     said = capsys.readouterr().err
-    assert "No study 'rates'" in said and "It has: smoke." in said and "vit-bench run --suite rates" in said
+    assert (
+        "No study 'rates'" in said
+        and "It has: smoke (--suite smoke)." in said
+        and "vit-bench run --suite rates" in said
+    )
 
 
 # -- which models there are and how they are named ---------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Options under the names that users of other trainers type, in every way of giving them."""
 
-import argparse
 from pathlib import Path
 
 import pytest
@@ -102,7 +101,7 @@ def test_a_path_that_is_no_set(tmp_path: Path, monkeypatch, words: str, said: st
 
 
 def test_help_shows_one_name_for_most() -> None:
-    p = argparse.ArgumentParser()
+    p = Parser()
     add_options(p, RUN)  # type: ignore[arg-type]
     shown = p.format_help()
     assert "--jobs" in shown and "--lr" in shown and "--workers" not in shown and "--output-dir" not in shown

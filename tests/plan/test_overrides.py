@@ -11,6 +11,7 @@ import pytest
 
 from baselines import published
 from bench.core import registry
+from bench.core.cli import Parser
 from bench.core.errors import UserError
 from bench.core.options import Kind, add_flags, given, options_of, resolve
 from bench.core.registry import directory_name
@@ -261,7 +262,7 @@ FILES = sorted((PROJECT / "bench" / "examples").glob("*.toml"))
 
 def options(*words: str) -> StudyOptions:
     """The options that a command line gives."""
-    p = argparse.ArgumentParser()
+    p = Parser()
     add_options(p, RUN)
     return StudyOptions.parsed(p.parse_args(words))
 
