@@ -8,7 +8,7 @@ that it has parameters for; it must have the last. The network takes images in [
 
 Optional in the file: FAMILY, the label of its models in figures (default: the callable's name). Optional attributes of
 the network: `mean` and `std` of its own normalisation of pixels in [0, 1], where it is not to get [-1, 1].
-Modules beside the file can be imported by it. All of it is part of the model's identity: see bench/core/fingerprint.py.
+Modules beside the file can be imported by it. All of it is part of the model's identity: bench/study/fingerprint.py.
 """
 
 from __future__ import annotations

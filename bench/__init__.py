@@ -10,6 +10,8 @@ import signal
 import sys
 from types import FrameType
 
+from bench.commands import _old_names
+
 __version__ = "0.2.0"
 SCHEMA_VERSION = 2
 """Version of every JSON file the store writes. A store with a newer one is refused, never guessed at."""
@@ -23,3 +25,4 @@ def stopped_at_start(number: int, frame: FrameType | None) -> None:
 
 if sys.argv[:1] == ["-m"] or os.path.basename(sys.argv[0] if sys.argv else "") == "vit-bench":  # no program of others
     signal.signal(signal.SIGINT, stopped_at_start)  # until `bench.core.errors.command` takes over
+sys.meta_path.append(_old_names.OldNames)

@@ -1,4 +1,4 @@
-"""`vit-bench VERB …` is `python -m bench.VERB …`."""
+"""`vit-bench VERB …` is `python -m bench VERB …`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 from bench import __version__
-from bench.core import registry
 from bench.core.cli import PARSER_ALONE, ParserMade, folder
 from bench.core.errors import EXIT_OK, UserError, command, unknown
+from bench.study import registry
 
 FOLDER = Path(__file__).parent
 INTERNAL = ("worker",)  # started by others
@@ -28,8 +28,8 @@ MERGED = {"export": "report --to", "inspect": "report --cell"}  # commands of th
 
 
 def verbs() -> dict[str, Path]:
-    """Every verb with its file: those at the top of this package that have a `main`."""
-    files = {path.stem: path for path in FOLDER.glob("*.py")}
+    """Every verb with its file: those of bench/commands/ and of bench/ that have a `main`, and the rooms'."""
+    files = {path.stem: path for folder in ("commands/*.py", "*.py") for path in FOLDER.glob(folder)}
     files |= {path.parent.name: path for path in FOLDER.glob("*/__main__.py")}
     shown = (name for name in sorted(files) if not name.startswith("_") and name not in INTERNAL)
     return {name: files[name] for name in shown if "\ndef main(" in files[name].read_text(encoding="utf-8")}
@@ -37,7 +37,7 @@ def verbs() -> dict[str, Path]:
 
 def listing() -> str:
     """The verbs, each with the first sentence of its description."""
-    lines = ["usage: vit-bench VERB …     or: python -m bench.VERB …", "", "verbs:"]
+    lines = ["usage: vit-bench VERB …     or: python -m bench VERB …", "", "verbs:"]
     for name, path in verbs().items():
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         first = about.partition("\n\n")[0]
@@ -45,8 +45,9 @@ def listing() -> str:
     return "\n".join([*lines, "", EXAMPLES])
 
 
-def imported(name: str, path: Path) -> ModuleType:
-    return importlib.import_module(f"bench.{name}.__main__" if path.name == "__main__.py" else f"bench.{name}")
+def imported(path: Path) -> ModuleType:
+    """The module of a verb's file."""
+    return importlib.import_module(".".join(("bench", *path.relative_to(FOLDER).with_suffix("").parts)))
 
 
 def completion(shell: str) -> str:
@@ -65,7 +66,7 @@ def completion(shell: str) -> str:
     by_verb = whole.add_subparsers()
     for name, path in verbs().items():
         try:
-            imported(name, path).main.__wrapped__(PARSER_ALONE)
+            imported(path).main.__wrapped__(PARSER_ALONE)
         except ParserMade as made:
             (own,) = made.args
             for action in own._actions:
@@ -92,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError(f"{name} is part of another command now.", f"Type: vit-bench {MERGED[name]}")
     if name not in known:
         raise unknown("verb", name, known)
-    return imported(name, known[name]).main(rest)
+    return imported(known[name]).main(rest)
 
 
 if __name__ == "__main__":

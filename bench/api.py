@@ -19,19 +19,16 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from bench import flops as flops_verb
-from bench import probe as probe_verb
-from bench import status as status_verb
 from bench.analysis import frames, saved_findings, study_data
 from bench.analysis.finding import Finding
-from bench.compare import Compared
-from bench.compare import compare as compare_sides
-from bench.core import registry
+from bench.commands import flops as flops_verb
+from bench.commands import probe as probe_verb
+from bench.commands import status as status_verb
+from bench.commands.compare import Compared
+from bench.commands.compare import compare as compare_sides
 from bench.core.console import LOG_WIDTH, make_console
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import by_reason, plural
-from bench.core.options import spelt_out
-from bench.core.record import Record
 from bench.core.shown import Picture, Shown
 from bench.cost import public_models
 from bench.cost.flops import ModelCost, ModuleCost, count_module
@@ -39,13 +36,16 @@ from bench.data.__main__ import about
 from bench.execute.local import Failure
 from bench.laws import runs_table, table_fit, wording
 from bench.plan import view
-from bench.plan.options import RUN, StudyOptions
 from bench.plan.plan import Plan, make_plan
 from bench.report import fit_figure
 from bench.report.build import ReportPaths, build, say
 from bench.run import work_off
 from bench.store import index
 from bench.store.study import Study as Store
+from bench.study import registry
+from bench.study.option import spelt_out
+from bench.study.options import RUN, StudyOptions
+from bench.study.record import Record
 from bench.tasks._options import checked_options
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Results(Shown):
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        """One per finished cell, ordered by name; `bench.core.record.Record` describes them."""
+        """One per finished cell, ordered by name; `bench.study.record.Record` describes them."""
         return study_data.load(self.folder, rehearsals=True).records
 
     @cached_property
@@ -158,10 +158,10 @@ class Results(Shown):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(Shown):
-    """Fitted laws. Its text is that of `bench.fit`.
+    """Fitted laws. Its text is that of `vit-bench fit`.
 
     Attributes:
-        answer: what `bench.fit --json` prints.
+        answer: what `vit-bench fit --json` prints.
         ask: changed fields of the request -> the answer of the same runs and draws.
     """
 
@@ -200,8 +200,8 @@ class Fit(Shown):
         return pd.DataFrame(rows)
 
     def reach(self, y: float | Sequence[float]) -> pd.DataFrame:
-        """One row per group and value: the x at which one more run has y, with its interval (low, high), as `bench.fit
-        --reach` answers; what is missing is not known, and `why` says so.
+        """One row per group and value: the x at which one more run has y, with its interval (low, high), as
+        `vit-bench fit --reach` answers; what is missing is not known, and `why` says so.
 
         Args:
             y: as the fit reads it: of an accuracy the error.
@@ -222,7 +222,7 @@ class Fit(Shown):
         return table.astype(dict.fromkeys(columns, float))
 
     def plot(self, path: Path | str | None = None) -> Picture:
-        """Runs, laws and intervals, as `bench.fit --figure` draws them.
+        """Runs, laws and intervals, as `vit-bench fit --figure` draws them.
 
         Args:
             path: of a PNG; None: in a folder for temporary files.
@@ -330,7 +330,8 @@ def _study(folder: Path | str) -> Path:
 
 
 def status(results: Path | str = "results") -> pd.DataFrame:
-    """How far every study in a folder is: one row per cell, with `bench.status.CellStatus`'s fields as columns.
+    """How far every study in a folder is: one row per cell, whose columns are the fields of
+    `bench.commands.status.CellStatus`.
 
     Raises:
         UserError: a study that cannot be read.
@@ -394,7 +395,7 @@ def probe(
     data_root: Path | str | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Evaluate a model on a downstream set; one row per score, with the fields of `bench.core.record.Score`.
+    """Evaluate a model on a downstream set; one row per score, with the fields of `bench.study.record.Score`.
 
     Args:
         model: a name; or a module with its weights, which is not changed: (x_BCHW in [-1, 1]) -> logits_BK, see
@@ -445,7 +446,7 @@ def compare(
     results: Path | str = "results",
     at: Literal["compute", "images"] | None = None,
 ) -> Compared:
-    """B minus A, for two folders, commits, or models or families of a study; see `bench.compare`.
+    """B minus A, for two folders, commits, or models or families of a study; see `vit-bench compare`.
 
     Args:
         at: of two models, what is equal: training compute (also where None), or images seen.

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.core import registry
 from bench.core.cli import parser
 from bench.core.console import busy, make_console, write
 from bench.core.environment import now
@@ -22,13 +21,15 @@ from bench.execute.prepare import begin
 from bench.execute.progress import LiveProgress
 from bench.execute.tracking import tracked
 from bench.plan import view
-from bench.plan.options import RUN, StudyOptions, add_options, listing
+from bench.plan.apply_overrides import listing
 from bench.plan.plan import Plan, make_plan
 from bench.report import build as report
 from bench.store import planned
 from bench.store.planned import PlannedRun
 from bench.store.study import CellDirectory, Study, state_of
-from bench.suites import suite as suites
+from bench.study import registry
+from bench.study import suite as suites
+from bench.study.options import RUN, StudyOptions, add_options
 from bench.trackers import tracker as trackers
 
 EXAMPLES = """\

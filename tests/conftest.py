@@ -2,7 +2,6 @@
 
 import fcntl
 import gc
-import importlib
 import os
 import subprocess
 import sys
@@ -14,7 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from bench.core import environment, registry
+from bench import __main__ as script
+from bench.core import environment
+from bench.study import registry
 
 PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
@@ -95,8 +96,9 @@ def bench(tmp_path: Path):
     """Run a verb as a user would: `bench("run", "--suite", "smoke")` -> CompletedProcess. Works in `tmp_path`."""
 
     def call(verb: str, *arguments: str, project: Path = PROJECT, one_core: bool = False, **variables):
+        named = ("bench.worker",) if verb == "worker" else ("bench", verb)
         return subprocess.run(
-            [sys.executable, "-m", f"bench.{verb}", *map(str, arguments)],
+            [sys.executable, "-m", *named, *map(str, arguments)],
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": str(project)} | variables,
             capture_output=True,
@@ -106,9 +108,6 @@ def bench(tmp_path: Path):
         )
 
     return call
-
-
-VERBS_OF_ROOMS = ("plan", "report", "data")  # `python -m bench.plan` is bench/plan/__main__.py
 
 
 @pytest.fixture
@@ -122,7 +121,7 @@ def verb(tmp_path: Path, monkeypatch, capsys) -> Callable[..., subprocess.Comple
 
     def call(name: str, *arguments: object) -> subprocess.CompletedProcess:
         monkeypatch.chdir(tmp_path)
-        module = importlib.import_module(f"bench.{name}.__main__" if name in VERBS_OF_ROOMS else f"bench.{name}")
+        module = script.imported(script.verbs()[name])
         capsys.readouterr()
         code = module.main([str(argument) for argument in arguments])
         written = capsys.readouterr()

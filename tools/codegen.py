@@ -38,9 +38,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from bench.core import registry
 from bench.core.errors import EXIT_OK, UserError, command, unknown
 from bench.cost.peaks import TERA, accelerator
+from bench.study import registry
 from bench.train import compiled, precision
 
 TABLE = Path(__file__).with_name("h100.csv")

@@ -39,14 +39,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bench.core import registry
-from bench.core.spec import Cell, TaskSpec, to_json
 from bench.plan import __main__ as planning
 from bench.report import build as report
 from bench.store import faults
 from bench.store.records import read_record
+from bench.study import registry
+from bench.study.cell import Cell, TaskSpec, to_json
+from bench.study.suite import SCALES
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import SCALES
 from tests.reliability.storms import leftovers, outcome, timeless, worker_options
 
 PROJECT = Path(__file__).resolve().parent.parent

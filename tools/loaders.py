@@ -53,8 +53,8 @@ def _one_thread() -> None:
 
 
 def this_project(folder: Path, *, boxes: str = "ours", files: str = "shards", crop: float = 0.05) -> Iterator[Batch]:
-    from bench.core.spec import Recipe
     from bench.data.load import load
+    from bench.study.cell import Recipe
     from bench.train.batches import Batches
 
     images = load(f"folder:{files}:{SIZE}px:rgb:stream", "train", root=folder)

@@ -2,7 +2,7 @@
 
 Pairs of families follow laws of one form, or of two, with parameters drawn at random, and cross once inside the range
 of their points, beyond it, or never. They have 5 to 12 points each, with 0.5 to 4 % of noise. Every quantity that
-`bench.fit` prints is judged from the one form that `auto` selects (ONE_FORM), from all forms by their weights
+`vit-bench fit` prints is judged from the one form that `auto` selects (ONE_FORM), from all forms by their weights
 (OVER_FORMS), and from the true form of both, where they have the same (GIVEN_FORM). Crossings over forms are judged
 once more by the quantiles of differences between refits (QUANTILES), which Welch's interval replaced. 960 pairs take
 about forty minutes on two cores.
@@ -174,7 +174,7 @@ def pair(form: str, kind: str, rng: np.random.Generator) -> Pair:
 
 
 def over_forms(data: Points, *, draws: int, seed: int, loss: str = "huber") -> Averaged:
-    """All forms, as `bench.fit --form auto` resamples them."""
+    """All forms, as `vit-bench fit --form auto` resamples them."""
     fits = averaging.fits_of(data, CURVES, loss=loss)
     return averaging.average(fits, shown=fits[0], draws=draws, seed=seed)
 
@@ -186,7 +186,7 @@ def one_form(pairs: tuple[Points, Points], records: Sequence[Forecast], *, draws
 
 
 def given_form(one: Pair, *, draws: int, seed: int) -> list[Averaged] | None:
-    """The true form of both, as `bench.fit --form` resamples it. None where they differ, or points are too few."""
+    """The true form of both, as `vit-bench fit --form` resamples it. None where they differ, or points are too few."""
     if one.form != one.second:
         return None
     try:

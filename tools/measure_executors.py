@@ -22,8 +22,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from bench.core import registry
 from bench.store.records import read_record
+from bench.study import registry
 from tests.conftest import PROJECT
 from tests.execute import naps
 

@@ -60,7 +60,7 @@ def start(root: Path) -> dict[str, float]:
     """The start of a training process until it has read some batches: what it took."""
     import torch
 
-    from bench.core.spec import Recipe
+    from bench.study.cell import Recipe
     from bench.train.batches import Batches
 
     torch.set_num_threads(1)

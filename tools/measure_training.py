@@ -24,10 +24,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from bench.core import environment, registry
-from bench.core.spec import Recipe
+from bench.core import environment
 from bench.data.load import load, some_encoded
 from bench.plan import estimate
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.train.batches import Batches
 from bench.train.decoding import decoded_per_second
 from bench.train.trainer import Trainer

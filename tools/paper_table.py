@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.formatting import join, significant
-from bench.core.spec import Cell
 from bench.cost import units
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions, What, folder_name
-from bench.plan.overrides import Overrides
 from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes
+from bench.study import suite as suites
+from bench.study.cell import Cell
+from bench.study.options import StudyOptions, What, folder_name
+from bench.study.overrides import Overrides
 from bench.suites import _paper
-from bench.suites import suite as suites
 from bench.tasks.vtab import VTAB, task_names
 
 PAGE = Path(__file__).parents[1] / "docs" / "paper.md"

@@ -25,10 +25,10 @@ from pathlib import Path
 from bench.core import files
 from bench.core.environment import now
 from bench.core.errors import UserError
-from bench.core.record import Attempt
 from bench.store import lease
 from bench.store.lease import LeaseLost, claim
 from bench.store.study import WEIGHTS, CellDirectory
+from bench.study.record import Attempt
 from tests.analysis._records import World
 
 EXPIRES, HEARTBEAT = 0.8, 0.1

@@ -24,9 +24,9 @@ from tests.data import photographs
 from tests.reliability.storms import MARK, leftovers, ours, outcome
 
 SUITE = '''"""Two models at two numbers of images, from shards."""
-from bench.core.spec import Cell, TaskSpec
+from bench.study.cell import Cell, TaskSpec
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import Suite
+from bench.study.suite import Suite
 
 def cells(options):
     probe = TaskSpec(task="fewshot", data={data!r}, options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))

@@ -10,8 +10,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.core import registry
 from bench.cost import flops
+from bench.study import registry
 from bench.train import batches, compiled, keep_sums, precision
 from tools import codegen
 from vit import layers

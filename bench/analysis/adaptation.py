@@ -9,9 +9,9 @@ from functools import cached_property
 
 from bench.analysis.evidence import Evidence, Point
 from bench.analysis.study_data import measure_of
-from bench.core.registry import PRETRAINED
 from bench.stats.intervals import Estimate, Samples, difference, estimate
 from bench.stats.paired import pair
+from bench.study.registry import PRETRAINED
 
 TASK = "adapt@"  # begins the tasks of `bench.tasks.adapt`; the way follows
 TUNED = "finetune"  # a task and a way

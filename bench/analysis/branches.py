@@ -8,9 +8,9 @@ from bench.analysis.comparisons import Pair, PairedDifference, compare
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
 from bench.analysis.finding import Item
 from bench.analysis.scaling_laws import recipe
-from bench.core.record import Cost
-from bench.core.spec import Recipe
 from bench.stats.intervals import SEEDS
+from bench.study.cell import Recipe
+from bench.study.record import Cost
 
 AXIS = "branching"  # the label of the cells that ask this
 BRANCH, SAME = "branch", "same"

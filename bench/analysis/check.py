@@ -12,8 +12,8 @@ from typing import Any
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
-from bench.core import registry
 from bench.core.formatting import count, join, significant
+from bench.study import registry
 
 MAX_NAMED = 6  # names in one sentence
 

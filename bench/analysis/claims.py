@@ -16,7 +16,7 @@ from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Claim, Judgement
 from bench.analysis.matched import Comparison
 from bench.analysis.question import load
-from bench.core import registry
+from bench.study import registry
 
 OF_TABLE_6 = ("compute at equal error", "as claimed", "saturated")
 """The questions that are asked of the paper's own numbers."""

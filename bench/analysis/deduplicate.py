@@ -14,8 +14,9 @@ import pandas as pd
 
 from bench.analysis.study_data import Records
 from bench.core.by_key import by_key
-from bench.core.record import Record
-from bench.core.spec import canonical, to_json
+from bench.core.files import canonical
+from bench.study.cell import to_json
+from bench.study.record import Record
 
 Pair = tuple[str, str]
 """(task, data) of scores."""

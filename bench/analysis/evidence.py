@@ -14,10 +14,10 @@ from bench.analysis.begun import NotBegun, gains, loss_of_guessing, not_begun
 from bench.analysis.deduplicate import current
 from bench.analysis.families import KINDS, kind_of
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
-from bench.core import registry
 from bench.core.by_key import by_key
 from bench.stats.intervals import POINT_LEVEL, Estimate, Samples, average, estimate_all, pool
 from bench.stats.moderated import Moderated
+from bench.study import registry
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
 CHOICES = ("position", "pooling", "shape", "stem", "optimizer", "masked")

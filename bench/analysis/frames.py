@@ -10,8 +10,8 @@ import pandas as pd
 
 from bench.analysis.finding import Counts, Finding
 from bench.analysis.study_data import horizon_table, score_table
-from bench.core.record import Record
-from bench.core.spec import to_json
+from bench.study.cell import to_json
+from bench.study.record import Record
 
 OF_CELL = ["directory", "model", "family", "num_images", "seed", "images_seen", "params", "train_flops_dense"]
 

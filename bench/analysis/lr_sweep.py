@@ -23,10 +23,10 @@ from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
 from bench.analysis.finding import Item
 from bench.analysis.study_data import Records, variant_of
 from bench.core.by_key import by_key
-from bench.core.record import Record
 from bench.stats import peak as peaks
 from bench.stats.intervals import POINT_LEVEL, Estimate, inside
 from bench.stats.peak import Peak
+from bench.study.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)

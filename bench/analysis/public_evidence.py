@@ -16,9 +16,10 @@ import pandas as pd
 from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.analysis.study_data import Records
-from bench.core.record import Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record, Score
-from bench.core.spec import Cell
+from bench.core.environment import Environment
 from bench.cost import public_models
+from bench.study.cell import Cell
+from bench.study.record import Cost, DataFacts, Execution, Horizon, ModelFacts, Operations, Record, Score
 
 SUITE = "published"
 QUESTION = "what do published networks reach, and at which cost?"

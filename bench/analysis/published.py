@@ -18,8 +18,9 @@ from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import Evidence
 from bench.analysis.study_data import Records
 from bench.core.by_key import by_key
-from bench.core.record import Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record, Score
-from bench.core.spec import Cell
+from bench.core.environment import Environment
+from bench.study.cell import Cell
+from bench.study.record import Cost, DataFacts, Execution, Horizon, ModelFacts, Operations, Record, Score
 
 SUITE = "paper"
 QUESTION = "what does the paper's own Table 6 say about scaling?"

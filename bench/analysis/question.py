@@ -15,7 +15,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Item
 from bench.analysis.table import Table
 from bench.analysis.wording import Number, Sentence
-from bench.core import registry
+from bench.study import registry
 
 Tone = Literal["yes", "no", "fact", "unsure"]
 FACTS: tuple[Tone, Tone] = ("fact", "fact")

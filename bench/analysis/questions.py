@@ -14,9 +14,9 @@ from bench.analysis.finding import Axis, Finding, Reason, Verdict
 from bench.analysis.findings import Claim, CostSummary, Findings, Scope
 from bench.analysis.question import Question, load, question_of
 from bench.analysis.scaling_laws import laws
-from bench.core import registry
-from bench.core.record import Record
 from bench.stats.levels import holm
+from bench.study import registry
+from bench.study.record import Record
 
 SHARE_FALSE = 0.05  # a share of reports: in these some difference between equal families is decided
 PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins

@@ -19,7 +19,6 @@ from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import TREND_POINTS, Axis
 from bench.analysis.findings import ValidityCheck
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
 from bench.laws import averaging, bootstrap, fit, model_selection
 from bench.laws.averaging import Averaged
 from bench.laws.extrapolation import Bands, Forecast, forecast
@@ -27,6 +26,7 @@ from bench.laws.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
 from bench.laws.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 from bench.stats.intervals import seed_error
 from bench.stats.pareto import FAR_OFF, frontier_bias, pareto
+from bench.study.cell import Recipe
 
 LAW_TOO_FEW_POINTS = "no law: too few points"
 """Why there is no law for a family (names). Too few points and a failed fit are no warnings. Count: points near the

@@ -31,8 +31,7 @@ from bench.analysis.evidence import UPSTREAM
 from bench.analysis.study_data import NOT_A_VARIANT, Records, samples
 from bench.core.by_key import by_key
 from bench.core.errors import UserError
-from bench.core.record import Record
-from bench.core.spec import canonical, to_json
+from bench.core.files import canonical
 from bench.stats.intervals import (
     BORROW_DF,
     CHANGE,
@@ -50,6 +49,8 @@ from bench.stats.intervals import (
 )
 from bench.stats.moderated import Moderated
 from bench.stats.paired import image_variance, pair
+from bench.study.cell import to_json
+from bench.study.record import Record
 
 AVERAGE = "average"
 POWER = 0.8  # with which the smallest detectable difference is detected; 0.72 where its own estimate errs (simulated)

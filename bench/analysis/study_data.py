@@ -14,21 +14,22 @@ import pandas as pd
 
 from bench.core.cell_state import CellState
 from bench.core.errors import UserError
+from bench.core.files import canonical
 from bench.core.formatting import plural
-from bench.core.record import Record
-from bench.core.spec import RECIPE_REVISION, Recipe, canonical, to_json
 from bench.stats.intervals import SHARE, UNBOUNDED, Samples
 from bench.store import grid, planned
 from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
 from bench.store.study import CellDirectory, state_of
+from bench.study.cell import RECIPE_REVISION, Recipe, to_json
+from bench.study.record import Record
 from bench.train.effective import EffectiveRecipe, effective_recipe
 from bench.train.schedule import warmup_steps
 
 PIXELS = "Pixels"
 MAX_NAMED = 5  # damaged records named one by one
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons", "rehearsal")
-"""Fields of a cell in which repeats may differ. Unlike a cell's identity (`bench.core.spec.cell_id`), a variant counts
+"""Fields of a cell in which repeats may differ. Unlike a cell's identity (`bench.study.cell.cell_id`), a variant counts
 images by their content."""
 
 

@@ -1,7 +1,7 @@
 """At how much compute, or how many images, another run of a family reaches an accuracy, with the interval of one more
 run. Where its best measured points pass the accuracy, the answer is read off between these two, and needs no law.
-Elsewhere it is that of `bench.fit --reach`: a law is asked beyond the data only where it has a record there, and the
-answer says how far."""
+Elsewhere it is that of `vit-bench fit --reach`: a law is asked beyond the data only where it has a record there, and
+the answer says how far."""
 
 from __future__ import annotations
 

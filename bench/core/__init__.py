@@ -1,1 +1,1 @@
-"""Modules that every part uses: specs, records, errors, registry, formatting, seeds."""
+"""Modules that every part uses: errors, files, formatting, seeds, devices, events."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CellState(StrEnum):
-    """States of a cell: from its files, in a plan, and as `bench.status` shows them.
+    """States of a cell: from its files, in a plan, and as `vit-bench status` shows them.
 
     Attributes:
         DONE: it has a result; a diverged or out-of-memory one too. All other states are run again.

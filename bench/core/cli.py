@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import errno
 import math
 import os
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.core import registry
 from bench.core.errors import UserError, nearest, unknown
 
 # {"idle": options without effect, "used": all with any}; of either: what makes it so, such as "with --list" -> names,
@@ -128,11 +128,11 @@ def parser(
     description: str,
     examples: str | Callable[[], str],
     *,
-    plugins: bool = False,
+    plugins: Callable[[str], str] | None = None,
     effects: Effects | None = None,
 ) -> Parser:
     """A parser with --json, and the examples at its end, which may be made when help is asked for; with --plugins for
-    verbs that take it from no table of options; `effects`: see `Parser`."""
+    verbs that take it from no table of options, and what `plugins` does with its folder; `effects`: see `Parser`."""
     made = Parser(
         prog=prog,
         description=description,
@@ -146,7 +146,7 @@ def parser(
         made.add_argument(
             "--plugins",
             action="append",
-            type=registry.add_plugins,
+            type=plugins,
             metavar="DIR",
             help="folder of your own models, data, tasks, suites, figures, jobs; repeatable",
         )
@@ -226,12 +226,20 @@ def grams(text: str) -> float:
     return float(text)
 
 
+def literal(text: str) -> Any:
+    """A number, a truth value, a tuple or another of Python's literals where it is one; else the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
 def setting(text: str) -> tuple[str, Any]:
     """NAME=VALUE; a value is a number, a truth value or a tuple where it is one."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as depth=3")
-    return name.replace("-", "_"), registry.literal(value)
+    return name.replace("-", "_"), literal(value)
 
 
 def pair(text: str) -> tuple[str, int | float | str]:

@@ -8,15 +8,50 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
 from bench import __version__
-from bench.core.record import Environment
 
 NODES = Path("/sys/devices/system/node")
 POWERCAP = Path("/sys/class/powercap")
 PACKAGES = ("torch", "timm", "numpy", "scipy", "pandas")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """Where a result came from. No host name, no user name, no path.
+
+    Attributes:
+        python … pandas: versions.
+        platform: system and machine.
+        cpu: the processor's name.
+        cores: of it, as allowed.
+        accelerator: its name; None without one.
+        cuda: its version.
+        commit: of this project.
+        dirty: whether tracked files differed from it.
+        time_start: of the first attempt.
+        time_end: when the record was made.
+    """
+
+    python: str | None = None
+    project_version: str | None = None
+    torch: str | None = None
+    timm: str | None = None
+    numpy: str | None = None
+    scipy: str | None = None
+    pandas: str | None = None
+    platform: str | None = None
+    cpu: str | None = None
+    cores: int | None = None
+    accelerator: str | None = None
+    cuda: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+    time_start: str | None = None
+    time_end: str | None = None
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from bench.core.errors import UserError
-from bench.core.spec import canonical
 
 try:
     import fcntl
@@ -51,6 +50,11 @@ REASONS = {
     errno.EISDIR: ("A folder has the name of a file that is to be written", "Move it away, or choose another folder."),
     errno.ENAMETOOLONG: ("The path is too long", "Choose a shorter folder with --results."),
 }
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def explain(error: OSError, path: Path) -> UserError:

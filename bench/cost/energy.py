@@ -17,8 +17,8 @@ from typing import Any
 
 from bench.core import files
 from bench.core.environment import POWERCAP
-from bench.core.record import Energy
 from bench.store.study import ENERGY
+from bench.study.record import Energy
 
 STAT = Path("/proc/stat")
 READING_SECONDS = 30.0  # seconds between readings; at 500 W the smallest counters (65 kJ) come round after two minutes

@@ -114,13 +114,13 @@ def count(
     """Count a registered model on the meta device: milliseconds to a second, no weights allocated.
 
     Args:
-        model_options: (name, value) pairs for `bench.core.registry.build_model`.
+        model_options: (name, value) pairs for `bench.study.registry.build_model`.
         activations: also measure `activation_bytes` (three forwards instead of one).
 
     Raises:
         UserError: unknown model, a size it cannot take, or a contraction without a formula.
     """
-    from bench.core import registry
+    from bench.study import registry
 
     registry.family_of(model_name)  # a wrong name is refused before torch is imported
     known = PRECOMPUTED.get((model_name, image_size, channels, num_classes, model_options))
@@ -195,7 +195,7 @@ def _cost(module: nn.Module, counter: MacCounter) -> ModuleCost:
 
 def _check_contract(model: nn.Module, name: str) -> None:
     """Raises UserError where a family's model lacks what every verb uses."""
-    from bench.core import registry
+    from bench.study import registry
 
     missing = [member for member in ("num_features", "head", "features") if not hasattr(model, member)]
     if missing:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baselines import published
-from bench.core import registry
 from bench.cost.flops import count, exaflops
+from bench.study import registry
 
 JFT_IMAGES = 303_000_000
 JFT_CLASSES = 18_291

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bench.core.spec import Cell
 from bench.cost import flops, peaks
 from bench.cost.flops import ModelCost
 from bench.cost.peaks import PeakRate
+from bench.study.cell import Cell
 
 Json = dict[str, Any]
 MAPPINGS = ("forward_macs", "backward_macs", "by_module")

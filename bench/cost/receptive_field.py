@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from bench.core import registry
 from bench.cost.shapes import KnownShapes
 from bench.cost.sight import SMALL_GROUP, Sight
 from bench.cost.without_weights import looked_at
+from bench.study import registry
 
 Options = tuple[tuple[str, Any], ...]
 Pair = tuple[float, float]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.core.device import OutOfMemory, timed
-from bench.core.record import Spread, Throughput
+from bench.study.record import Spread, Throughput
 
 
 @dataclass(frozen=True, kw_only=True)

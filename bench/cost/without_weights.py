@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from baselines._caches import forget_meta
-from bench.core import registry
 from bench.core.device import meta
 from bench.core.errors import UserError
+from bench.study import registry
 
 T = TypeVar("T")
 Images = Callable[[int], torch.Tensor]  # number -> images of the model's size, on the model's device
@@ -27,7 +27,7 @@ def looked_at(name: str, look: Look[T], *, channels: int, **sizes: Any) -> T:
     """What `look` finds out of a model in test mode, by shapes where these are enough.
 
     Args:
-        sizes: the other sizes and options of `bench.core.registry.build_model`.
+        sizes: the other sizes and options of `bench.study.registry.build_model`.
 
     Raises:
         UserError: the model cannot be built. What `look` raises on the CPU.

@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.core import registry
 from bench.core.cli import parser
+from bench.core.data_settings import allow_unreadable
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
 from bench.data import cache
 from bench.data.data_set import Download
 from bench.data.fetch import check_room
 from bench.data.load import DEFAULT_SIDE, SPLITS, data_set, load, look, named_at, parse, resizes
-from bench.data.readable import allow_unreadable
+from bench.study import registry
 
 EXAMPLES = """\
 examples:
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         "vit-bench data",
         __doc__ or "",
         EXAMPLES,
-        plugins=True,
+        plugins=registry.add_plugins,
         effects=lambda args: {
             "used": {"with --copies": args.copies and "copies picture data_root max_unreadable"},
             "idle": {

@@ -18,12 +18,12 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from bench.core import files
+from bench.core.data_settings import max_unreadable
 from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import content_key
 from bench.data.progress import Progress
-from bench.data.readable import max_unreadable
 from bench.data.source import MAX_FILE_BYTES, Source
 
 REVISION = 1  # 1: 16 bits of grey and TIFF are read, so what was left out is decoded again

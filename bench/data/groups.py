@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bench.core.data_settings import GROUPS
 from bench.core.errors import UserError
 from bench.core.formatting import plural
-from bench.data.readable import GROUPS, printable
+from bench.data.readable import printable
 from bench.data.source import FolderContents, image_files
 from bench.data.subset import HELD_OUT, mix
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.formatting import join, plural
-from bench.core.spec import Cell
 from bench.data import cache
 from bench.data.image_set import ImageSet
 from bench.data.load import SPLITS, data_set, load
+from bench.study.cell import Cell
 
 DIGITS = 16  # hex, of a digest
 

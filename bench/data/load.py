@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.data import rehearsed
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 from bench.data.subset import nested, validation
+from bench.study import registry
 
 SPLITS = ("train", "test")
 MAX_VALIDATION = 2_500  # images: their error is shared by all rates of a sweep, and more would cost as much as training

@@ -31,6 +31,7 @@ from PIL import Image, ImageOps, __version__, features
 
 from bench.core import files
 from bench.core.cli import folder, parser, positive
+from bench.core.data_settings import allow_unreadable
 from bench.core.environment import cores
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
@@ -42,9 +43,9 @@ from bench.data.image_set import ImageSet
 from bench.data.index import ImageIndex
 from bench.data.load import SPLITS, data_set, load, parse
 from bench.data.progress import Progress
-from bench.data.readable import allow_unreadable
 from bench.data.sets.folder import parse_option
 from bench.data.stream import StreamedImages
+from bench.study import registry
 
 REVISION = 1  # raised when the same source gives other bytes
 SIDE, SIDES = 256, range(32, 2049)  # pixels of the shorter side
@@ -276,7 +277,7 @@ def _bytes_of(shards: Sequence[Shard], *, side: int, quality: int | None) -> int
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("vit-bench data pack", __doc__ or "", EXAMPLES, plugins=True)
+    p = parser("vit-bench data pack", __doc__ or "", EXAMPLES, plugins=registry.add_plugins)
     p.add_argument("source", metavar="SOURCE", help="a data set of encoded images, such as folder:photos")
     p.add_argument("target", metavar="TARGET", type=folder, help="a folder that is not there yet")
     p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.seeds import generator
-from bench.core.spec import REHEARSAL_REVISION, slug
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
+from bench.study import registry
+from bench.study.cell import REHEARSAL_REVISION, slug
 
 TRAIN = 1_024  # images: VTAB takes 1,000, and 25-shot probes of ten classes 250
 TEST = 40

@@ -25,12 +25,10 @@ import torch
 import torch.distributed as dist
 from PIL import Image
 
-from bench.core import environment, registry
+from bench.core import environment
 from bench.core.device import InBatches, accelerators, is_out_of_memory, release, synchronise, timed
 from bench.core.errors import EXIT_OK, UserError
 from bench.core.formatting import compact
-from bench.core.record import Record
-from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.core.subprocesses import child_environment
 from bench.cost import memory, precomputed
 from bench.data.image_set import ImageSet
@@ -40,6 +38,9 @@ from bench.execute.examined import CheckResult, as_wanted, at_least, at_most
 from bench.store import faults
 from bench.store.records import read_record
 from bench.store.study import Study
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec, to_json
+from bench.study.record import Record
 from bench.suites._recipes import recipe_for
 from bench.tasks._features import extractor
 from bench.train import inference, precision

@@ -39,10 +39,10 @@ from bench.core.events import (
     WorkerEvent,
     from_line,
 )
-from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.plan.plan import Plan
 from bench.store.study import Study, attempt_status, state_of
+from bench.study.cell import to_json
 from bench.train.ranks import EXIT_RETRY
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)

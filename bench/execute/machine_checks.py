@@ -16,16 +16,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bench.core import environment, registry
+from bench.core import environment
 from bench.core.device import accelerators, release, synchronise, timed
 from bench.core.formatting import compact
-from bench.core.spec import Recipe
 from bench.cost import peaks, timing
 from bench.cost.crosscheck import crosscheck
 from bench.data.image_set import ImageSet
 from bench.execute import first_hour
 from bench.execute.examined import CheckResult, MachineCheck, as_wanted, at_least, at_most
 from bench.execute.workloads import Subject
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.train import compiled, modes
 from bench.train.batches import Batches
 from bench.train.rehearsal import rehearse

@@ -26,7 +26,6 @@ from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.events import CellStarted, Notice, WorkerEvent, last_failure
 from bench.core.formatting import plural
-from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.execute import local
 from bench.execute.executors.executor import SAVE_SECONDS, Executor, Resources, WorkerCommand
@@ -36,6 +35,7 @@ from bench.plan.plan import Plan, PlannedCell
 from bench.plan.resources import MEMORY_MARGIN, beside_gpu
 from bench.store.lease import EXPIRES_AFTER
 from bench.store.study import CellDirectory, Study, state_of
+from bench.study.cell import to_json
 
 SUBMITTED_FILE = "submitted-{}.json"  # in the folder of a run, for each kind of worker
 FIRST_DELAY_SECONDS, MOST_DELAY_SECONDS = 15.0, 300.0  # until a cluster that has refused workers is asked again
@@ -68,8 +68,8 @@ def run(
 
     Args:
         make: an executor, of the needs of its workers and how they are started.
-        plan: with what is asked of machines (`bench.plan.options.Machine`): the device as workers are to find it, nodes
-            of each worker, workers at once, whether to leave when they are submitted.
+        plan: with what is asked of machines (`bench.study.options.Machine`): the device as workers are to find it,
+            nodes of each worker, workers at once, whether to leave when they are submitted.
 
     Raises:
         Interrupted: a signal to stop. UserError: the cluster refuses; as `bench.execute.local.run`.

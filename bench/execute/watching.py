@@ -24,9 +24,9 @@ from bench.core.events import (
     CellStarted,
     WorkerEvent,
 )
-from bench.core.spec import Cell
 from bench.store.lease import is_held
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
+from bench.study.cell import Cell
 
 LOG_TAIL_BYTES = 4096  # bytes of a log of metrics in which its last line is looked for
 MAX_POLLING_SHARE = 0.05  # of the time, that looks may take

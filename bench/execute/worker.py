@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from bench.core import environment, files, fingerprint, registry
+from bench.core import environment, files
 from bench.core.clock import running
 from bench.core.device import DAMAGED, find_device, is_lost, share_memory
 from bench.core.environment import now
@@ -54,10 +54,6 @@ from bench.core.events import (
     reports_failure,
     to_line,
 )
-from bench.core.fingerprint import Basis
-from bench.core.record import Attempt, Record, Result
-from bench.core.registry import revisions_of
-from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.core.user_code import answers_only
 from bench.cost import precomputed
 from bench.data import cache, identity
@@ -74,6 +70,11 @@ from bench.store.study import (
     attempt_status,
     was_killed,
 )
+from bench.study import fingerprint, registry
+from bench.study.cell import Cell, cell_from_json, cell_id, to_json
+from bench.study.fingerprint import Basis
+from bench.study.record import Attempt, Record, Result
+from bench.study.registry import revisions_of
 from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells, here
 
 WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers

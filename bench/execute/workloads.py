@@ -14,14 +14,14 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from bench.core import registry
 from bench.core.device import OutOfMemory, meta, release, timed
-from bench.core.spec import Recipe
 from bench.cost import timing as speed
 from bench.cost.memory import AssumeFused
 from bench.cost.timing import Workload
 from bench.cost.trace import label
 from bench.cost.units import OPTIMIZER_BYTES
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.train import precision
 from bench.train.rehearsal import rehearse
 from bench.train.step import Step

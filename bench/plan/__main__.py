@@ -17,11 +17,12 @@ from bench.core.console import make_console, write
 from bench.core.errors import EXIT_OK, UserError, command, sigterm_interrupts
 from bench.core.files import make_directory, write_bytes, write_json
 from bench.core.formatting import plural
-from bench.core.spec import to_json
 from bench.plan import recipes, view
-from bench.plan.options import StudyOptions, add_options, listing
+from bench.plan.apply_overrides import listing
 from bench.plan.plan import Plan, make_plan
-from bench.suites import suite as suites
+from bench.study import suite as suites
+from bench.study.cell import to_json
+from bench.study.options import StudyOptions, add_options
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.core import registry
 from bench.core.by_key import by_key
 from bench.core.errors import UserError, nearest
 from bench.core.formatting import duration, join, significant
-from bench.core.spec import Cell, Recipe
 from bench.plan.passes.chosen_grid import GridLine
 from bench.stats.components import LAW_DEGREE, Arm, Components, Observations, Target, fit, half_width
+from bench.study import registry
+from bench.study.cell import Cell, Recipe
 from bench.train.schedule import images_trained
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from bench.core import registry
 from bench.core.device import InBatches, synchronise
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.events import reports_failure
-from bench.core.spec import Cell, cell_from_json
 from bench.core.subprocesses import end_with
 from bench.core.user_code import answers_only
 from bench.cost import flops, peaks, precomputed
 from bench.plan.estimate import MIN_PROCESSOR_SHARE, Rates
+from bench.study import registry
+from bench.study.cell import Cell, cell_from_json
 
 MEASURED_SECONDS = 0.35  # of training steps per model, after warming up
 MAX_MEASURING_SECONDS = 3.0  # after which a model is not tried again

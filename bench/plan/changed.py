@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from bench.core import fingerprint, registry
 from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.errors import PROJECT, UserError
-from bench.core.fingerprint import Basis, Fingerprint
 from bench.core.formatting import join
-from bench.core.spec import Cell
 from bench.data import identity
 from bench.store.study import CellDirectory, State
+from bench.study import fingerprint, registry
+from bench.study.cell import Cell
+from bench.study.fingerprint import Basis, Fingerprint
 
 WITH_RESULTS = (CellState.DONE, CellState.PARTIAL, CellState.FAILED)
 

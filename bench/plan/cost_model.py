@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bench.core import registry
 from bench.core.device import find_device
-from bench.core.spec import Cell
 from bench.plan import estimate, preflight
 from bench.plan.estimate import Calibration, Reporter, rate_key
-from bench.plan.options import Machine, Pricing
 from bench.plan.resources import Needs
 from bench.plan.sizes import DataSizes
+from bench.study import registry
+from bench.study.cell import Cell
+from bench.study.options import Machine, Pricing
 
 if TYPE_CHECKING:
     from bench.cost.hardware import Hardware

@@ -14,15 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from bench.core import fingerprint, registry
 from bench.core.device import accelerators, place
 from bench.core.errors import UserError, at_a_limit
 from bench.core.events import ProcessFailed, from_line
-from bench.core.spec import Cell, canonical, to_json
+from bench.core.files import canonical
 from bench.core.subprocesses import child_environment
 from bench.cost import precomputed
 from bench.plan.rate_cache import RateCache
 from bench.plan.sizes import DataSizes, evaluation_images, solving_seconds
+from bench.study import fingerprint, registry
+from bench.study.cell import Cell, to_json
 from bench.train.schedule import images_trained
 
 Json = dict[str, Any]

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.formatting import join
-from bench.core.spec import Cell
 from bench.data.load import data_set, num_images, parse
 from bench.plan.images import StudyImages
-from bench.plan.options import What
-from bench.plan.overrides import Overrides
 from bench.plan.passes import apply_all
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells, StudyRequest
-from bench.suites.suite import Suite, SuiteOptions
+from bench.study import registry
+from bench.study.cell import Cell
+from bench.study.options import What
+from bench.study.overrides import Overrides
+from bench.study.suite import Suite, SuiteOptions
 
 
 def expand(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from bench.core.spec import Cell
 from bench.data.load import some_encoded
 from bench.plan.sizes import DataSizes
+from bench.study.cell import Cell
 
 PHOTOGRAPHS_PER_SECOND = 764.0
 """Images per second and core: JPEGs of 500 x 375 pixels and 60 kB, as ImageNet's, cropped at random to 224 px. Measured

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bench.core.errors import UserError
 from bench.data.load import data_set, parse
-from bench.plan.options import What, Where
+from bench.study.options import What, Where
 
 
 def name_groups(what: What, where: Where) -> tuple[What, tuple[str, ...]]:

@@ -15,9 +15,9 @@ from typing import Any
 
 from bench.core.errors import UserError
 from bench.core.formatting import join
-from bench.core.spec import Cell, TaskSpec
 from bench.data.load import DEFAULT_SIDE, look, resizes, stored_at
-from bench.suites.suite import fitting, merge, patched
+from bench.study.cell import Cell, TaskSpec
+from bench.study.suite import fitting, merge, patched
 
 MIN_SIDE, MAX_SIDE = 8, 1024
 

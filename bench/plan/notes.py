@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.core.formatting import duration, join, plural
-from bench.core.spec import Cell
 from bench.cost.sight import Sight
 from bench.data.load import data_set
 from bench.plan.estimate import Rates, rate_key
-from bench.plan.options import Selection, What
-from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
+from bench.study.cell import Cell
+from bench.study.options import Selection, What
+from bench.study.overrides import Overrides
+from bench.study.suite import Suite
 from bench.suites._recipes import DEFAULT, FAMILY, PAPER, SWEPT, WIDTH, rate_and_rule
-from bench.suites.suite import Suite
 
 OF_WHAT = "Rows, and the runs counted below, are of the whole study; images, time, memory and disk are of this run."
 RULES = {

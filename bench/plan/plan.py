@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core.cell_state import CellState
 from bench.core.device import sharing
-from bench.core.registry import directory_name
-from bench.core.spec import Cell, to_json
 from bench.cost import peaks
 from bench.data.rehearsed import rehearsing
 from bench.plan import cost_model, notes, preflight, repeats, resources
@@ -27,13 +25,15 @@ from bench.plan.cost_model import (
 from bench.plan.estimate import Reporter
 from bench.plan.expand import expand
 from bench.plan.grouped import name_groups
-from bench.plan.options import Machine, Pricing, Selection, StudyOptions, What, Where
 from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
 from bench.store.study import State, Study, state_of
-from bench.suites import suite as suites
+from bench.study import suite as suites
+from bench.study.cell import Cell, to_json
+from bench.study.options import Machine, Pricing, Selection, StudyOptions, What, Where
+from bench.study.registry import directory_name
 from bench.train.schedule import images_trained
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from bench.core.device import MPS_CONTROL, accelerators
 from bench.core.errors import UserError, nearest, one_class
 from bench.core.files import explain
 from bench.core.formatting import plural
-from bench.core.spec import Cell
 from bench.cost import hardware, peaks
 from bench.data.load import data_set
-from bench.plan.options import MPS_CELLS, Machine, Pricing, Where
 from bench.plan.sizes import DataSizes, evaluation_images
-from bench.suites.suite import SCALES
+from bench.study.cell import Cell
+from bench.study.options import MPS_CELLS, Machine, Pricing, Where
+from bench.study.suite import SCALES
 from bench.train.schedule import WARMUP_PART, longest_warmup, total_steps, warmup_steps
 
 NO_CLUSTER = "a cluster that RAY_ADDRESS names: HOST:6379, or local for one here, whose ports are open to the network"

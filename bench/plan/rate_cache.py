@@ -16,9 +16,10 @@ from bench import __version__
 from bench.core import environment, files
 from bench.core.device import device_name
 from bench.core.errors import UserError
-from bench.core.spec import RECIPE_REVISION, canonical
+from bench.core.files import canonical
 from bench.core.subprocesses import child_environment
 from bench.data.cache import directory
+from bench.study.cell import RECIPE_REVISION
 
 Json = dict[str, Any]
 KEPT_SECONDS = 3600.0  # for which rates are kept: what else a machine does changes

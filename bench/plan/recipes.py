@@ -16,13 +16,13 @@ from rich.text import Text
 from bench.core.console import add_row, make_table, show_table, write
 from bench.core.device import find_device
 from bench.core.formatting import count, join
-from bench.core.spec import Cell
 from bench.cost import peaks
 from bench.plan import preflight
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
-from bench.suites import suite as suites
+from bench.study import suite as suites
+from bench.study.cell import Cell
+from bench.study.options import StudyOptions
 from bench.train.effective import WORDS, EffectiveRecipe, TrainingOnAxis, differences, effective_recipe
 from bench.train.schedule import total_steps
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bench.core.by_key import by_key
-from bench.core.spec import Cell
 from bench.laws.forms import MAX_EPOCHS
+from bench.study.cell import Cell
 
 
 class Planned(Protocol):

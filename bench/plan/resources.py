@@ -12,13 +12,13 @@ from pathlib import Path
 from bench.core.errors import UserError
 from bench.core.files import free_bytes
 from bench.core.formatting import data_size
-from bench.core.spec import Cell, Recipe
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
 from bench.data.image_set import AHEAD_BYTES, INDEX_BYTES, Tier, tier_of
 from bench.plan.estimate import Rates, waiting
 from bench.plan.sizes import DataSizes
 from bench.store.checkpoints import MAX_KEPT
+from bench.study.cell import Cell, Recipe
 
 FLOAT_BYTES = 4
 MEMORY_MARGIN = 1.5  # times the memory that a plan expects, where it is asked for

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell, TaskSpec
 from bench.data import cache
 from bench.data.data_set import DataSet
 from bench.data.load import data_set, load
+from bench.study import registry
+from bench.study.cell import Cell, TaskSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bench.core.spec import Cell, TaskSpec
 from bench.plan.images import StudyImages
-from bench.plan.options import What
-from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
-from bench.suites.suite import Suite, SuiteOptions
+from bench.study.cell import Cell, TaskSpec
+from bench.study.options import What
+from bench.study.overrides import Overrides
+from bench.study.suite import Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,6 @@ from bench.core.formatting import (
     short_count,
     significant,
 )
-from bench.core.registry import PRETRAINED
 from bench.cost import units
 from bench.laws.forms import MAX_EPOCHS
 from bench.plan.cost_model import ACCELERATOR_FLOPS
@@ -32,6 +31,7 @@ from bench.plan.estimate import MIN_PROCESSOR_SHARE, Reporter
 from bench.plan.plan import Plan, PlannedCell
 from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
+from bench.study.registry import PRETRAINED
 
 if TYPE_CHECKING:
     from bench.plan.price import Price

@@ -1,7 +1,7 @@
 """Do these records bear out what the paper says of single design choices, and of masked pre-training?
 
-Variants are told apart by the options in their models' names (`bench.core.registry.split_options`) and by the axes that
-their cells name: those of the suites `ablation` and `masked`.
+Variants are told apart by the options in their models' names (`bench.study.registry.split_options`) and by the axes
+that their cells name: those of the suites `ablation` and `masked`.
 
 A statement is contradicted only where each side was trained at several learning rates: what looks worse at the rate of
 another network may be as good at its own.
@@ -30,8 +30,8 @@ from bench.analysis.question import Question
 from bench.core.by_key import by_key
 from bench.core.formatting import measure_text, points
 from bench.core.phrase import phrase
-from bench.core.registry import split_options
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
+from bench.study.registry import split_options
 
 if TYPE_CHECKING:
     from vit.config import ViTConfig

@@ -29,8 +29,8 @@ from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import compact, count, percent, plural, short_count, signed, significant
 from bench.core.phrase import phrase
-from bench.core.spec import RATE_MARGIN, Recipe, is_rate_enough
 from bench.stats.intervals import POINT_LEVEL
+from bench.study.cell import RATE_MARGIN, Recipe, is_rate_enough
 
 NAME = "best learning rate"
 

@@ -10,15 +10,15 @@ import json
 import sys
 from pathlib import Path
 
-from bench.core import registry
 from bench.core.cli import accuracies, folder, parser
 from bench.core.console import busy
 from bench.core.errors import EXIT_OK, command, unknown
 from bench.core.formatting import plural, printable
-from bench.plan.options import results_of
 from bench.report.build import build, say, to_json
 from bench.report.style import PAGE, style_named
 from bench.store import index
+from bench.study import registry
+from bench.study.options import results_of
 
 EXAMPLES = """\
 examples:
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         "vit-bench report",
         __doc__ or "",
         EXAMPLES,
-        plugins=True,
+        plugins=registry.add_plugins,
         effects=lambda args: {
             "used": {"with --cell": args.cell and "cell data_root into"},
             "idle": {
@@ -139,8 +139,8 @@ def _report(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
 
 
 def _export(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
-    from bench.adapted_model import export
     from bench.analysis.adaptation import USAGE
+    from bench.commands.adapted_model import export
 
     if not directory.is_dir():
         raise index.absent(suite, directory.parent)
@@ -185,7 +185,7 @@ def _name_damaged(study: Path, *, as_json: bool) -> None:
 
 
 def _look_inside(arguments: argparse.Namespace) -> int:
-    from bench import look_inside
+    from bench.commands import look_inside
     from bench.store.study import INSPECTED
 
     into = arguments.into or arguments.cell.absolute().parent.parent / INSPECTED

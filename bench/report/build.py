@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.report.style import PAGE, Style
+from bench.study import registry
 
 if TYPE_CHECKING:
     from rich.console import Console

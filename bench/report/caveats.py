@@ -19,7 +19,6 @@ from bench.analysis.findings import (
 from bench.analysis.question import Tone, question_of
 from bench.analysis.questions import SHARE_FALSE, asked_together
 from bench.analysis.wording import MEASURES
-from bench.core import registry
 from bench.core.formatting import (
     core_days,
     count,
@@ -34,6 +33,7 @@ from bench.core.formatting import (
     weight,
 )
 from bench.report.text import Answer, usual_counts
+from bench.study import registry
 
 SIMULATED_FALSE, SIMULATED = 2, 200
 """Studies without any difference whose reports said otherwise, of all that were simulated: reports.md in

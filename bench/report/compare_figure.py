@@ -1,4 +1,4 @@
-"""A picture of `bench.compare`: B minus A by task, their average, and the average at every level of compute."""
+"""A picture of `vit-bench compare`: B minus A by task, their average, and the average at every level of compute."""
 
 from __future__ import annotations
 

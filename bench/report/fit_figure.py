@@ -1,4 +1,4 @@
-"""Pictures of `bench.fit`: runs, the law that predicts, its bands, what of it lies beyond the runs; and its record."""
+"""Pictures of `vit-bench fit`: runs, the law that predicts with its bands, what lies beyond the runs; its record."""
 
 from __future__ import annotations
 

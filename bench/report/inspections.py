@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 from bench.core import files
 from bench.core.errors import UserError
-from bench.core.spec import slug
 from bench.report.figures.figure import RenderedFigure, render
 from bench.store.study import INSPECTED
+from bench.study.cell import slug
 
 if TYPE_CHECKING:
     from bench.report.figures.figure import Drawing

@@ -10,8 +10,8 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import ALL_MODELS, Finding, Reason, Unit, Verdict
 from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
-from bench.core import registry
 from bench.core.formatting import count, duration, flops, join, plural, short_count
+from bench.study import registry
 
 MAX_MORE_SEEDS = 4  # times the study's seeds; where more would be needed, a larger study answers for less
 NARROWED_BY_SEEDS = frozenset((Reason.WITHIN_INTERVAL, Reason.UNREPLICATED, Reason.SEVERAL))

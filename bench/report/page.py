@@ -27,11 +27,11 @@ from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.formatting import join, plural
 from bench.core.phrase import Interval, Phrase, parts_of
-from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, next_step, runs, text
 from bench.report.figures.figure import MAX_NARROW_INCHES, RenderedFigure
 from bench.report.title import StudyTitle
 from bench.stats.intervals import Estimate
+from bench.study.record import UNKNOWN, DataFacts, Record
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 500  # of a table in the page; the CSV has all

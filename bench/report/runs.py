@@ -17,8 +17,8 @@ from bench.core.formatting import (
     short_count,
     significant,
 )
-from bench.core.record import Record
-from bench.core.spec import to_json
+from bench.study.cell import to_json
+from bench.study.record import Record
 
 MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
 

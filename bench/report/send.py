@@ -15,7 +15,7 @@ from bench.store.study import Study, state_of
 from bench.trackers import tracker as trackers
 
 if TYPE_CHECKING:
-    from bench.core.record import Record
+    from bench.study.record import Record
 
 CSV = "csv"
 POLL_SECONDS = 15.0

@@ -136,7 +136,7 @@ def verdict_of(f: Finding) -> tuple[str, Tone]:
 
 
 def _basis(f: Finding, question: Question, tasks: str) -> str:
-    """The basis of a verdict at equal compute, as `bench.compare` says it."""
+    """The basis of a verdict at equal compute, as `vit-bench compare` says it."""
     if not question.states_basis or not f.trend:
         return ""
     return f"Judged on {tasks}, at {flops_range(f.trend[0].x, f.trend[-1].x)} of training."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.core import registry
 from bench.core.errors import UserError, unknown
 from bench.store import grid as plan
 from bench.store import records
 from bench.store.study import Study
+from bench.study import registry
 
 
 def named(results: Path) -> list[str]:

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.errors import UserError
-from bench.core.files import digest
-from bench.core.record import STATUSES, Cost, Record
-from bench.core.spec import Cell, canonical, cell_from_json, to_json
+from bench.core.files import canonical, digest
 from bench.store import faults
 from bench.store.prediction_bits import restore_groups, share_groups
+from bench.study.cell import Cell, cell_from_json, to_json
+from bench.study.record import STATUSES, Cost, Record
 
 Json = dict[str, Any]
 Kind = TypeVar("Kind")

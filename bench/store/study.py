@@ -16,12 +16,12 @@ from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.cell_state import CellState
 from bench.core.errors import UserError
-from bench.core.fingerprint import NOTHING_KNOWN, Basis, Fingerprint
-from bench.core.record import Attempt, Record
-from bench.core.registry import directory_name
-from bench.core.spec import Cell, cell_from_json, to_json
 from bench.store import checkpoints, records
 from bench.store.lease import LeaseLost, claim
+from bench.study.cell import Cell, cell_from_json, to_json
+from bench.study.fingerprint import NOTHING_KNOWN, Basis, Fingerprint
+from bench.study.record import Attempt, Record
+from bench.study.registry import directory_name
 
 STORE_FILE = "store.json"
 WEIGHTS = "final.safetensors"  # of the last horizon: in the attempt's folder, and in `weights/` once there is a record

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core import files
 from bench.core.errors import UserError
-from bench.core.spec import canonical
+from bench.core.files import canonical
 
 if TYPE_CHECKING:
     import torch

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from bench.data.load import data_set, look, named_at, resizes
+from bench.study.suite import SuiteOptions, patched
 from bench.suites._grid import GPU_DOWNSTREAM, Grid, budgets, fewshot
-from bench.suites.suite import SuiteOptions, patched
 
 DRAWN = "visual-atoms:1000x1000"  # a million images, where there are no photographs
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench.core import registry
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.load import data_set
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.suite import SuiteOptions, task
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import SuiteOptions, task
 
 
 @dataclass(frozen=True, kw_only=True)

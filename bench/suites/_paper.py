@@ -29,12 +29,12 @@ from functools import cache
 from typing import Any
 
 from baselines import published
-from bench.core import registry
 from bench.core.errors import unknown
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.load import data_set
 from bench.data.public_names import UPSTREAM_IMAGES
-from bench.suites.suite import SuiteOptions, fitting, shortest_budget, task
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.suite import SuiteOptions, fitting, shortest_budget, task
 
 BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop

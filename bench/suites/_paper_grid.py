@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from baselines import published
-from bench.core.spec import Cell
 from bench.data.public_names import UPSTREAM_IMAGES
+from bench.study.cell import Cell
+from bench.study.suite import SuiteOptions
 from bench.suites import _paper
 from bench.suites._grid import Grid
-from bench.suites.suite import SuiteOptions
 
 JFT = UPSTREAM_IMAGES["jft-300m"]  # images of one epoch
 STOPPING_CHECKS = 20  # of a training on a part of the images; the paper does not say how many

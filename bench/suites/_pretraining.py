@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from baselines import published
-from bench.core import registry
-from bench.core.spec import Cell, TaskSpec
+from bench.study import registry
+from bench.study.cell import Cell, TaskSpec
+from bench.study.suite import SuiteOptions
 from bench.suites._gpu_grid import DRAWN, gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._paper import BIT_EPOCHS, IMAGES, as_bit, as_published, rows
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import SuiteOptions
 
 Tasks = Callable[[str], tuple[TaskSpec, ...]]
 """The tasks that a model is judged by: its name decides which image sizes its patches divide."""

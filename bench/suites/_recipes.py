@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.analysis.families import kind_of
-from bench.core import registry
-from bench.core.spec import Recipe
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.suites import _paper
 from vit.config import config_for
 

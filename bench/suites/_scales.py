@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.study.suite import SuiteOptions
 from bench.suites._cpu_grid import CPU
 from bench.suites._grid import Grid, here
-from bench.suites.suite import SuiteOptions
 
 
 def grids(options: SuiteOptions) -> list[tuple[Grid, SuiteOptions]]:

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.core.spec import Cell, TaskSpec
+from bench.study.cell import Cell, TaskSpec
+from bench.study.suite import Suite, SuiteOptions, merge, pick, task, trained_once
 from bench.suites import _paper
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import Suite, SuiteOptions, merge, pick, task, trained_once
 from vit.config import config_for
 
 HEADLINE = ("scripts", "mnist")

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bench.core import registry
-from bench.core.spec import Cell, Recipe
 from bench.data.load import stored_at
-from bench.suites.suite import Suite, SuiteOptions, pick, task
+from bench.study import registry
+from bench.study.cell import Cell, Recipe
+from bench.study.suite import Suite, SuiteOptions, pick, task
 
 MODELS = {  # tiny to base; supervised, self-supervised, by captions, all free to fetch; pixels per side
     "timm:vit_tiny_patch16_224.augreg_in21k+pretrained": 224,

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, merge, pick, task
 from bench.suites._cpu_grid import DATA, TRANSFER, recipe
 from bench.suites._gpu_grid import gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._grid import (
@@ -21,7 +22,6 @@ from bench.suites._grid import (
     here,
 )
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import Suite, SuiteOptions, merge, pick, task
 
 WAYS: dict[str, dict[str, Any]] = {
     "branch": {},

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, merge, trained_once
 from bench.suites._cpu_grid import TRANSFER
 from bench.suites._grid import GPU_DOWNSTREAM, PHOTOGRAPHIC, pixel_cells, size_cells
 from bench.suites._paper import SHOWN_FEWSHOT
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._scales import grids
-from bench.suites.suite import Suite, SuiteOptions, merge, trained_once
 
 CPU_SIZES = (100, 300, 1_000, 3_000, None)
 

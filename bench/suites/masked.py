@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.core.spec import Cell, TaskSpec
+from bench.study.cell import Cell, TaskSpec
+from bench.study.suite import Suite, SuiteOptions, pick, task
 from bench.suites import _paper
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import Suite, SuiteOptions, pick, task
 
 DOWNSTREAM = ("mnist", "fashion-mnist", "scripts")
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, merge, pick, task
 from bench.suites._cpu_grid import LADDER, TRANSFER, horizons, images, recipe
 from bench.suites._grid import Grid, compute_cells, fewshot, pixel_cells, size_cells
 from bench.suites._questions import OF_FAMILIES
-from bench.suites.suite import Suite, SuiteOptions, merge, pick, task
 
 DATA = "fashion-mnist"
 WHOLE = tuple(LADDER[0] * 2**rung for rung in range(5, 14))  # FLOPs: 208 GFLOPs, … 53 TFLOPs

@@ -6,8 +6,8 @@ The published figure, about 96 %, is on all of MNIST. Where only parts are found
 
 from __future__ import annotations
 
-from bench.core.spec import Cell, Recipe
-from bench.suites.suite import Suite, SuiteOptions
+from bench.study.cell import Cell, Recipe
+from bench.study.suite import Suite, SuiteOptions
 
 EPOCHS = 15
 RECIPE = Recipe(

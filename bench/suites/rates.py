@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, merge, pick
 from bench.suites._grid import Grid
 from bench.suites._recipes import recipe_for
 from bench.suites._scales import grids
-from bench.suites.suite import Suite, SuiteOptions, merge, pick
 from bench.train.schedule import WARMUP_PART, total_steps
 
 RATES = {

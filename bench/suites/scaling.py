@@ -9,7 +9,8 @@ Table 6 is fine-tuned on its five sets by Table 4, and those on parts of the ups
 
 from __future__ import annotations
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, merge, trained_once
 from bench.suites._cpu_grid import TRANSFER
 from bench.suites._grid import (
     FAR_FROM_PHOTOGRAPHS,
@@ -22,7 +23,6 @@ from bench.suites._grid import (
 from bench.suites._paper import average_5
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._scales import grids
-from bench.suites.suite import Suite, SuiteOptions, merge, trained_once
 
 
 def cells(options: SuiteOptions) -> list[Cell]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, merge, task
 from bench.suites._questions import OF_FAMILIES
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import Suite, SuiteOptions, merge, task
 
 MODELS = ("ViT-pico/7", "R5x0.125+ViT-pico/7", "ResNet-8-s4")
 UPSTREAM = "fashion-mnist"

@@ -12,14 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bench.core.spec import Cell, TaskSpec
 from bench.data.load import side_of
+from bench.study.cell import Cell, TaskSpec
+from bench.study.suite import Suite, SuiteOptions, fitting, pick, task
 from bench.suites._gpu_grid import gpu_size
 from bench.suites._grid import GPU_DOWNSTREAM, here
 from bench.suites._paper import average_5, tuned, tuned_larger
 from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, paper_bit, pretrained_cells, small
 from bench.suites._questions import OF_FAMILIES
-from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
 
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("photo-tiles:56px", "pets", "flowers102")  # also fine-tuned at a higher resolution, where they have it

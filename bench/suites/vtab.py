@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bench.core.spec import Cell, TaskSpec
+from bench.study.cell import Cell, TaskSpec
+from bench.study.suite import Suite, SuiteOptions, fitting, pick, task
 from bench.suites._grid import here
 from bench.suites._paper import stored_at
 from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small
 from bench.suites._questions import OF_FAMILIES
-from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
 from bench.suites.transfer import SWEEP
 from bench.tasks.vtab import SMALL, VTAB, task_names
 

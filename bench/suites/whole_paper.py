@@ -7,11 +7,11 @@ budgets. `docs/paper.md` says which figure needs which part, and what it costs.
 
 from __future__ import annotations
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, pick, trained_once
 from bench.suites import ablation, masked, scaling, transfer, vtab
 from bench.suites._paper import average_5
 from bench.suites._questions import OF_FAMILIES
-from bench.suites.suite import Suite, SuiteOptions, pick, trained_once
 
 PARTS = (scaling.SUITE, transfer.SUITE, vtab.SUITE, ablation.SUITE, masked.SUITE)
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.core import registry
 from bench.core.device import InBatches, uploaded
 from bench.core.errors import UserError
 from bench.core.seeds import stream
-from bench.core.spec import Recipe
 from bench.cost import flops
 from bench.data.image_set import EncodedImages, Images, ImageSet
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.tasks._features import network_input
 from bench.tasks.task import FineTuned
 from bench.train import inference

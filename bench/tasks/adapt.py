@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError, unknown
-from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
+from bench.study.record import Score
 from bench.tasks import _logistic, _photos, fewshot, knn
 from bench.tasks._features import timed
 from bench.tasks._folds import Parts, alone, folds, together

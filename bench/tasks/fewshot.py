@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
+from bench.study.record import Score
 from bench.tasks._ridge import SupportSet, choose_ridge, decompose
 from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, judged
 

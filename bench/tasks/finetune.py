@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.core.record import Score
-from bench.core.spec import Recipe
 from bench.data.groups import nearest
 from bench.data.image_set import ImageSet
 from bench.data.real import real_hash, real_right
 from bench.data.subset import priorities, rank_within_class
+from bench.study.cell import Recipe
+from bench.study.record import Score
 from bench.tasks._folds import together
 from bench.tasks.task import NO_DETAIL, FineTuned, Task, TaskContext, Unsuited, accuracy_score, balanced_part, judged
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.core.record import Score
+from bench.study.record import Score
 from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, few_images, judged
 
 CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.core.record import Score
+from bench.study.record import Score
 from bench.tasks import _folds
 from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, few_images, judged
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from bench.core.clusters import cluster_error
 from bench.core.errors import UserError
-from bench.core.record import Score
-from bench.core.spec import Recipe
 from bench.data.image_set import Images, ImageSet
 from bench.data.subset import nested
 from bench.store.prediction_bits import to_detail
+from bench.study.cell import Recipe
+from bench.study.record import Score
 
 NO_DETAIL: Mapping[str, Any] = types.MappingProxyType({})
 

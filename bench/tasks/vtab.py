@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.core.record import Score
 from bench.data.subset import priorities
+from bench.study.record import Score
 from bench.tasks import finetune
 from bench.tasks.task import Task, TaskContext, balanced_part
 

@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.core import files, registry
+from bench.core import files
 from bench.core.by_key import by_key
 from bench.core.errors import UserError
-from bench.core.record import Horizon, LearningCurve, Record
-from bench.core.spec import Cell, canonical, to_json
+from bench.core.files import canonical
 from bench.store import checkpoints
 from bench.store.records import DamagedRecord, build
 from bench.store.study import CellDirectory, Study
+from bench.study import registry
+from bench.study.cell import Cell, to_json
+from bench.study.record import Horizon, LearningCurve, Record
 
 AUTO, NONE = "auto", "none"
 IMAGES = "images seen"

@@ -24,8 +24,8 @@ from torch.nn import functional as F
 from bench.core.device import free_memory, is_out_of_memory, to_device, uploaded
 from bench.core.errors import UserError
 from bench.core.seeds import generator
-from bench.core.spec import Recipe
 from bench.data.image_set import EncodedImages, ImageSet, Tier
+from bench.study.cell import Recipe
 from bench.train import precision
 from bench.train.ranks import ONE_RANK, Ranks
 from vit.layers import scaled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from bench.core.spec import RECIPE_REVISION, Cell
+from bench.study.cell import RECIPE_REVISION, Cell
 from bench.train.schedule import longest_warmup, warmup_steps
 
 LAST_CAPPED_REVISION = (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from bench.core.errors import UserError
-from bench.core.spec import Cell
+from bench.study.cell import Cell
 
 T = TypeVar("T")
 

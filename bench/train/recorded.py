@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from bench.core import device
 from bench.core.device import DAMAGED, generators, is_out_of_memory
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
 from bench.train import modes
 from bench.train.update import Ema, Update
 

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
 
 SHAPES = {
     "1-sqrt": lambda x: 1.0 - math.sqrt(x),

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from bench.core.device import generators, is_out_of_memory, release
 from bench.core.errors import UserError
 from bench.core.seeds import stream
-from bench.core.spec import Recipe
 from bench.cost.trace import label
+from bench.study.cell import Recipe
 from bench.train import modes, precision
 from bench.train.acceleration import accelerate
 from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks

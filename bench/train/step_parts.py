@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
 from bench.train.precision import Working
 from bench.train.update import Update
 

@@ -18,13 +18,13 @@ from bench.core.clock import running
 from bench.core.device import synchronise
 from bench.core.errors import Interrupted, UserError
 from bench.core.events import Advanced
-from bench.core.record import Horizon, MicroBatch, Seconds
 from bench.core.seeds import stream
-from bench.core.spec import Recipe, to_json
 from bench.cost.trace import label
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
 from bench.store.records import build
+from bench.study.cell import Recipe, to_json
+from bench.study.record import Horizon, MicroBatch, Seconds
 from bench.train import schedule
 from bench.train.batches import Batches
 from bench.train.early_stopping import ACCURACY, PREFIX, Best

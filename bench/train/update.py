@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
 
 CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
 

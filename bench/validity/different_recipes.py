@@ -8,7 +8,7 @@ from bench.analysis.check import Check, grouped
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Level, ValidityCheck
 from bench.analysis.study_data import PIXELS
-from bench.core.spec import to_json
+from bench.study.cell import to_json
 
 RECIPES_BETWEEN = "recipes between families"
 """Names (field,); groups: values by family. Part of a difference between families may be the recipe's."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from bench.analysis.check import Check
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Level, ValidityCheck
-from bench.core.record import Record
+from bench.study.record import Record
 
 MIXED = "mixed"
 """Names (what differs: "commit", "cpu", "accelerator", "device", "threads", "dtype" or "evaluation dtype"); groups: the

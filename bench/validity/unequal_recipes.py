@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bench.analysis.check import Check
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
-from bench.core import registry
+from bench.study import registry
 from bench.train.effective import WORDS, TrainingOnAxis, differences
 
 UNEQUAL_RECIPES = "unequal recipes"

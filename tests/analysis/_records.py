@@ -7,7 +7,10 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from bench.core.record import (
+from bench.store.records import write_record
+from bench.store.study import CellDirectory
+from bench.study.cell import Cell, Recipe
+from bench.study.record import (
     Attempt,
     Cost,
     DataFacts,
@@ -21,9 +24,6 @@ from bench.core.record import (
     Seconds,
     Status,
 )
-from bench.core.spec import Cell, Recipe
-from bench.store.records import write_record
-from bench.store.study import CellDirectory
 
 UPSTREAM, HEADLINE, FAR = "glyphs", ("fashion-mnist", "mnist"), ("digits",)
 NUM_TEST = {"fashion-mnist": 2000, "mnist": 2000, "digits": 899, "glyphs": 2000}

@@ -8,7 +8,7 @@ from bench.analysis import lr_sweep, questions
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding
 from bench.analysis.study_data import Records
-from bench.core.record import Horizon, Record, Score
+from bench.study.record import Horizon, Record, Score
 from tests.analysis._records import FAR, HEADLINE, World, change, map_scores
 
 KINDS = {"fashion-mnist": "photographs", "mnist": "photographs", "digits": "photographs"}

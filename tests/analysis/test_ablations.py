@@ -8,16 +8,16 @@ import pytest
 from bench.analysis import branches
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
-from bench.core.record import Record
-from bench.core.spec import Recipe
 from bench.questions import as_published as ablations
 from bench.questions.as_published import Statement
 from bench.questions.branch_as_accurate import IDENTICAL
 from bench.report.figures import ablation_pooling, ablation_position, ablation_shape, ablation_variants, masked
+from bench.study.cell import Recipe
+from bench.study.record import Record
+from bench.study.suite import SuiteOptions
 from bench.suites import ablation as suite
 from bench.suites import branching
 from bench.suites import masked as masked_suite
-from bench.suites.suite import SuiteOptions
 from bench.train import schedule
 from tests.analysis._records import World, map_scores
 from tests.analysis._study import ask, beside_own_training, read

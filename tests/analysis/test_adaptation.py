@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from bench.analysis.adaptation import adapted, best_of_models
-from bench.core.record import Record, Score
 from bench.questions.images_to_label import target
 from bench.report.figures.adaptation import FIGURE
+from bench.study.record import Record, Score
 from tests.analysis._records import World
 from tests.analysis._study import ask, read
 

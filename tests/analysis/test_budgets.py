@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
-from bench.core.record import Horizon, Score
 from bench.report.figures import frontier
+from bench.study.record import Horizon, Score
 from tests.analysis._records import World, map_scores
 from tests.analysis._study import read
 

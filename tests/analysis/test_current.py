@@ -14,11 +14,11 @@ from bench.analysis.check import checks
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
 from bench.analysis.study_data import Records
-from bench.core.record import Record, Score
-from bench.core.spec import TaskSpec
 from bench.report import tables
 from bench.store.grid import WantedCells
 from bench.store.prediction_bits import to_detail
+from bench.study.cell import TaskSpec
+from bench.study.record import Record, Score
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read, swept
 

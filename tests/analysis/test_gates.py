@@ -17,10 +17,10 @@ from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.finding import Axis, BeginsLater, Finding, Reason, SeveralModels, Verdict
 from bench.analysis.law_crossings import TaskCrossing
 from bench.analysis.question import load, question_of
-from bench.core.record import Horizon, Record, Score
 from bench.report.figures import compute, frontier
 from bench.report.title import sentence
 from bench.stats.intervals import Estimate
+from bench.study.record import Horizon, Record, Score
 from bench.validity import below_raw_pixels
 from bench.validity import not_begun as not_begun_check
 from tests.analysis._records import MODELS, UPSTREAM, World, map_scores

@@ -9,9 +9,9 @@ from scipy import special
 from bench.analysis import lr_sweep
 from bench.analysis.check import checks
 from bench.analysis.finding import Verdict
-from bench.core.record import Operations, Record
 from bench.questions import best_learning_rate
 from bench.questions.best_learning_rate import DIVERGED, EDGE_OF_SWEEP, NO_CURVE, rate_rule, refused, rules
+from bench.study.record import Operations, Record
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read, swept
 

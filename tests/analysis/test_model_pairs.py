@@ -1,4 +1,4 @@
-"""Two models at equal compute: the verdict of `bench.compare` is that of the report; nothing is extrapolated; test
+"""Two models at equal compute: the verdict of `vit-bench compare` is that of the report; nothing is extrapolated; test
 images are paired; and the intervals hold the truth where curves bend between horizons."""
 
 import math
@@ -17,12 +17,12 @@ from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Findings
 from bench.core.errors import UserError
 from bench.core.formatting import flops_range, judged_on
-from bench.core.record import Horizon, Record, Score
 from bench.report import build, text
 from bench.stats.intervals import Samples
 from bench.stats.paired import contrast_error, pair
 from bench.store import grid
 from bench.store.prediction_bits import from_detail, to_detail
+from bench.study.record import Horizon, Record, Score
 from tests.analysis._records import World, map_scores, write
 from tests.analysis._study import read
 
@@ -51,7 +51,7 @@ def report_of(folder: Path, suite: str) -> tuple[Evidence, Findings]:
     return evidence, questions.find(evidence)
 
 
-def agree(compared: bench.compare.Compared, f: Finding, evidence: Evidence, findings: Findings) -> None:
+def agree(compared: bench.commands.compare.Compared, f: Finding, evidence: Evidence, findings: Findings) -> None:
     """In sign, tasks, compute and verdict. The finding is first - second, the comparison B - A."""
     assert compared.headline == findings.headline == evidence.headline
     assert compared.found.span == (f.trend[0].x, f.trend[-1].x)
@@ -98,7 +98,7 @@ def test_a_study_judged_on_named_sets_has_one_verdict_on_those(tmp_path):
     folder = write(records, tmp_path / "scaling")
     names = tuple(r.directory for r in records)
 
-    def both(downstream: tuple[str, ...]) -> tuple[bench.compare.Compared, Finding]:
+    def both(downstream: tuple[str, ...]) -> tuple[bench.commands.compare.Compared, Finding]:
         grid.write(folder, grid.WantedCells(suite="scaling", scale="cpu", names=names, downstream=downstream))
         evidence, findings = report_of(folder, "scaling")
         (f,) = equal_compute(findings)

@@ -15,11 +15,11 @@ from bench.analysis.finding import Finding, Verdict
 from bench.analysis.matched import Comparison, gains
 from bench.analysis.question import load
 from bench.analysis.study_data import Records
-from bench.core.record import DataFacts
 from bench.questions import exponent_by_data_set, robust_at_equal_error
 from bench.report.figures import compute, published_ratios
 from bench.report.title import title_of
 from bench.stats.pareto import pareto
+from bench.study.record import DataFacts
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import study
 from tests.conftest import PROJECT

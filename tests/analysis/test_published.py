@@ -5,8 +5,8 @@ import pytest
 from baselines.published import CONTRADICTED, model_name, table
 from bench.analysis import published
 from bench.analysis.evidence import HEADLINE
-from bench.core import registry
 from bench.report import tables
+from bench.study import registry
 
 
 def test_table_6_becomes_evidence_as_printed() -> None:

@@ -22,7 +22,6 @@ from bench.analysis.law_crossings import UNEQUAL_COMPUTE
 from bench.analysis.question import load
 from bench.analysis.study_data import Records
 from bench.analysis.targets import BELOW_RANGE, OUT_OF_REACH, AccuracyTarget
-from bench.core import registry
 from bench.laws import averaging, bootstrap
 from bench.laws.extrapolation import forecast, reached
 from bench.laws.fit import Points
@@ -37,6 +36,7 @@ from bench.questions.next_run import Candidate, next_run
 from bench.questions.saturated import BENDS_AGAINST_TREND, TopOfRange
 from bench.report import caveats, text
 from bench.stats.intervals import SEEDS
+from bench.study import registry
 from tests.analysis._records import World
 from tests.analysis._study import ask, study
 

@@ -9,8 +9,8 @@ from bench.analysis.check import checks
 from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import HEADLINE, UPSTREAM
 from bench.analysis.frontiers import at_compute
-from bench.core.record import Record
 from bench.questions import best_family_at_equal_compute as question
+from bench.study.record import Record
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read
 

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from bench.analysis.finding import Finding
-from bench.core.record import Score
 from bench.questions import resolution_gain as resolutions
 from bench.questions.resolution_gain import UNPAIRED
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Samples
 from bench.store.prediction_bits import from_detail, to_detail
+from bench.study.record import Score
 from tests.analysis._records import World, map_scores
 from tests.analysis._study import read
 

@@ -9,12 +9,12 @@ from scipy import stats
 
 from bench.analysis import side_by_side as sides
 from bench.analysis.side_by_side import VariantAtHorizon, compare
-from bench.compare import compare as folder_pair
+from bench.commands.compare import compare as folder_pair
 from bench.core.errors import UserError
-from bench.core.record import Horizon
 from bench.stats import paired
 from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Samples
 from bench.store.prediction_bits import from_detail, to_detail
+from bench.study.record import Horizon
 from tests.analysis._records import World, write
 
 IMAGES_PER_TASK, DRAWN = 400, 3

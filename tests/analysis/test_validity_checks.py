@@ -14,10 +14,10 @@ from bench.analysis.check import checks, say
 from bench.analysis.evidence import build
 from bench.analysis.findings import Level, ValidityCheck
 from bench.analysis.study_data import Records
-from bench.core import registry
-from bench.core.record import Horizon, Operations, Record, Score
-from bench.core.spec import RECIPE_REVISION
 from bench.report.build import _data_kinds, measured
+from bench.study import registry
+from bench.study.cell import RECIPE_REVISION
+from bench.study.record import Horizon, Operations, Record, Score
 from bench.train import schedule
 from bench.train.effective import LAST_CAPPED_REVISION
 from bench.validity import size_at_edge, support_images

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from baselines import _axial_resnet, axial_resnet
-from bench.core import registry
 from bench.cost import flops
+from bench.study import registry
 from tests.vit.test_vit_peers import scrambled
 
 

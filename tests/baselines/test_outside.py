@@ -16,9 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from baselines import file
 from baselines.published import timm_costs
-from bench.core import environment, fingerprint, registry
+from bench.core import environment
 from bench.core.errors import UserError
 from bench.cost import flops
+from bench.study import fingerprint, registry
 from bench.tasks._finetuner import transferred_model
 from tools import timm_table
 

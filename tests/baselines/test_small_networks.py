@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from baselines import _basic_resnet, _resnet, basic_hybrid, bit, cct, hybrid, resnet
-from bench.core import registry
 from bench.cost import flops
+from bench.study import registry
 from vit import family as vit_family
 from vit import layers
 from vit.model_family import ModelFamily

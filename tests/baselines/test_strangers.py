@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from baselines._caches import forget_meta
-from bench.core import registry
 from bench.cost import crosscheck, flops, receptive_field
+from bench.study import registry
 
 SIZES = {"image_size": 16, "channels": 3}
 

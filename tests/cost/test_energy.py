@@ -9,12 +9,12 @@ import pytest
 
 from bench.analysis import questions
 from bench.core import environment
-from bench.core.record import Cost, Energy, Seconds
-from bench.core.spec import to_json
 from bench.cost import energy
 from bench.execute.worker import Worker
 from bench.report import caveats
 from bench.store import records
+from bench.study.cell import to_json
+from bench.study.record import Cost, Energy, Seconds
 
 RANGE = 262_143_328_850  # µJ, as a processor gives it
 

@@ -19,13 +19,13 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from baselines import published
-from bench import flops
-from bench.core import registry
+from bench.commands import flops
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from bench.cost import crosscheck, shapes
 from bench.cost.counter import FORMULAS, is_uncounted_contraction, tap_pairs
 from bench.cost.flops import ModelCost, count, count_forward
 from bench.cost.without_weights import built
+from bench.study import registry
 from vit.config import config_for
 
 # -- counts of whole models: closed forms, known values, and the traps that other counters fall into -------------------
@@ -466,7 +466,7 @@ def test_what_was_miscounted_in_public(module: nn.Module, inputs: tuple[Tensor, 
         assert cost.backward_macs["dense"] == 0
 
 
-# -- every kind of model against two independent counters, and what `bench.flops --check` says of a difference ---------
+# -- every kind of model against two independent counters, and what `vit-bench flops --check` says of a difference -----
 
 
 # Others of test_flops.KNOWN are compared with torch's counter there; of fvcore they are the same operations.
@@ -708,7 +708,7 @@ def test_counting_our_own_models_loads_no_other_library(name: str, project: Path
     they take longer than torch itself."""
     code = f"""
 import sys
-from bench.flops import main
+from bench.commands.flops import main
 assert main([{name!r}]) == 0
 print(sorted({{"timm", "torchvision", "torch._dynamo", "sympy"}} & sys.modules.keys()))
 """

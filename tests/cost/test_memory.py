@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from bench.core import registry
 from bench.execute.workloads import LiveBytes, largest_batch, peak_bytes
+from bench.study import registry
 from tests.conftest import PROJECT
 
 

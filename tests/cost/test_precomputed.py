@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from bench.core.spec import Recipe
 from bench.cost import flops, peaks, precomputed
 from bench.cost.peaks import PeakRate
+from bench.study.cell import Recipe
 from bench.train.update import make_optimizer
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
@@ -95,14 +95,14 @@ def test_a_worker_that_is_handed_the_costs_loads_torch_alone(name, project):
 import json, sys
 import torch
 from bench.cost import flops, precomputed
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
 from bench.train.update import make_optimizer
 NAME = sys.argv[1]
 cost = dict(model=NAME, image_size=28, channels=1, num_classes=10, params=1, params_body=1, num_features=48,
             forward_macs={"dense": 1, "paper": 1}, backward_macs={}, by_module={})
 precomputed.install({"costs": [{"options": [], "cost": cost}]}, device="cpu", threads=1)
 flops.count(NAME, image_size=28, channels=1, num_classes=10, activations=False)
-from bench.core import registry
+from bench.study import registry
 from bench.train.step import Step
 model = registry.build_model(NAME, image_size=28, channels=1, num_classes=10)
 step = Step(model=model, recipe=Recipe(), device="cpu")

@@ -174,7 +174,7 @@ def test_a_good_line_has_nothing_wrong():
 
 
 def answer(capsys, name):
-    from bench import check
+    from bench.commands import check
 
     code = check.main([f"recipe:{name}", "--json"])
     (line,) = json.loads(capsys.readouterr().out)

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.core import registry
-from bench.core.spec import Cell
 from bench.cost import receptive_field
 from bench.cost.sight import Sight
 from bench.plan import calibrate, notes
 from bench.plan.estimate import Rates, rate_key
 from bench.plan.sizes import DataSizes
+from bench.study import registry
+from bench.study.cell import Cell
 
 LARGE = 96  # pixels a side, more than any feature of the networks below sees
 

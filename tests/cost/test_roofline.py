@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from bench.core import registry
 from bench.cost import flops, roofline
 from bench.cost.peaks import ACCELERATORS, accelerator
+from bench.study import registry
 from tools.codegen import MODELS, TABLE
 
 

@@ -17,10 +17,22 @@ import torch
 
 from bench.analysis import evidence
 from bench.analysis.study_data import Records
-from bench.core import device, registry
+from bench.core import device
 from bench.core.device import OutOfMemory, is_out_of_memory, timed
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import (
+from bench.cost import profiler, trace
+from bench.cost import timing as speed
+from bench.cost.timing import CPU_PACE, Pace, Workload, spread
+from bench.cost.trace import ACTIVE, LABELS
+from bench.execute import workloads
+from bench.execute.jobs import speed as job
+from bench.execute.jobs.job import JobContext
+from bench.execute.workloads import Subject
+from bench.report.figures import throughput
+from bench.report.figures.figure import render
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, cell_id, to_json
+from bench.study.record import (
     Conditions,
     Environment,
     Execution,
@@ -33,20 +45,9 @@ from bench.core.record import (
     Spread,
     Throughput,
 )
-from bench.core.registry import revisions_of
-from bench.core.spec import Cell, Recipe, cell_id, to_json
-from bench.cost import profiler, trace
-from bench.cost import timing as speed
-from bench.cost.timing import CPU_PACE, Pace, Workload, spread
-from bench.cost.trace import ACTIVE, LABELS
-from bench.execute import workloads
-from bench.execute.jobs import speed as job
-from bench.execute.jobs.job import JobContext
-from bench.execute.workloads import Subject
-from bench.report.figures import throughput
-from bench.report.figures.figure import render
+from bench.study.registry import revisions_of
+from bench.study.suite import SuiteOptions
 from bench.suites import speed as suite
-from bench.suites.suite import SuiteOptions
 from tests.analysis._records import blank
 from tests.train.driving import Tight, job_context
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from baselines import published
-from bench import flops
+from bench.commands import flops
 from bench.core.errors import UserError
 from bench.cost import paper_table, peaks, units
 

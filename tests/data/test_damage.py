@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
 from bench.data import cache, decode, index
 from bench.data.image_set import ImageSet
 from bench.data.load import load
+from bench.study.cell import Recipe
 from bench.train.batches import Batches
 from tests.conftest import PROJECT
 from tests.data.test_stream import as_folder, as_parquet, as_tar, encoded

@@ -168,7 +168,7 @@ def test_counting_bits_without_numpy_2(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(dedup._popcount(value), expected)
 
 
-# -- `python -m bench.data --copies`: the pairs it says and draws are those that were planted --------------------------
+# -- `python -m bench data --copies`: the pairs it says and draws are those that were planted --------------------------
 
 
 COUNT = 40

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.data import __main__ as verb
 from bench.data import fetch
 from bench.data.load import load
 from bench.data.public import OWN, ROWS
 from bench.data.torchvision_sets import TorchvisionSet, prepare
+from bench.study import registry
 from tests.data import writers
 from tests.data.hub_server import Hub, files_in, serving
 

@@ -10,7 +10,6 @@ from matplotlib.colors import LightSource
 from PIL import Image, ImageFont
 from scipy import ndimage
 
-from bench.core import registry
 from bench.core.clusters import cluster_error
 from bench.core.errors import UserError
 from bench.core.seeds import uniforms
@@ -30,6 +29,7 @@ from bench.data.sets import (
     specimen_tiles,
     terrain,
 )
+from bench.study import registry
 from bench.tasks.fewshot import draw_support
 
 # -- visual atoms: each image a function of its class and number alone; classes can be told apart ----------------------

@@ -14,7 +14,7 @@ from bench.data import groups
 from bench.data.load import load
 from bench.data.subset import HELD_OUT, held_out
 from bench.plan.grouped import name_groups
-from bench.plan.options import StudyOptions
+from bench.study.options import StudyOptions
 
 CLASSES = ("a", "b", "c")
 

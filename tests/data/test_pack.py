@@ -19,11 +19,11 @@ from PIL import Image, ImageOps
 from torch.nn import functional as F
 
 from bench.core.errors import EXIT_OK, EXIT_USAGE, UserError
-from bench.core.spec import Recipe
 from bench.core.subprocesses import child_environment
 from bench.data import pack
 from bench.data.__main__ import main
 from bench.data.load import load
+from bench.study.cell import Recipe
 from bench.train.batches import Batches, crop_boxes
 from bench.train.reading import resize
 from tests.data import photographs, writers

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.data import identity
 from bench.data.hub_sets import HubSet
@@ -21,6 +20,7 @@ from bench.data.public import CIFAR100, ROWS, TABLE
 from bench.data.public_names import PUBLIC_SETS, UPSTREAM_IMAGES
 from bench.data.real import read_real, real_hash, real_right
 from bench.data.torchvision_sets import TorchvisionSet
+from bench.study import registry
 from tests.data import writers
 from tests.data.test_hostile import MARK, Evil
 from tests.data.writers import SPLITS, picture, shades

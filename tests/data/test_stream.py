@@ -15,12 +15,12 @@ import torch
 from PIL import Image
 
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
 from bench.data import jpeg
 from bench.data.image_set import INDEX_BYTES, ImageSet
 from bench.data.index import IMAGE
 from bench.data.load import load
 from bench.data.sets import folder
+from bench.study.cell import Recipe
 from bench.train import device_reading, reading
 from bench.train.batches import Batches, crop_boxes
 from bench.train.device_reading import part

@@ -19,9 +19,7 @@ from timm.models import save_for_hf
 from bench import run
 from bench.analysis import saved_findings
 from bench.analysis.adaptation import USAGE, short_name
-from bench.core import registry
 from bench.core.errors import EXIT_USAGE
-from bench.core.record import Record
 from bench.data.decode import Storage, pixels_of
 from bench.data.image_set import ImageSet, content_key
 from bench.data.load import load
@@ -30,6 +28,8 @@ from bench.plan.calibrate import EVALUATED_IMAGES
 from bench.report import __main__ as report
 from bench.store.prediction_bits import from_detail
 from bench.store.records import read_record
+from bench.study import registry
+from bench.study.record import Record
 from bench.tasks._features import extractor
 
 

@@ -19,21 +19,21 @@ from torch import nn
 
 import bench.api
 from bench import __main__ as script
-from bench import compare, fit
 from bench.analysis.finding import Verdict
-from bench.core import registry
+from bench.commands import compare, fit
+from bench.commands.status import CellStatus
 from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
-from bench.core.options import Kind
 from bench.cost.public_models import COLUMNS
 from bench.execute.local import Failure
 from bench.execute.prepare import begin
-from bench.plan.options import RUN
 from bench.report import compare_figure
 from bench.report.build import DIGITS
 from bench.report.fits import rounded
-from bench.status import CellStatus
 from bench.store import grid
 from bench.store.study import Study
+from bench.study import registry
+from bench.study.option import Kind
+from bench.study.options import RUN
 from tests.conftest import PROJECT
 from tests.plan.finished import finish
 from tests.plan.making import cells_of

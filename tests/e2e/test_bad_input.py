@@ -13,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from bench import SCHEMA_VERSION, flops, run, status
+from bench import SCHEMA_VERSION, run
 from bench.analysis import study_data
+from bench.commands import flops, status
 from bench.core import environment, files
 from bench.core.errors import EXIT_INTERRUPTED, UserError, command
-from bench.core.spec import Cell, to_json
 from bench.plan import calibrate, estimate, preflight
 from bench.plan.cost_model import NOTHING_MEASURED
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
 from bench.store import records as records_file
-from bench.suites import suite as suites
+from bench.study import suite as suites
+from bench.study.cell import Cell, to_json
+from bench.study.options import StudyOptions
 from tests.analysis._records import World, write
 from tests.conftest import PROJECT
 
@@ -393,7 +394,7 @@ DATASET = DataSet(name="noisy", kind="rendered", description="", licence="", sou
 def test_what_an_extension_writes_is_no_answer(bench, tmp_path):
     (tmp_path / "mine" / "data").mkdir(parents=True)
     (tmp_path / "mine" / "data" / "noisy.py").write_text(NOISY)
-    done = bench("data.__main__", "--json", "--plugins", "mine")
+    done = bench("data", "--json", "--plugins", "mine")
     assert "noisy" in {row["name"] for row in json.loads(done.stdout)} and done.stderr.count("NOISE") == 2
 
 

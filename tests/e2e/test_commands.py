@@ -3,18 +3,20 @@
 import importlib
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from bench import flops, status
-from bench.core import registry
+from bench import __main__ as script
+from bench.commands import flops, status
 from bench.core.errors import EXIT_OK, EXIT_USAGE
 from bench.data import __main__ as data
 from bench.report import __main__ as report
 from bench.store import index as studies
+from bench.study import registry
 from tests.conftest import PROJECT
 from tests.plan.finished import finish
 from tests.plan.making import cells_of
@@ -24,9 +26,8 @@ from tests.plan.making import cells_of
 
 LOOK = """
 import runpy, sys
-verb, *sys.argv[1:] = sys.argv[1:]
 try:
-    runpy.run_module(f"bench.{verb}", run_name="__main__", alter_sys=True)
+    runpy.run_module("bench", run_name="__main__", alter_sys=True)
 finally:
     print("loaded:", *sorted({name.split(".")[0] for name in sys.modules}))
 """
@@ -65,7 +66,7 @@ def test_status_reads_outcomes_without_numpy(finished, project):
 def test_verbs_that_look_take_a_study_file(finished, verb, tmp_path, capsys):
     study = tmp_path / "study.toml"
     study.write_text(f'suite = "smoke"\nresults = "{finished.parent}"\n')
-    main = importlib.import_module({"status": "bench.status", "report": "bench.report.__main__"}[verb]).main
+    main = importlib.import_module({"status": "bench.commands.status", "report": "bench.report.__main__"}[verb]).main
     assert main([str(study), "--json"]) == 0
     assert "smoke" in capsys.readouterr().out
 
@@ -139,3 +140,22 @@ def test_the_list_of_data_sets_is_as_wide_as_the_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "72")
     assert data.main([]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 72
+
+
+# -- old names of commands say what to type now -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [path.stem for path in script.verbs().values() if path.parent.name == "commands"])
+def test_a_command_by_its_old_name_says_in_one_line_what_to_type(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module(f"bench.{name}", run_name="__main__")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == EXIT_USAGE and f"vit-bench {name}" in line and f"python -m bench {name}" in line
+    with pytest.raises(ModuleNotFoundError, match=rf"vit-bench {name}\b.*bench\.api"):
+        importlib.import_module(f"bench.{name}")
+
+
+@pytest.mark.parametrize("name", ["requirement", "_old_names", "nothing"])
+def test_what_was_never_a_command_is_not_there(name):
+    with pytest.raises(ModuleNotFoundError, match=f"No module named 'bench.{name}'"):
+        importlib.import_module(f"bench.{name}")

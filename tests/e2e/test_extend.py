@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bench.core import registry
-from bench.core.spec import Cell
 from bench.plan.study_cells import StudyCells
 from bench.store.records import read_record
+from bench.study import registry
+from bench.study.cell import Cell
 from tests.conftest import PROJECT, stay_on_one_core
 
 pytestmark = pytest.mark.gate
@@ -61,12 +61,13 @@ def test_the_example_of_a_pass_leaves_cells_out():
 
 
 IN_ONE_PROCESS = """
-import contextlib, importlib, io, json, sys
+import contextlib, io, json, sys
+from bench.__main__ import main
 answers = []
-for verb, *words in json.loads(sys.argv[1]):
+for words in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = importlib.import_module(f"bench.{verb}").main(words)
+        code = main(words)
     answers.append((code, out.getvalue(), err.getvalue()))
 print(json.dumps(answers))
 """
@@ -97,7 +98,7 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
     }
     assert "Two widths show no trend." in (tmp_path / "results/perceptrons/report.html").read_text()
     assert len((tmp_path / "results/perceptrons/tables/widths.csv").read_text().splitlines()) == 3
-    plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
+    plan = ("plan", "--suite", "smoke", "--models", "MLP-16", "--data")
     calls = [
         ("check", "figure:widths", "--plugins", str(extended), "--study", "results/perceptrons"),
         ("check", "question:wider-is-better", "--plugins", str(extended), "--study", "results/perceptrons"),

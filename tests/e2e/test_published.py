@@ -1,4 +1,4 @@
-"""`bench.published`: what it answers, and what it refuses."""
+"""`vit-bench published`: what it answers, and what it refuses."""
 
 import json
 import subprocess
@@ -7,7 +7,8 @@ import sys
 import pandas as pd
 import pytest
 
-from bench import api, published
+from bench import api
+from bench.commands import published
 from bench.core.errors import UserError
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH
@@ -27,7 +28,7 @@ COST = {"cost": "train_exaflops", "measure": "in1k_top1"}
 
 def asked(*words: str) -> dict:
     """The command's answer as JSON, in a process where torch cannot be imported."""
-    code = f"{BLOCK_TORCH}\nfrom bench import published\nsys.exit(published.main(sys.argv[1:]))"
+    code = f"{BLOCK_TORCH}\nfrom bench.commands import published\nsys.exit(published.main(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", code, *words, "--json"], capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,6 +1,5 @@
 """Commands in README and the documentation work: on a finished study where one is needed."""
 
-import importlib
 import itertools
 import re
 import shlex
@@ -10,13 +9,14 @@ import pytest
 
 import bench.api
 from bench import __main__ as script
-from bench.core import errors, registry
+from bench.core import errors
 from bench.core.cli import PARSER_ALONE, ParserMade, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK
 from bench.data import pack
-from bench.plan.options import RUN, StudyOptions, add_options
 from bench.plan.preflight import resolve_scale
 from bench.plan.sizes import DataSizes
+from bench.study import registry
+from bench.study.options import RUN, StudyOptions, add_options
 from bench.trackers import tracker as trackers
 from tests.conftest import PROJECT
 from tests.plan.making import grid_asked
@@ -81,7 +81,7 @@ def test_a_command_does_what_it_says(command, home, capsys):
     if "--to" in words and words[-1] != "csv" and not trackers.installed(words[words.index("--to") + 1]):
         pytest.skip("this tracker is not installed")
     path = script.verbs()[verb]
-    module = importlib.import_module(f"bench.{verb}" if path.stem != "__main__" else f"bench.{verb}.__main__")
+    module = script.imported(path)
     assert module.main(words) in (EXIT_OK, EXIT_FOUND), capsys.readouterr().err
     assert capsys.readouterr().out
 

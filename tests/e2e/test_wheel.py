@@ -50,13 +50,13 @@ assert names["compared"].verdict in ("better", "worse", "no difference")
 assert len(names["law"].parameters) > 1
 """
 ALIAS = """
-import sys, vit_bench.core.registry
+import sys, vit_bench.study.registry
 from vit_bench import api
-from vit_bench.flops import count
-import bench.api, bench.flops, bench.core.registry
-assert (vit_bench, api, count) == (bench, bench.api, bench.flops.count)
-assert sys.modules["vit_bench.core.registry"] is bench.core.registry
-assert bench.core.registry.__spec__.name == "bench.core.registry"
+from vit_bench.commands.flops import count
+import bench.api, bench.commands.flops, bench.study.registry
+assert (vit_bench, api, count) == (bench, bench.api, bench.commands.flops.count)
+assert sys.modules["vit_bench.study.registry"] is bench.study.registry
+assert bench.study.registry.__spec__.name == "bench.study.registry"
 print(bench.__path__[0])
 """
 
@@ -141,8 +141,8 @@ def test_another_name_is_the_same_modules_beside_others(tmp_path):
     for theirs in ("bench/__init__.py", "vit.py"):
         (tmp_path / theirs).touch()
     assert Path(run(sys.executable, "-c", ALIAS, **away).strip()) == PROJECT / "bench"
-    for words in (["vit_bench", "status"], ["vit_bench.status"]):
-        assert "vit-bench status" in run(sys.executable, "-m", *words, "--help", **away)
+    for words, verb in ((["vit_bench", "status"], "status"), (["vit_bench.report"], "report")):
+        assert f"vit-bench {verb}" in run(sys.executable, "-m", *words, "--help", **away)
     for name, place in {"bench": "bench", "vit": "vit.py"}.items():
         too_late = f"import {name}\ntry: import vit_bench\nexcept ImportError as error: print(error)"
         assert f"{tmp_path / place} has been imported as {name}." in run(sys.executable, "-c", too_late, **away)

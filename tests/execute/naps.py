@@ -12,13 +12,13 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.core import registry
 from bench.core.cli import pair
 from bench.core.errors import EXIT_FAILED, EXIT_OK
-from bench.core.spec import Cell
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
-from bench.plan.options import Machine
+from bench.study import registry
+from bench.study.cell import Cell
+from bench.study.options import Machine
 from tests.plan.making import calibrated, changed, plan_of
 
 PLUGINS = Path(__file__).parent / "plugins"

@@ -24,15 +24,15 @@ import pytest
 from bench.core import files
 from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.events import CellStarted, Notice
-from bench.core.spec import Cell
 from bench.execute import remote
 from bench.execute.executors import slurm
 from bench.execute.executors.executor import Resources, WorkerCommand
 from bench.plan import preflight
-from bench.plan.options import Machine, Pricing
 from bench.plan.resources import Needs
 from bench.store import faults, lease
 from bench.store.study import CellDirectory, Study
+from bench.study.cell import Cell
+from bench.study.options import Machine, Pricing
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.execute import naps

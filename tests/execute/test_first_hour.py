@@ -1,4 +1,4 @@
-"""Checks of `bench.doctor` that need workers, ranks or memory, on a CPU and on one that poses as a GPU."""
+"""Checks of `vit-bench doctor` that need workers, ranks or memory, on a CPU and on one that poses as a GPU."""
 
 import contextlib
 import json

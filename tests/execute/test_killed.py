@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.core import registry
 from bench.core.errors import EXIT_USAGE
 from bench.core.events import Notice
-from bench.core.spec import Cell
 from bench.execute import worker
 from bench.execute.jobs.job import Job
 from bench.store.study import KILLED, MOST_KILLS, StoreGone, Study, state_of
+from bench.study import registry
+from bench.study.cell import Cell
 from tests.execute.naps import known, naps, run
 from tests.plan.making import plan_of
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.core import environment, files, registry
+from bench.core import environment, files
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
 from bench.core.events import (
@@ -25,12 +25,13 @@ from bench.core.events import (
     last_failure,
     to_line,
 )
-from bench.core.spec import Cell
 from bench.execute import local, worker
 from bench.execute.jobs import train
 from bench.execute.jobs.job import Job
 from bench.store import lease
 from bench.store.study import WEIGHTS, CellDirectory, Study, state_of
+from bench.study import registry
+from bench.study.cell import Cell
 from bench.suites._recipes import recipe_for
 from bench.train.ranks import EXIT_RETRY
 from tests.conftest import PROJECT
@@ -62,7 +63,7 @@ def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [1, 1]
     events = [from_line(line) for line in capsys.readouterr().out.splitlines()]
     assert sum(isinstance(event, CellFailed) for event in events) == 2
-    state = state_of(study.cell(HOPELESS[0]))  # what bench.status shows
+    state = state_of(study.cell(HOPELESS[0]))  # what vit-bench status shows
     assert state.name == "failed" and "15 px" in state.note and "14 or 28 px" in state.note
     assert work(tmp_path, run="second") == EXIT_FAILED  # a later run: the user may have mended it
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [2, 2]

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from bench.core.events import Advanced, CellAdvanced, CellDone, CellFailed, CellStarted, Notice
-from bench.core.spec import Cell
 from bench.execute import progress as module
 from bench.execute.progress import LiveProgress
+from bench.study.cell import Cell
 from tests.plan.making import plan_of
 
 CELL = Cell(model="ViT-pico/14", data="digits", horizons=(0, 640))

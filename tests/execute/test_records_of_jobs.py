@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from bench.analysis import evidence, study_data
-from bench.core import registry
-from bench.core.record import Record
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import timing
 from bench.execute.jobs import train
 from bench.execute.worker import Worker, WorkerOptions
 from bench.report import build as report
 from bench.store.study import Study
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.record import Record
 from tests.conftest import PROJECT
 from tests.train.driving import job_context
 from tools.race import contenders

@@ -9,10 +9,10 @@ import pytest
 
 from bench.core.device import MPS_CONTROL
 from bench.core.errors import UserError
-from bench.core.spec import Cell
 from bench.execute import local
 from bench.execute.sharing import served
 from bench.store.study import Study
+from bench.study.cell import Cell
 from bench.suites._recipes import recipe_for
 from tests.gpu.posing import posing
 from tests.plan.making import plan_of

@@ -1,11 +1,11 @@
-"""`python -m bench.doctor` on a CPU, and on one that poses as a GPU."""
+"""`python -m bench doctor` on a CPU, and on one that poses as a GPU."""
 
 import json
 from unittest.mock import Mock
 
 import pytest
 
-from bench import doctor
+from bench.commands import doctor
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from bench.cost.timing import Workload
 from bench.execute import machine_checks

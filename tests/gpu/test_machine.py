@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bench import doctor
+from bench.commands import doctor
 
 pytestmark = [pytest.mark.machine, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

@@ -14,10 +14,10 @@ from unittest import mock
 import pytest
 import torch
 
-from bench import probe, run
+from bench import run
+from bench.commands import probe
 from bench.core import device, environment
 from bench.core.errors import UserError
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.core.subprocesses import child_environment
 from bench.cost import memory, peaks, timing
 from bench.data import cache
@@ -27,6 +27,7 @@ from bench.execute.workloads import Subject
 from bench.plan import calibrate, preflight
 from bench.store.records import read_record
 from bench.store.study import Study
+from bench.study.cell import Cell, Recipe, TaskSpec
 from bench.tasks import fewshot
 from bench.train import precision
 from bench.train.trainer import Trainer

@@ -11,15 +11,16 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.torch_version import TorchVersion
 
-from bench.core import device, registry
+from bench.core import device
 from bench.core.errors import UserError
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.core.subprocesses import free_memory_of
 from bench.cost import peaks
 from bench.data import image_set
 from bench.data.image_set import ImageSet, MappedImages
 from bench.execute import worker
 from bench.execute.jobs import train
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
 from bench.tasks import _features
 from bench.train import batches, modes, reading, recorded
 from bench.train.ranks import ONE_RANK

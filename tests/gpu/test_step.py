@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from bench.core import device, registry
+from bench.core import device
 from bench.core.device import InBatches, is_lost, release
-from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
 from bench.train import recorded, schedule

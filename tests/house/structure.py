@@ -16,6 +16,7 @@ LAYERS = (
     ("vit",),
     ("baselines",),
     ("bench.core",),
+    ("bench.study",),
     ("bench.data", "bench.store", "bench.cost"),
     ("bench.train", "bench.tasks", "bench.stats", "bench.laws", "bench.trackers"),
     ("bench.analysis",),
@@ -23,7 +24,7 @@ LAYERS = (
     ("bench.report",),
     ("bench.suites", "bench.plan"),
     ("bench.execute",),
-    ("verbs",),  # what lies at the top of bench/, and what `python -m ROOM` runs
+    ("bench.commands", "verbs"),  # verbs lie at the top of bench/, or are what `python -m ROOM` runs
 )
 ORDER = [room for layer in LAYERS for room in layer]
 

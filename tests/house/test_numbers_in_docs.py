@@ -5,8 +5,9 @@ import re
 import pytest
 
 from baselines.published import timm_costs
-from bench import api, fit
+from bench import api
 from bench.analysis import matched, public_evidence, scaling_laws
+from bench.commands import fit
 from bench.cost import public_models
 from bench.laws import table_fit
 from bench.report import explore

@@ -7,12 +7,12 @@ import pytest
 
 from baselines import published
 from bench.__main__ import verbs
-from bench.core import registry
 from bench.core.cli import parser
-from bench.core.spec import Cell
 from bench.plan import preflight
-from bench.plan.options import RUN, StudyOptions, add_options
 from bench.plan.sizes import DataSizes, evaluation_images
+from bench.study import registry
+from bench.study.cell import Cell
+from bench.study.options import RUN, StudyOptions, add_options
 from bench.tasks import finetune
 from bench.tasks.vtab import BATCH, RATES, STEPS
 from bench.train import schedule

@@ -245,10 +245,11 @@ HELP = """
 import contextlib, io, json, runpy, traceback
 said = {}
 for verb in sys.argv[1:]:
-    sys.argv, output, end = [verb, "--help"], io.StringIO(), None
+    named, words = ("bench.worker", []) if verb == "worker" else ("bench", [verb])
+    sys.argv, output, end = [named, *words, "--help"], io.StringIO(), None
     with contextlib.redirect_stdout(output):
         try:
-            runpy.run_module(f"bench.{verb}", run_name="__main__")
+            runpy.run_module(named, run_name="__main__")
         except BaseException as error:
             end = error.code if isinstance(error, SystemExit) else traceback.format_exc()
     said[verb] = end, output.getvalue()
@@ -271,7 +272,7 @@ sys.exit(main(["flops", "ViT-B/16"]))
 
 @pytest.fixture(scope="module")
 def helps():
-    """Verb -> how `python -m bench.VERB --help` ends (0 or None: well), and what it prints; all in one process."""
+    """Verb -> how `python -m bench VERB --help` ends (0 or None: well), and what it prints; all in one process."""
     command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-c", BLOCK_TORCH + HELP, *VERBS]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
@@ -340,13 +341,13 @@ def test_importing_needs_nothing_that_windows_does_not_have(tmp_path):
 @pytest.mark.gate
 def test_listing_suites_and_their_cells_needs_no_torch():
     code = f"""{BLOCK_TORCH}
-from bench.core import registry
-from bench.core.registry import directory_name
+from bench.study import registry
+from bench.study.registry import directory_name
 from bench.plan.expand import expand
-from bench.plan.options import What
-from bench.plan.overrides import Overrides
+from bench.study.options import What
+from bench.study.overrides import Overrides
 from bench.plan.sizes import DataSizes
-from bench.suites.suite import load
+from bench.study.suite import load
 for name in registry.names("suite"):
     scale = "paper" if name == "whole-paper" else "cpu"
     for cell in expand(load(name), What(scale=scale), Overrides(), DataSizes(published=scale == "paper")).cells:

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import curve_fit
 
-from bench import fit as verb
+from bench.commands import fit as verb
 from bench.laws import averaging, bootstrap, fit, forms, isoflop
 from bench.laws.crossing import CANNOT_TELL, NO, YES, Crossing, crossing
 from tests.laws.test_coverage import plausible

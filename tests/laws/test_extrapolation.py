@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bench import fit as verb
+from bench.commands import fit as verb
 from bench.laws import bootstrap, extrapolation
 from bench.laws.extrapolation import BENDING, FREEDOM, MIN_PLACES, Bands, far_off_runs, forecast, reached
 from bench.laws.fit import Points, fit

@@ -1,4 +1,4 @@
-"""`bench.fit`: any table, and what it prints."""
+"""`vit-bench fit`: any table, and what it prints."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from matplotlib.text import Text
 from scipy import stats
 
-from bench import fit as verb
+from bench.commands import fit as verb
 from bench.core.errors import UserError
 from bench.laws import diagnostics, table_diagnostics, wording
 from bench.laws import runs_table as reader
@@ -23,7 +23,7 @@ from bench.report.figures import _style
 from bench.report.style import PAGE, STYLES
 from tests.conftest import PROJECT
 
-# -- `python -m bench.fit` on CSVs from elsewhere ----------------------------------------------------------------------
+# -- `python -m bench fit` on CSVs from elsewhere ----------------------------------------------------------------------
 
 
 @pytest.fixture

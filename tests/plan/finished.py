@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.core import fingerprint
-from bench.core.fingerprint import Basis
-from bench.core.record import Cost, DataFacts, Environment, Execution, ModelFacts, Record
-from bench.core.registry import revisions_of
-from bench.core.spec import Cell, cell_id
+from bench.core.environment import Environment
 from bench.data import identity
 from bench.store import records
 from bench.store.study import Study
+from bench.study import fingerprint
+from bench.study.cell import Cell, cell_id
+from bench.study.fingerprint import Basis
+from bench.study.record import Cost, DataFacts, Execution, ModelFacts, Record
+from bench.study.registry import revisions_of
 
 
 def finish(

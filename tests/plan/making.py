@@ -5,17 +5,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from bench.core.spec import Cell
 from bench.cost import peaks, precomputed
 from bench.plan.cost_model import StudyCost
 from bench.plan.estimate import Calibration
 from bench.plan.expand import expand
-from bench.plan.options import StudyOptions
-from bench.plan.overrides import Overrides
 from bench.plan.plan import Plan, PlannedCell, PlannedMachine, PlannedStudy
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
-from bench.suites import suite as suites
+from bench.study import suite as suites
+from bench.study.cell import Cell
+from bench.study.options import StudyOptions
+from bench.study.overrides import Overrides
 
 
 def asked_for(*, overrides: Overrides | None = None, **options: Any) -> StudyOptions:

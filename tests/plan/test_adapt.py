@@ -8,13 +8,13 @@ import pytest
 import timm
 from PIL import Image
 
-from bench.core import registry
 from bench.core.device import meta
-from bench.core.spec import Cell
 from bench.plan import notes
 from bench.plan.estimate import Rates, rate_key
 from bench.plan.passes.slow_tasks import AFFORDABLE
 from bench.plan.sizes import DataSizes, evaluation_images, solving_seconds
+from bench.study import registry
+from bench.study.cell import Cell
 from bench.suites.adapt import MODELS, TUNING
 from tests.plan.making import cells_of, grid_of
 

@@ -9,10 +9,10 @@ import pytest
 from bench.analysis import evidence
 from bench.analysis.study_data import Records
 from bench.core.errors import UserError
-from bench.core.spec import Cell
 from bench.cost.hardware import parse
 from bench.plan import budget
 from bench.plan.passes import chosen_grid
+from bench.study.cell import Cell
 from tests.plan import recorded
 from tests.plan.making import changed
 

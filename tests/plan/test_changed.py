@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from bench.core import fingerprint, registry
 from bench.core.errors import UserError
-from bench.core.fingerprint import Basis
-from bench.core.spec import Cell, Recipe
 from bench.execute.prepare import begin
 from bench.plan import estimate
 from bench.plan.changed import changes
 from bench.plan.cost_model import NOTHING_MEASURED
-from bench.plan.options import StudyOptions
 from bench.plan.plan import make_plan
 from bench.store.study import CellDirectory, state_of
-from bench.suites import suite as suites
+from bench.study import fingerprint, registry
+from bench.study import suite as suites
+from bench.study.cell import Cell, Recipe
+from bench.study.fingerprint import Basis
+from bench.study.options import StudyOptions
 from tests.plan.finished import finish
 
 FAMILY = """

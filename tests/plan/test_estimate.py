@@ -11,11 +11,11 @@ import pytest
 
 import vit.family
 from bench.core import environment, files
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost.peaks import PeakRate
 from bench.plan import calibrate, estimate, rate_cache
 from bench.plan.estimate import Rates, Reporter
 from bench.plan.sizes import DataSize, DataSizes
+from bench.study.cell import Cell, Recipe, TaskSpec
 from bench.tasks import fewshot
 from bench.train import modes
 

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell, canonical, to_json
+from bench.core.files import canonical
 from bench.plan import passes, preflight
-from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import Pass
 from bench.store.records import read_record
-from bench.suites import suite as suites
-from bench.suites.suite import SuiteOptions
+from bench.study import registry
+from bench.study import suite as suites
+from bench.study.cell import Cell, to_json
+from bench.study.overrides import Overrides
+from bench.study.suite import SuiteOptions
 from tests.conftest import PROJECT
 from tests.data import writers
 from tests.plan.making import cells_of, grid_of

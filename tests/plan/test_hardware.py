@@ -10,8 +10,6 @@ import pytest
 from baselines import published
 from bench.core.errors import UserError
 from bench.core.formatting import data_size, significant
-from bench.core.record import Horizon
-from bench.core.spec import Cell, Recipe
 from bench.cost import flops, roofline
 from bench.cost.hardware import CORES, parse
 from bench.cost.hardware import price as price_of
@@ -22,6 +20,8 @@ from bench.plan.estimate import Calibration, Rates, rate_key
 from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes
 from bench.store import records
+from bench.study.cell import Cell, Recipe
+from bench.study.record import Horizon
 from tests.plan.finished import finish
 from tests.plan.making import asked_for, cells_of, plan_of
 

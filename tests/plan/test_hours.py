@@ -7,16 +7,16 @@ import pytest
 from PIL import Image
 
 from bench.core.errors import UserError
-from bench.core.spec import Cell
 from bench.cost import flops
 from bench.data import photographs
 from bench.plan.notes import unswept
-from bench.plan.overrides import Overrides
 from bench.plan.passes import chosen_grid, hours
 from bench.plan.sizes import DataSizes
+from bench.study import suite as suites
+from bench.study.cell import Cell
+from bench.study.overrides import Overrides
+from bench.study.suite import SuiteOptions
 from bench.suites import _recipes
-from bench.suites import suite as suites
-from bench.suites.suite import SuiteOptions
 from bench.train.schedule import images_trained
 from tests.plan.making import cells_of, grid_of
 

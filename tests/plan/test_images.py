@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import cell_id
 from bench.data.load import load, look, named_at
 from bench.plan.sizes import DataSizes
-from bench.suites.suite import patched
+from bench.study import registry
+from bench.study.cell import cell_id
+from bench.study.suite import patched
 from tests.data import writers
 from tests.plan.making import cells_of, grid_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench.core.cli import Parser
 from bench.core.errors import UserError
-from bench.plan.options import ALIASES, RUN, StudyOptions, add_options
+from bench.study.options import ALIASES, RUN, StudyOptions, add_options
 
 
 def typed(*words: str) -> StudyOptions:

@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.core import files, fingerprint
+from bench.core import files
 from bench.core.errors import EXIT_OK, UserError
-from bench.core.fingerprint import Basis
-from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data import cache, identity
 from bench.data.sets import fashion_mnist
 from bench.execute import worker
@@ -24,10 +21,14 @@ from bench.execute.prepare import begin
 from bench.plan import estimate
 from bench.plan.changed import changes
 from bench.plan.cost_model import NOTHING_MEASURED
-from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, make_plan
 from bench.store.study import Study, state_of
-from bench.suites import suite as suites
+from bench.study import fingerprint
+from bench.study import suite as suites
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.fingerprint import Basis
+from bench.study.options import StudyOptions
+from bench.study.record import Cost, DataFacts, Execution, ModelFacts, Result
 from tests.data import writers
 from tests.plan.finished import finish
 

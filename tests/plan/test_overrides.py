@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 
 from baselines import published
-from bench.core import registry
 from bench.core.cli import Parser
 from bench.core.errors import UserError
-from bench.core.options import Kind, add_flags, given, options_of, resolve
-from bench.core.registry import directory_name
-from bench.core.spec import Cell, Recipe
-from bench.plan import preflight
-from bench.plan.options import RUN, StudyOptions, add_options, read_study
-from bench.plan.overrides import Overrides, length
+from bench.plan import apply_overrides, preflight
+from bench.plan.apply_overrides import length
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
 from bench.store import grid
+from bench.study import registry
+from bench.study.cell import Cell, Recipe
+from bench.study.option import Kind, add_flags, given, options_of, resolve
+from bench.study.options import RUN, StudyOptions, add_options, read_study
+from bench.study.overrides import Overrides
+from bench.study.registry import directory_name
+from bench.study.suite import SuiteOptions
 from bench.suites import _paper
-from bench.suites.suite import SuiteOptions
 from bench.train import schedule
 from tests.conftest import PROJECT
 from tests.plan import making
@@ -47,7 +48,7 @@ def parsed(*words: str) -> Overrides:
 
 
 def changed(*words: str, cell: Cell = CELL) -> list[Cell]:
-    return parsed(*words).apply([cell], DataSizes())
+    return apply_overrides.changed(parsed(*words), [cell], DataSizes())
 
 
 @pytest.mark.parametrize("field", sorted(config.CHOICES))
@@ -103,7 +104,8 @@ def test_yes_and_no_are_understood_for_options_of_a_model():
 def test_nothing_asked_nothing_changed():
     for suite in set(registry.names("suite")) - {"whole-paper"}:  # which has the paper's scale alone
         plain = registry.load("suite", suite).cells(SuiteOptions())
-        assert [directory_name(c) for c in parsed().apply(plain, DataSizes())] == [directory_name(c) for c in plain]
+        unchanged = apply_overrides.changed(parsed(), plain, DataSizes())
+        assert [directory_name(c) for c in unchanged] == [directory_name(c) for c in plain]
 
 
 def test_horizons_replace_the_budgets_and_keep_the_untrained_network():

@@ -9,17 +9,18 @@ from dataclasses import replace
 import pytest
 
 from bench import api, run
-from bench.core import environment, registry
+from bench.core import environment
+from bench.core.data_settings import ALLOWED, max_unreadable
 from bench.core.errors import EXIT_USAGE, UserError
-from bench.core.spec import Cell, Recipe
 from bench.cost import precomputed
-from bench.data.readable import ALLOWED, max_unreadable
 from bench.plan import estimate, preflight, recipes
 from bench.plan.__main__ import main as plan_verb
-from bench.plan.options import Machine
 from bench.plan.sizes import DataSizes
-from bench.suites import suite as suites
-from bench.suites.suite import SuiteOptions
+from bench.study import registry
+from bench.study import suite as suites
+from bench.study.cell import Cell, Recipe
+from bench.study.options import Machine
+from bench.study.suite import SuiteOptions
 from tests.data import writers
 
 

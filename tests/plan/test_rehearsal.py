@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 from baselines import published
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.registry import directory_name
-from bench.core.spec import Cell, to_json
 from bench.cost import flops
 from bench.data import rehearsed
 from bench.data.load import data_set, load
@@ -21,10 +18,13 @@ from bench.data.rehearsed import rehearsing
 from bench.execute.jobs.job import JobContext
 from bench.execute.jobs.train import JOB
 from bench.execute.worker import rehearses
-from bench.plan.options import StudyOptions, folder_name
 from bench.plan.sizes import DataSizes
 from bench.store.study import Study
-from bench.suites.suite import SCALES
+from bench.study import registry
+from bench.study.cell import Cell, to_json
+from bench.study.options import StudyOptions, folder_name
+from bench.study.registry import directory_name
+from bench.study.suite import SCALES
 from tests.plan.making import grid_asked
 
 SUITES = registry.names("suite")

@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from bench.core.errors import UserError
-from bench.core.spec import Cell, Recipe
 from bench.cost import flops
 from bench.data import cache, jpeg
 from bench.data.load import load, some_encoded
@@ -20,6 +19,7 @@ from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
 from bench.store import checkpoints
 from bench.store.checkpoints import MAX_KEPT
+from bench.study.cell import Cell, Recipe
 
 GB = 10**9
 RATES = Rates(

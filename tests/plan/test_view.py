@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from bench.core.console import show_table
-from bench.core.spec import Cell, Recipe, cell_from_json
 from bench.cost.hardware import parse
 from bench.execute import local
 from bench.execute.prepare import begin
@@ -18,6 +17,7 @@ from bench.plan.plan import PlannedCell
 from bench.plan.study_cells import StudyCells
 from bench.plan.view import plan_summary
 from bench.store import grid
+from bench.study.cell import Cell, Recipe, cell_from_json
 from tests.execute.naps import naps
 from tests.plan.making import changed, plan_of, study_plan
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bench.core.spec import Cell, to_json
 from bench.cost import peaks
 from bench.execute import worker
 from bench.report import build as report
 from bench.store import faults
+from bench.study.cell import Cell, to_json
 
 SUITE = "presets"  # a suite without figures: what is killed is the writing of files, not the drawing
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.core.record import Record
-from bench.core.spec import Cell, to_json
 from bench.store import lease
 from bench.store.records import read_record
+from bench.study.cell import Cell, to_json
+from bench.study.record import Record
 from tests.conftest import PROJECT
 from tests.plan.making import costs_of
 

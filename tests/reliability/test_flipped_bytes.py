@@ -10,11 +10,11 @@ import torch
 
 from bench.core import files
 from bench.core.errors import UserError
-from bench.core.spec import Cell, to_json
 from bench.data import cache as _cache
 from bench.store import checkpoints, grid, lease, records, weights
 from bench.store.checkpoints import Checkpoint
 from bench.store.study import SPEC_FIELDS, STATUS_FIELDS, STORE_FILE, CellDirectory, Study, state_of
+from bench.study.cell import Cell, to_json
 from tests.analysis._records import World
 
 TENSORS = {"a": torch.arange(40.0).reshape(5, 8), "b": torch.tensor(3), "c": torch.ones(3, dtype=torch.bfloat16)}

@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from bench import run, status
-from bench.core import registry
+from bench import run
+from bench.commands import status
 from bench.core.errors import EXIT_OK, EXIT_USAGE, UserError
 from bench.plan import __main__ as plan
 from bench.plan import estimate
 from bench.plan.cost_model import NOTHING_MEASURED
-from bench.plan.options import StudyOptions
 from bench.report import build as report
 from bench.report.__main__ import main as report_main
 from bench.report.style import PAGE
 from bench.store import lease
 from bench.store.study import WEIGHTS, Study
+from bench.study import registry
+from bench.study.options import StudyOptions
 from tests.analysis._records import World, write
 from tests.conftest import PROJECT
 

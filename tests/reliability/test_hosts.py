@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from bench.core.errors import EXIT_OK
-from bench.core.spec import Cell
 from bench.execute import local
 from bench.store.study import Study
+from bench.study.cell import Cell
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.execute.naps import held, known, naps

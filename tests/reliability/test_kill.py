@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from bench.core.errors import EXIT_FAILED
-from bench.core.spec import Cell, TaskSpec, to_json
 from bench.plan import estimate
 from bench.store import lease
 from bench.store.records import read_record
 from bench.store.study import Study, attempt_status
+from bench.study.cell import Cell, TaskSpec, to_json
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.data import photographs

@@ -4,9 +4,9 @@ import signal
 
 import pytest
 
-from bench.core.spec import Cell, TaskSpec
 from bench.store import faults
 from bench.store.study import Study, state_of
+from bench.study.cell import Cell, TaskSpec
 from bench.suites._recipes import recipe_for
 from tests.reliability._attempt import attempt
 from tests.reliability.storms import leftovers, outcome

@@ -13,12 +13,12 @@ import pytest
 
 from bench import run
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
-from bench.core.spec import Cell
 from bench.execute import local, torchrun
 from bench.execute.local import Failure
 from bench.store import faults
 from bench.store.records import read_record
 from bench.store.study import CellDirectory, Study
+from bench.study.cell import Cell
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.plan.making import calibrated, plan_of

@@ -28,9 +28,7 @@ from bench.analysis.finding import Axis
 from bench.analysis.published import VTAB
 from bench.analysis.question import load
 from bench.analysis.study_data import Records
-from bench.core import registry
 from bench.core.formatting import short_count
-from bench.core.record import Horizon, LearningCurve, Record, Score
 from bench.report import fits, tables
 from bench.report.figures import (
     _panels,
@@ -46,6 +44,8 @@ from bench.report.figures import (
 )
 from bench.report.figures.figure import Drawing, NothingToDraw, render
 from bench.report.style import PAGE, style_named
+from bench.study import registry
+from bench.study.record import Horizon, LearningCurve, Record, Score
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read, study, swept
 

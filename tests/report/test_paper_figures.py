@@ -11,13 +11,13 @@ import pytest
 
 from baselines import published
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.core import registry
-from bench.core.record import Horizon, Operations, Record, Score
-from bench.core.registry import directory_name
-from bench.core.spec import Cell, TaskSpec
 from bench.cost import flops
 from bench.report import build
 from bench.report.figures.figure import Drawing
+from bench.study import registry
+from bench.study.cell import Cell, TaskSpec
+from bench.study.record import Horizon, Operations, Record, Score
+from bench.study.registry import directory_name
 from bench.suites._paper import PUBLIC
 from tests.analysis._records import World, write
 from tools.paper_table import WHOLE

@@ -12,9 +12,9 @@ import pytest
 from bench import api
 from bench.analysis import public_evidence, saved_findings
 from bench.analysis.matched import comparisons
-from bench.core import registry
 from bench.report import explore
 from bench.report.figures import published_clip, published_frontiers, published_gains, published_pairs, published_ratios
+from bench.study import registry
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH
 from tests.report._browser import CHROMIUM, browser

@@ -26,7 +26,7 @@ from bench.analysis.check import Words
 from bench.analysis.finding import Axis, Finding, Reason, TrendPoint, Verdict
 from bench.analysis.findings import CostSummary, Findings, ValidityCheck
 from bench.analysis.question import question_of
-from bench.core import files, formatting, registry
+from bench.core import files, formatting
 from bench.core.errors import EXIT_OK
 from bench.report import build as report
 from bench.report import caveats, fits, page, text
@@ -35,6 +35,7 @@ from bench.report.figures.figure import RenderedFigure
 from bench.store import built as written
 from bench.store import grid
 from bench.store.study import CellDirectory
+from bench.study import registry
 from tests.analysis._records import UNTRAINED, World, change, write
 from tests.analysis._study import study
 from tests.conftest import PROJECT
@@ -448,7 +449,7 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
         ),
         "figures/torn.py": "TITLE = (\n",
         "suites/mine.py": (
-            "from bench.suites.suite import Suite\n"
+            "from bench.study.suite import Suite\n"
             'SUITE = Suite(name="mine", question="?", cells=lambda _: [], figures=("no-such-column", "torn"))\n'
         ),
     }

@@ -12,10 +12,10 @@ import pytest
 
 from bench.core import files
 from bench.core.errors import UserError
-from bench.core.spec import Cell
 from bench.execute.watching import Watched
 from bench.store import lease
 from bench.store.study import Study
+from bench.study.cell import Cell
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 ELSEWHERE = json.dumps({"machine": "elsewhere", "pid": 1, "started": None})

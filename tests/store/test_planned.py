@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from bench import run, status
+from bench import run
 from bench.analysis import evidence, study_data
+from bench.commands import status
 from bench.core import files
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError
-from bench.core.spec import Cell
 from bench.execute.local import Failure
 from bench.execute.worker import RunningAttempt
 from bench.plan.plan import START_SECONDS
@@ -22,6 +22,7 @@ from bench.store.export import Collected, collect
 from bench.store.lease import claim
 from bench.store.planned import PlannedCost, PlannedRun
 from bench.store.study import CellDirectory, Study
+from bench.study.cell import Cell
 from tests.analysis._records import MODELS, World, write
 from tests.plan.making import plan_of
 
@@ -181,7 +182,7 @@ def test_a_folder_in_place_of_a_file_is_one_message(study, name):
 
 
 def test_the_report_and_status_name_cells_that_were_never_started(study, capsys):
-    from bench import status
+    from bench.commands import status
     from bench.report import build as report
 
     path, _ = study
@@ -236,7 +237,7 @@ def test_folders_that_are_called_as_a_reports_are_their_owners(study, tmp_path):
     assert (kept / "figures" / "drawn-by-hand.pdf").read_text() == "mine"
 
 
-# -- bench.status: what a script may ask, and when watching ends -------------------------------------------------------
+# -- vit-bench status: what a script may ask, and when watching ends ---------------------------------------------------
 
 
 @pytest.fixture

@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 
 from bench import SCHEMA_VERSION
 from bench.core import files
-from bench.core import record as record_types
+from bench.core.environment import Environment
 from bench.core.errors import UserError
-from bench.core.record import STATUSES, Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.store import records
 from bench.store.prediction_bits import from_detail, to_detail
 from bench.store.study import CellDirectory, state_of
+from bench.study import record as record_types
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.record import STATUSES, Cost, DataFacts, Execution, Horizon, ModelFacts, Operations, Record
 from bench.tasks.task import accuracy_score
 
 # -- a record verifies or is refused; nothing in between. It is read as it was written ------------------

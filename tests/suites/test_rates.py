@@ -4,11 +4,11 @@ import math
 
 import pytest
 
+from bench.study import suite as suites
+from bench.study.suite import SuiteOptions
 from bench.suites import _recipes
-from bench.suites import suite as suites
 from bench.suites._recipes import DEFAULT, FAMILY, PAPER, SWEPT, WIDTH, at_budget, rate_and_rule, recipe_for
 from bench.suites.rates import RATES, SEEDS
-from bench.suites.suite import SuiteOptions
 from bench.train.schedule import WARMUP_PART, segments, total_steps, warmup_steps
 
 TABLE_3 = {  # as it is printed, for JFT-300M

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from baselines import published
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell, Recipe
 from bench.cost import flops
 from bench.data.load import load, side_of
 from bench.plan import preflight
 from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
+from bench.study import registry
+from bench.study import suite as suites
+from bench.study.cell import Cell, Recipe
+from bench.study.suite import SCALES, SuiteOptions
 from bench.suites import _cpu_grid, _paper, transfer, vtab
-from bench.suites import suite as suites
-from bench.suites.suite import SCALES, SuiteOptions
 from bench.tasks.vtab import VTAB, task_names
 from bench.train import schedule
 from bench.train.effective import effective_recipe

@@ -17,9 +17,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from bench.core.errors import UserError
-from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.store.prediction_bits import from_detail
+from bench.study.record import Score
 from bench.tasks import _logistic, adapt, fewshot, knn, linear
 from bench.tasks._features import Kept, timed
 from bench.tasks._folds import folds, together

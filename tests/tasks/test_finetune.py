@@ -12,13 +12,13 @@ from sklearn.metrics import log_loss
 from torch import nn
 from torch.nn import functional as F
 
-from bench import probe
-from bench.core import registry
+from bench.commands import probe
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import Score
 from bench.core.seeds import stream
-from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
+from bench.study import registry
+from bench.study.cell import Recipe
+from bench.study.record import Score
 from bench.tasks import _finetuner as engine
 from bench.tasks import finetune
 from bench.tasks._finetuner import FineTuner, transferred_model

@@ -1,4 +1,4 @@
-"""`python -m bench.probe` on models, checkpoints and features files; and its answers to bad input."""
+"""`python -m bench probe` on models, checkpoints and features files; and its answers to bad input."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import probe
+from bench.commands import probe
 from tests.data import writers
 from tests.tasks.conftest import arrays
 
@@ -101,7 +101,7 @@ def test_checkpoints_are_used(capsys: pytest.CaptureFixture[str], tmp_path: Path
     import torch
     from safetensors.torch import save_file
 
-    from bench.core import registry
+    from bench.study import registry
     from vit import checkpoints
 
     torch.manual_seed(7)
@@ -125,12 +125,12 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     """Heads and the kind of pooling leave no trace in the shapes of weights: they would load into another network."""
     import torch
 
-    from bench.core import registry
-    from bench.core.spec import Cell, Recipe
     from bench.data.load import load
     from bench.execute.jobs import train
     from bench.store.checkpoints import load_newest
     from bench.store.study import CellDirectory
+    from bench.study import registry
+    from bench.study.cell import Cell, Recipe
     from tests.train.driving import job_context
 
     options = {"heads": 4, "norm_after_pool": True}

@@ -12,11 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from bench import probe
-from bench.core import registry
+from bench.commands import probe
 from bench.core.errors import UserError
-from bench.core.record import Score
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data import dedup
 from bench.data.image_set import ImageSet
 from bench.data.load import load
@@ -24,6 +21,9 @@ from bench.execute.jobs import train
 from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSize, DataSizes
 from bench.store.prediction_bits import from_detail
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.record import Score
 from bench.tasks import knn, linear
 from bench.tasks._folds import folds
 from bench.tasks._options import checked_options

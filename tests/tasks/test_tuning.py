@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import published
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
 from bench.store.prediction_bits import from_detail
+from bench.study import registry
 from bench.tasks import finetune, vtab
 from bench.tasks._folds import together
 from bench.tasks.task import FineTuned, TaskContext, Unsuited, balanced_part

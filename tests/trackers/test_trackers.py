@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from bench.core.errors import EXIT_OK, EXIT_USAGE, UserError
-from bench.core.record import Record
 from bench.report import __main__ as report
 from bench.report import send
 from bench.store import grid
 from bench.store.records import read_record
 from bench.store.study import Study
+from bench.study.record import Record
 from bench.trackers import tracker as trackers
 from tests.conftest import PROJECT
 from tests.reliability._attempt import SUITE, attempt

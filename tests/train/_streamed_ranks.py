@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.core import registry
-from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.data.load import load
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.train.batches import Batches
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.trainer import Checkpoints, Trainer

@@ -21,11 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from bench.core import registry
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import Result
-from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.data.image_set import ImageSet
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec, to_json
+from bench.study.record import Result
 from bench.train import distributed
 from bench.train.batches import Batches
 from bench.train.ranks import ONE_RANK, Ranks

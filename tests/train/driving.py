@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.core.record import Horizon
 from bench.execute.jobs.job import JobContext
 from bench.store.study import CellDirectory
+from bench.study.record import Horizon
 from bench.train.events import CheckDue, HorizonReached, Stepped
 from bench.train.trainer import Trainer
 

@@ -11,8 +11,8 @@ from scipy import stats
 from torchvision.transforms.functional import InterpolationMode, resized_crop
 
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
+from bench.study.cell import Recipe
 from bench.train.batches import RATIOS, Batches, crop_boxes, cropped, to_input
 from bench.train.ranks import Ranks
 from tests.conftest import PROJECT
@@ -229,7 +229,7 @@ def test_a_part_of_a_large_map_stays_on_the_disk(mapped, monkeypatch):
 ENDING = """
 import sys
 import numpy as np
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
 from bench.data.image_set import ImageSet
 from bench.train.batches import Batches
 

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.torch_version import TorchVersion
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.train import compiled, modes, recorded
 from bench.train.precision import Working
 from bench.train.step import Step

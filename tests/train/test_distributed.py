@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 
 from bench.core.errors import UserError
-from bench.core.record import Result
-from bench.core.spec import Cell, Recipe
 from bench.store import checkpoints
 from bench.store.prediction_bits import from_detail
 from bench.store.records import build
+from bench.study.cell import Cell, Recipe
+from bench.study.record import Result
 from bench.train.distributed import DistributedRanks, choose_interface, wait_for
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT

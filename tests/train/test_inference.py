@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend
 
-from bench.core import registry
 from bench.core.device import InBatches
 from bench.core.errors import UserError
-from bench.core.record import Result
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.load import load
 from bench.data.subset import nested
 from bench.execute.jobs import train
 from bench.store.prediction_bits import from_detail
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.record import Result
 from bench.suites._recipes import recipe_for
 from bench.tasks import fewshot
 from bench.tasks._features import extractor, top1, top1_and_loss

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import nn
 
-from bench.core import registry
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import Horizon, Score
-from bench.core.spec import Recipe
 from bench.cost.trace import label
 from bench.data.image_set import ImageSet
+from bench.study import registry
+from bench.study.cell import Recipe
+from bench.study.record import Horizon, Score
 from bench.train import compiled, modes
 from bench.train import trainer as loop
 from bench.train.batches import Batches

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
+from bench.study import registry
+from bench.study.cell import Recipe
 from bench.train import precision
 from bench.train.precision import Working
 from bench.train.step import Step

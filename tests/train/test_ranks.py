@@ -13,14 +13,14 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.record import Score
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
 from bench.execute.workloads import LiveBytes
 from bench.plan import resources
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.record import Score
 from bench.tasks.task import Task, Unsuited
 from bench.train import compiled, distributed, modes, precision
 from bench.train.batches import Batches

@@ -11,8 +11,8 @@ from scipy.special import log_expit, log_softmax
 from torch import nn
 
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import MicroBatch
-from bench.core.spec import CHOICES, Recipe
+from bench.study.cell import CHOICES, Recipe
+from bench.study.record import MicroBatch
 from bench.train import schedule
 from bench.train.step import Step, make_loss, set_head_bias
 from tests.train.driving import Tight

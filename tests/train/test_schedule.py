@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.core.errors import UserError
-from bench.core.spec import Recipe
+from bench.study.cell import Recipe
 from bench.train import schedule
 from bench.train.schedule import segments
 from bench.train.trainer import MAX_POINTS, LossCurve

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 import torch
 
-from bench import look_inside, probe
-from bench.core import registry
+from bench.commands import look_inside, probe
 from bench.core.errors import UserError
 from bench.report import __main__ as report
 from bench.report import inspections
 from bench.store import weights
+from bench.study import registry
 from vit import inspection
 from vit.layers import Attention
 
@@ -136,7 +136,7 @@ def test_principal_components_are_scikit_learns() -> None:
     assert abs((ours.flatten(1).numpy() * theirs.components_).sum(1)) == pytest.approx([1.0] * 5)
 
 
-# -- `bench.probe --draw` and `bench.report --cell`: figures of weights as a run keeps them, for reports to find -------
+# -- `vit-bench probe --draw` and `bench.report --cell`: figures of weights as a run keeps them, for reports to find ---
 
 
 def checkpoint(folder: Path, name: str, size: int = 28) -> Path:

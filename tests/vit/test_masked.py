@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.cost.flops import count_forward
+from bench.study import registry
 from bench.tasks._finetuner import transferred_model
 from bench.train.step import own_loss, own_targets
 from vit import masked

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.core import registry
 from bench.cost import flops
+from bench.study import registry
 from tools.control.kinds import OUTSIDE
 
 OUTSIDERS = [(model, cost) for of_kind in OUTSIDE.values() for model, cost in of_kind.items()]

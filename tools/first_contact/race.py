@@ -39,8 +39,9 @@ class Contest:
         import torch
         from torch import nn
 
-        from bench.core import environment, registry
-        from bench.core.spec import Recipe
+        from bench.core import environment
+        from bench.study import registry
+        from bench.study.cell import Recipe
         from bench.train import precision
 
         precision.set_up(threads=environment.cores())

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from bench.core.device import OutOfMemory, release, timed
-from bench.core.record import PeerSettings, PeerTrial
 from bench.cost import timing as speed
+from bench.study.record import PeerSettings, PeerTrial
 from tools.race import builders, settings
 from tools.race.steps import Course, StepOnce
 

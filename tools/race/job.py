@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core.events import Advanced
-from bench.core.record import ContenderResult, PeerSettings, PeersResult, PeerTrial, Result, Seconds
-from bench.core.spec import Cell, to_json
 from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
+from bench.study.cell import Cell, to_json
+from bench.study.record import ContenderResult, PeerSettings, PeersResult, PeerTrial, Result, Seconds
 
 if TYPE_CHECKING:
     from tools.race.contenders import Competitor

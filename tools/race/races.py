@@ -29,8 +29,8 @@ from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import percent, plural, significant
 from bench.core.phrase import phrase
-from bench.core.record import ContenderResult, PeerSettings, PeersResult, Record
 from bench.stats.intervals import POINT_LEVEL, t_quantile
+from bench.study.record import ContenderResult, PeerSettings, PeersResult, Record
 
 NAME = "faster than peers"
 STARTED_ONCE = "started once"  # no process of the race began anew: nothing says how far apart two starts are

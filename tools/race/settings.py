@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from bench.core.record import PeerSettings, PeerTrial
+from bench.study.record import PeerSettings, PeerTrial
 
 OWN = "own"
 AS_INSTALLED = PeerSettings()

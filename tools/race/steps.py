@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.core import registry
 from bench.core.device import OutOfMemory
-from bench.core.record import PeerSettings
-from bench.core.spec import Cell, Recipe, cell_from_json
 from bench.data.image_set import ImageSet
 from bench.data.load import load
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, cell_from_json
+from bench.study.record import PeerSettings
 from bench.tasks._features import network_input
 from bench.train import precision
 from bench.train.batches import Batches

@@ -9,12 +9,13 @@ import torch
 
 from bench.analysis import evidence
 from bench.analysis.study_data import Records
-from bench.core import registry
-from bench.core.record import ContenderResult, Environment, Execution, ModelFacts, PeersResult
-from bench.core.spec import Cell, Recipe, to_json
+from bench.core.environment import Environment
 from bench.cost.timing import spread
 from bench.store.study import Study
-from bench.suites.suite import SuiteOptions
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, to_json
+from bench.study.record import ContenderResult, Execution, ModelFacts, PeersResult
+from bench.study.suite import SuiteOptions
 from tests.analysis._records import blank
 from tests.train.driving import job_context
 from tools.race import builders, contenders, job, races

@@ -6,8 +6,8 @@ from unittest import mock
 import pytest
 import torch
 
-from bench.core.spec import Cell, Recipe
 from bench.store.study import Study
+from bench.study.cell import Cell, Recipe
 from tests.gpu.posing import posing
 from tests.train.driving import job_context
 from tools.race import contenders, job

@@ -10,7 +10,7 @@ from scipy import stats
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Reason, Verdict
-from bench.core.record import ContenderResult, PeersResult, Record, Spread
+from bench.study.record import ContenderResult, PeersResult, Record, Spread
 from tests.analysis._records import World
 from tests.analysis._study import read
 from tools.race import races

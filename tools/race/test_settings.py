@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from bench.core.record import PeerSettings
-from bench.core.spec import Cell, Recipe, to_json
+from bench.study.cell import Cell, Recipe, to_json
+from bench.study.record import PeerSettings
 from tools.race import builders, contenders, entrant, settings, steps
 from tools.race.contenders import Competitor
 

@@ -2,7 +2,7 @@
 
 It is installed as `vit_bench`, beside `bench`, `vit` and `baselines`, which it finds where others of these names come
 first on the path.
-Type checkers read `api.pyi` and `flops.pyi`.
+Type checkers read `api.pyi`.
 """
 
 import importlib

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 from bench.data.readable import in_package
+from bench.study import registry
 
 REVISION = 1
 STEP = 28  # pixels from one tile to the next

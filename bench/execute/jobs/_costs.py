@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.core.record import Cost, Horizon, Operations, Seconds
-from bench.core.spec import Recipe
 from bench.cost import units
 from bench.execute.jobs.job import JobContext
+from bench.study.cell import Recipe
+from bench.study.record import Cost, Horizon, Operations, Seconds
 from bench.train import schedule
 from bench.train.events import HorizonReached
 from bench.train.trainer import TrainingProgress

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.core import fingerprint, registry
 from bench.core.events import Advanced
-from bench.core.record import DataFacts, Execution, ModelFacts, Operations, Result
-from bench.core.spec import Cell
 from bench.data.image_set import ImageSet
 from bench.store.study import CellDirectory
+from bench.study import fingerprint, registry
+from bench.study.cell import Cell
+from bench.study.record import DataFacts, Execution, ModelFacts, Operations, Result
 from bench.train.ranks import ONE_RANK, Ranks
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Job:
     Attributes:
         run: (cell, context) -> the result; the worker adds identity, environment and attempts, and writes the record.
         revision: raised when a change gives other results. It is part of a result's identity, but for `train`, whose
-            revision is `bench.core.spec.RECIPE_REVISION`.
+            revision is `bench.study.cell.RECIPE_REVISION`.
         expected_seconds: (cell, device=…) -> seconds of one cell, for plans; None where a plan measures them.
     """
 

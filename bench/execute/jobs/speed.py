@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from bench.core.device import OutOfMemory, device_name, is_out_of_memory, release, timed
 from bench.core.events import Advanced
-from bench.core.record import (
+from bench.execute.jobs.job import Job, JobContext, execution, model_facts
+from bench.study.cell import Cell
+from bench.study.record import (
     Conditions,
     DataFacts,
     LargestBatch,
@@ -28,8 +30,6 @@ from bench.core.record import (
     SpeedResult,
     Status,
 )
-from bench.core.spec import Cell
-from bench.execute.jobs.job import Job, JobContext, execution, model_facts
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,14 +13,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.core import registry
 from bench.core.clock import running
 from bench.core.device import InBatches, is_out_of_memory, release
 from bench.core.errors import UserError
 from bench.core.events import Advanced
-from bench.core.record import Horizon, LearningCurve, Result, Score, Status
 from bench.core.seeds import stream
-from bench.core.spec import Cell
 from bench.cost import flops, memory, peaks
 from bench.cost.flops import ModelCost
 from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label
@@ -30,6 +27,9 @@ from bench.execute.jobs._costs import TrainingCosts
 from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
 from bench.store import weights
 from bench.store.study import WEIGHTS
+from bench.study import registry
+from bench.study.cell import Cell
+from bench.study.record import Horizon, LearningCurve, Result, Score, Status
 from bench.tasks._features import Kept, extractor, frozen, top1, top1_and_loss
 from bench.tasks.task import Task, TaskContext, Unsuited, judged
 from bench.train import inference, precision
@@ -366,7 +366,7 @@ class TrainJob:
         )
 
     def keep_weights(self) -> None:
-        """Keep the weights of the last horizon, for `bench.probe` and later transfer."""
+        """Keep the weights of the last horizon, for `vit-bench probe` and later transfer."""
         if not self.trains:
             return
         cell = self.cell

@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.core import environment, registry
+from bench.core import environment
 from bench.core.errors import UserError
 from bench.core.formatting import duration, significant
-from bench.core.record import Record
-from bench.core.spec import Cell
 from bench.cost import roofline
 from bench.cost.hardware import Hardware, parse
 from bench.cost.peaks import Accelerator, accelerator, accelerator_of
@@ -32,11 +30,14 @@ from bench.plan.cost_model import (
     remaining_cost,
 )
 from bench.plan.estimate import Calibration, Rates, rate_key
-from bench.plan.options import Machine, Pricing
 from bench.plan.price import Price
 from bench.plan.resources import Needs, state_bytes
 from bench.plan.sizes import DataSizes
 from bench.store.records import DamagedRecord, read_record
+from bench.study import registry
+from bench.study.cell import Cell
+from bench.study.options import Machine, Pricing
+from bench.study.record import Record
 
 RECORDED_MODEL_ERROR = 0.1  # error of a rate that was recorded for this very model
 OTHER_MODEL_ERROR = 0.2  # least error of one that follows from other models' records

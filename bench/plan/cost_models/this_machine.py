@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from bench.core import environment
 from bench.core.device import sharing
-from bench.core.spec import Cell
 from bench.core.subprocesses import free_memory_of
 from bench.plan import estimate, feed, preflight, resources
 from bench.plan.cost_model import (
@@ -21,8 +20,9 @@ from bench.plan.cost_model import (
     remaining_cost,
 )
 from bench.plan.estimate import Calibration
-from bench.plan.options import Machine, Pricing
 from bench.plan.resources import Needs
+from bench.study.cell import Cell
+from bench.study.options import Machine, Pricing
 
 if TYPE_CHECKING:
     from bench.plan.price import Price

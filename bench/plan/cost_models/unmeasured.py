@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.plan import preflight
 from bench.plan.cost_model import RemainingCost, RemainingWork, StudyCost
-from bench.plan.options import Machine, Pricing
+from bench.study.options import Machine, Pricing
 
 SECONDS = 10.0  # assumed seconds of a cell, until the first has ended
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from graphlib import TopologicalSorter
 
-from bench.core import registry
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study import registry
 
 
 def in_order() -> list[Pass]:

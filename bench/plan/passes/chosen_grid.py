@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bench.core.errors import UserError, nearest
-from bench.core.spec import Cell
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study.cell import Cell
 
 LINE = re.compile(
     r"(?P<model>.+?)(?:@(?P<images>[1-9][0-9]{0,11}))?=(?P<horizons>[0-9]+(?:,[0-9]+)*) x(?P<seeds>[1-9][0-9]{0,2})"

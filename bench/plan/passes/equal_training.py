@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from bench.core.spec import Cell
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.formatting import compact, join, significant
-from bench.core.spec import Cell
 from bench.cost import flops
 from bench.cost.peaks import TERA, Accelerator, accelerator
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study import registry
+from bench.study.cell import Cell
 from bench.train.schedule import images_trained
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}

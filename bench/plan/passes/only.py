@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.core.errors import UserError
-from bench.core.spec import Cell
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study.cell import Cell
 
 AXIS = "axis="  # begins a pattern that names a comparison of the suite in place of its runs
 

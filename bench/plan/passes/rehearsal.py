@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from bench.core import registry
 from bench.core.by_key import by_key
 from bench.core.formatting import join
-from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data import rehearsed
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
-from bench.suites.suite import patch_of
+from bench.study import registry
+from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.suite import patch_of
 from bench.train import schedule
 
 SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench.core.spec import Cell
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study.cell import Cell
 from bench.train.schedule import longest_warmup, warmup_steps
 
 

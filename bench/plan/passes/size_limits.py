@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.core.formatting import join
-from bench.core.spec import Cell
 from bench.data.load import data_set
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:

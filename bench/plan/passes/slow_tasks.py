@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 from baselines.published import timm_costs
-from bench.core.spec import Cell
 from bench.cost import flops
 from bench.plan.sizes import evaluation_images
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study.cell import Cell
 
 TASK = "finetune"
 AFFORDABLE = 2e13  # training FLOPs of one model: some minutes of a core

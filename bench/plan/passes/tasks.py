@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from bench.core.by_key import by_key
 from bench.core.errors import UserError
-from bench.core.spec import Cell, TaskSpec
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study.cell import Cell, TaskSpec
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:

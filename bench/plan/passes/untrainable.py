@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.study import registry
+from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:

@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 from bench.analysis.evidence import Evidence, Series
 from bench.core.by_key import by_key
 from bench.core.formatting import count, plural
-from bench.core.record import LearningCurve
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
+from bench.study.record import LearningCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ import seaborn as sns
 from bench.analysis.evidence import Evidence, family_rank
 from bench.core.by_key import by_key
 from bench.core.formatting import plural, significant
-from bench.core.record import Record, SpeedResult
 from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
+from bench.study.record import Record, SpeedResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, pick
 from bench.suites._cpu_grid import BATCH, CPU, LADDER, TRAIN_FLOPS
 from bench.suites._recipes import recipe_for
-from bench.suites.suite import Suite, SuiteOptions, pick
 from tools.control.kinds import OUTSIDE
 
 FEWEST_STEPS = 80  # of a budget

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.spec import Cell
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions, pick
 from bench.suites._cpu_grid import LADDER, images
 from bench.suites._recipes import recipe_for
 from bench.suites.photographs import GRID
-from bench.suites.suite import Suite, SuiteOptions, pick
 
 SEEDS = 3
 BUDGETS = (LADDER[-1], 4 * LADDER[-1])  # FLOPs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.core.spec import Cell, Recipe
-from bench.suites.suite import Suite, SuiteOptions, pick
+from bench.study.cell import Cell, Recipe
+from bench.study.suite import Suite, SuiteOptions, pick
 
 DATA, IMAGES = "fashion-mnist", 512
 MODELS = {  # model -> input size, batch

@@ -10,8 +10,8 @@ import time
 
 from bench.core.errors import Interrupted
 from bench.core.events import Advanced
-from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result, Seconds
 from bench.execute.jobs.job import Job
+from bench.study.record import Cost, DataFacts, Execution, ModelFacts, Result, Seconds
 
 
 def run(cell, context):

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bench.core.spec import Cell
+from bench.core.environment import Environment
+from bench.study.cell import Cell
 
 Status = Literal["complete", "diverged", "oom", "failed"]
 """How a cell ended. "diverged" (a loss or weight was not finite) and "oom" (memory ran out) are results too."""
@@ -170,7 +171,7 @@ class ModelFacts:
         num_features: width of what feeds the head.
         forward_macs: of one image.
         train_flops_per_image: forward and backward.
-        fingerprint: of the code that the model was built with (bench.core.fingerprint); None where none was taken.
+        fingerprint: of the code that the model was built with (bench.study.fingerprint); None where none was taken.
     """
 
     name: str
@@ -300,41 +301,6 @@ class Cost:
     peak_source: str | None = None
     energy: Energy | None = None
     processor_seconds: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Environment:
-    """Where a result came from. No host name, no user name, no path.
-
-    Attributes:
-        python … pandas: versions.
-        platform: system and machine.
-        cpu: the processor's name.
-        cores: of it, as allowed.
-        accelerator: its name; None without one.
-        cuda: its version.
-        commit: of this project.
-        dirty: whether tracked files differed from it.
-        time_start: of the first attempt.
-        time_end: when the record was made.
-    """
-
-    python: str | None = None
-    project_version: str | None = None
-    torch: str | None = None
-    timm: str | None = None
-    numpy: str | None = None
-    scipy: str | None = None
-    pandas: str | None = None
-    platform: str | None = None
-    cpu: str | None = None
-    cores: int | None = None
-    accelerator: str | None = None
-    cuda: str | None = None
-    commit: str | None = None
-    dirty: bool | None = None
-    time_start: str | None = None
-    time_end: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -580,7 +546,7 @@ class Record(Result):
 
     Attributes:
         suite: that ran it.
-        cell_id: `bench.core.spec.cell_id`.
+        cell_id: `bench.study.cell.cell_id`.
         directory: of the cell, below `cells/`.
         revisions: of what the cell uses, part of its identity: "model", "recipe", "job:NAME", "data:NAME", "task:NAME".
         attempts: oldest first.

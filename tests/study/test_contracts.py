@@ -1,13 +1,13 @@
-"""Every plug-in of the project keeps the contract of its kind: what `bench.check` asks of anybody's."""
+"""Every plug-in of the project keeps the contract of its kind: what `vit-bench check` asks of anybody's."""
 
 import pytest
 
-from bench import check
 from bench.analysis import public_evidence
 from bench.analysis.evidence import Evidence
-from bench.core import registry
+from bench.commands import check
 from bench.core.errors import UserError
 from bench.data.load import data_set
+from bench.study import registry
 from tests.analysis._study import study
 
 KINDS = [kind for kind in check.CHECKS if kind not in ("family", "recipe", "data set")]

@@ -15,14 +15,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from bench.check_model import check_model
-from bench.core import cli, registry
+from bench.commands.check_model import check_model
+from bench.commands.requirement import CheckOptions, Limited, Requirement, require, require_revision
+from bench.core import cli
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
 from bench.core.formatting import duration, join, plural
-from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
-from bench.requirement import CheckOptions, Limited, Requirement, require, require_revision
+from bench.study import registry
+from bench.study.cell import to_json
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
@@ -64,7 +65,7 @@ MARKS = {True: "ok", False: "NO", None: "--"}
 
 def main_parser() -> cli.Parser:
     """The command line."""
-    p = cli.parser("vit-bench check", __doc__ or "", EXAMPLES, plugins=True)
+    p = cli.parser("vit-bench check", __doc__ or "", EXAMPLES, plugins=registry.add_plugins)
     p.add_argument("name", help="a model, or the name of a data set, task, suite, question, figure or job (KIND:NAME)")
     p.add_argument("--image-size", type=cli.positive, default=28, help="for a model, pixels per side (default 28)")
     p.add_argument("--channels", type=int, choices=(1, 3), default=1, help="for a model: 1 grey, 3 RGB (default 1)")
@@ -330,7 +331,7 @@ def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A suite: what it asks, and its cells at scale `cpu`."""
-    from bench.suites import suite as suites
+    from bench.study import suite as suites
 
     made: dict[str, Any] = {}
 
@@ -346,7 +347,7 @@ def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
     def cells() -> str:
         made["cells"] = listed = made["suite"].cells(suites.SuiteOptions(data_root=options.data_root))
         require(bool(listed), "none")
-        require(len(set(listed)) == len(listed), "two of them are the same: use merge of bench/suites/suite.py")
+        require(len(set(listed)) == len(listed), "two of them are the same: use merge of bench/study/suite.py")
         for cell in listed:
             registry.check_model(cell.model)
             registry.directory_name(cell)
@@ -459,10 +460,10 @@ def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """A job: its interface, how long it says that a cell takes, and its result of one, on a CPU."""
     import inspect
 
-    from bench.core.record import Result
-    from bench.core.spec import Cell
     from bench.execute.jobs.job import Job, JobContext
     from bench.store.study import CellDirectory
+    from bench.study.cell import Cell
+    from bench.study.record import Result
 
     job: Job = registry.load("job", name)
     made: dict[str, float] = {}
@@ -500,7 +501,7 @@ def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
                 data_root=options.data_root,
             )
             returned = job.run(cell, context)
-        require(isinstance(returned, Result), f"a {type(returned).__name__}, not a Result of bench/core/record.py")
+        require(isinstance(returned, Result), f"a {type(returned).__name__}, not a Result of bench/study/record.py")
         require(
             returned.model.name == cell.model and returned.data.name == cell.data, "of another model, or other data"
         )

@@ -1,6 +1,6 @@
 """The cost of a model: parameters, MACs, FLOPs, memory, core-days; nothing is trained.
 
-`bench.flops.count(module, *inputs)` counts any `nn.Module`.
+`bench.commands.flops.count(module, *inputs)` counts any `nn.Module`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bench.core.user_code import prints_aside
 from bench.cost import units
 from bench.cost.flops import CONVENTIONS
 from bench.cost.flops import count_module as count
+from bench.study import registry
 
 if TYPE_CHECKING:
     from bench.cost.crosscheck import Crosscheck
@@ -52,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         "vit-bench flops",
         "Count parameters, MACs, FLOPs and training memory of any model, without allocating its weights.",
         EXAMPLES,
-        plugins=True,
+        plugins=registry.add_plugins,
         effects=lambda args: {
             "used": {
                 "with --paper-table": args.paper_table and "paper_table",
@@ -142,7 +143,6 @@ def model_cost(
     Raises:
         UserError: an unknown model, a size or an option that it does not take.
     """
-    from bench.core import registry
     from bench.cost import flops
     from vit import config
 
@@ -348,8 +348,6 @@ def _costs(pattern: str, *, as_json: bool) -> int:
 
 def _list(*, as_json: bool) -> int:
     """Every family: how its models are named, and those that are registered."""
-    from bench.core import registry
-
     families = list(registry.families())
     if as_json:
         made: dict[str, dict[str, Any]] = {}  # several files may make models of one family

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from bench.core.errors import UserError, unknown
+from bench.core.files import canonical
 
 RATE_MARGIN = 0.02  # accuracy that a learning rate may lack to the best of a sweep and still be chosen, if it is lower
 RATE_ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
@@ -240,11 +240,6 @@ def _build(kind: type, values: Mapping[str, Any]) -> Any:
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def cell_id(cell: Cell, revisions: Mapping[str, int]) -> str:

@@ -2,7 +2,7 @@
 a study file its keys, and a Python call its arguments.
 
 A study file (TOML) says what flags say: `models = ["ViT-nano/7"]` is `--models ViT-nano/7`, `calibrate = true` is
-`--calibrate`, and a table `[set]` with `lr = 1e-3` is `--set lr=1e-3` (`bench.core.option_values`).
+`--calibrate`, and a table `[set]` with `lr = 1e-3` is `--set lr=1e-3` (`bench.study.option_values`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requirements of extensions: the terms that bench.check and its requirements of models share."""
+"""Requirements of extensions: the terms that vit-bench check and its requirements of models share."""
 
 from __future__ import annotations
 

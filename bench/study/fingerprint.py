@@ -22,8 +22,9 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from bench.core import environment, registry
+from bench.core import environment
 from bench.core.errors import PROJECT
+from bench.study import registry
 
 DIGITS = 16  # hex, of a digest
 HARNESS, SUBJECT = "bench", "vit"

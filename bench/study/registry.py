@@ -1,23 +1,13 @@
-"""The plug-in registry: finds suites, data sets, tasks, questions, figures, jobs, model families, trackers, executors,
-cost models and sources of published numbers by file name.
+"""The plug-in registry: finds everything of one of the `KINDS` by file name.
 
-A plug-in is one file that exports one object: `TASK = Task(…)`; `KINDS` says what each kind exports. Its public name is
-that of its file with "_" written as "-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_"
-holds what several of them share and is not listed, nor is the file that defines the kind. Listing reads directory
-entries only and imports nothing; a file is imported when it is asked for by name.
+Listing reads directory entries only and imports nothing; a file is imported when it is asked for by name.
 
 A model's name is looked up without torch; building it needs torch. Options may follow any model's name, as in
 "ViT-pico/7:position=none:depth=6": arguments of the family's `build`, or fields of its `vit.config.ViTConfig`.
-
-Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
-for the processes that a study starts), and the packages that installed distributions name as entry points of the group
-`vit_bench`. Such a folder has subfolders `models`, `data`, `tasks`, `suites`, `questions`, `figures`, `jobs`; their
-files are found as if they lay in the project, and may not have the names of others.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.metadata
 import inspect
@@ -27,16 +17,18 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from bench.core.cli import literal
 from bench.core.errors import UserError, unknown
-from bench.core.spec import RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
 from bench.core.user_code import prints_aside
+from bench.study.cell import RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
+from bench.study.kinds import KINDS, SUBFOLDERS
 from vit.model_family import ModelFamily
 
 if TYPE_CHECKING:
@@ -46,57 +38,6 @@ PRETRAINED = "+pretrained"  # ends the name of a network from outside that comes
 LONGEST, LONGEST_PATH = 100, 1000  # letters of a model's name; of one that holds a path
 
 
-@dataclass(frozen=True, kw_only=True)
-class PluginKind:
-    """A kind of plug-in.
-
-    Attributes:
-        package: where the project's own lie.
-        export: what the object is called in its file.
-        defined: "module:Class" of the object; without a class where what makes the object is exported.
-        subfolder: of a folder of plug-ins; "" where only the project has them.
-    """
-
-    package: str
-    export: str
-    defined: str = ""
-    subfolder: str = ""
-
-
-KINDS = {
-    "suite": PluginKind(package="bench.suites", export="SUITE", defined="bench.suites.suite:Suite", subfolder="suites"),
-    "data set": PluginKind(
-        package="bench.data.sets", export="DATASET", defined="bench.data.data_set:DataSet", subfolder="data"
-    ),
-    "task": PluginKind(package="bench.tasks", export="TASK", defined="bench.tasks.task:Task", subfolder="tasks"),
-    "question": PluginKind(
-        package="bench.questions", export="QUESTION", defined="bench.analysis.question:Question", subfolder="questions"
-    ),
-    "validity check": PluginKind(package="bench.validity", export="CHECK", defined="bench.analysis.check:Check"),
-    "claim": PluginKind(package="bench.claims", export="CLAIM", defined="bench.analysis.claim:PaperClaim"),
-    "figure": PluginKind(
-        package="bench.report.figures",
-        export="FIGURE",
-        defined="bench.report.figures.figure:Figure",
-        subfolder="figures",
-    ),
-    "job": PluginKind(
-        package="bench.execute.jobs", export="JOB", defined="bench.execute.jobs.job:Job", subfolder="jobs"
-    ),
-    "family": PluginKind(
-        package="baselines", export="FAMILY", defined="vit.model_family:ModelFamily", subfolder="models"
-    ),
-    "tracker": PluginKind(package="bench.trackers", export="TRACKER", defined="bench.trackers.tracker:Tracker"),
-    "executor": PluginKind(
-        package="bench.execute.executors", export="EXECUTOR", defined="bench.execute.executors.executor"
-    ),
-    "pass": PluginKind(package="bench.plan.passes", export="PASS", defined="bench.plan.study_cells:Pass"),
-    "cost model": PluginKind(package="bench.plan.cost_models", export="COST_MODEL"),
-    "quoted source": PluginKind(
-        package="bench.report.quoted", export="QUOTED", defined="bench.report.quoted.source:QuotedSource"
-    ),
-}
-SUBFOLDERS = {kind: about.subfolder for kind, about in KINDS.items() if about.subfolder}
 ADAPTERS = ("file", "timm", "torchvision")  # families of any network, whose names begin with where it comes from
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
@@ -287,14 +228,6 @@ def split_options(name: str) -> tuple[str, dict[str, Any]]:
     """A model's name without its options, and these: "ViT-pico/7:depth=6" -> "ViT-pico/7", {"depth": 6}."""
     base, *parts = re.split(r":(?=[a-z_]+=)", name)
     return base, {key: literal(text) for key, _, text in (part.partition("=") for part in parts)}
-
-
-def literal(text: str) -> Any:
-    """A number, a truth value, a tuple or another of Python's literals where it is one; else the text."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
 
 
 def family_of(name: str) -> ModelFamily:

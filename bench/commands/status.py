@@ -21,6 +21,7 @@ from bench.store import grid, index, planned
 from bench.store.lease import holder
 from bench.store.planned import Plans, compare
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
+from bench.study import registry
 
 EXAMPLES = """\
 examples:
@@ -133,7 +134,7 @@ def cells_of(study: Study, finished: dict[tuple[Path, int], CellStatus]) -> list
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("vit-bench status", __doc__ or "", EXAMPLES, plugins=True)
+    p = parser("vit-bench status", __doc__ or "", EXAMPLES, plugins=registry.add_plugins)
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="a single study (default: all)")
     p.add_argument("--results", type=folder, help="folder with results (default: results)")
@@ -147,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = p.parse_args(argv)
     suite, results = arguments.suite, arguments.results or Path("results")
     if arguments.study:
-        from bench.plan.options import results_of  # loads NumPy, which nothing else here needs
+        from bench.study.options import results_of  # loads NumPy, which nothing else here needs
 
         suite, results = results_of(arguments)
     names = index.named(results)

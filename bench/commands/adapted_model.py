@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from bench.analysis.adaptation import WAYS, adapted
-from bench.core import files, registry
+from bench.core import files
+from bench.core.data_settings import GROUPS
 from bench.core.errors import UserError
-from bench.data.readable import GROUPS
-from bench.plan.options import read_study
 from bench.report.build import measured
 from bench.store.grid import STUDY_FILE
+from bench.study import registry
+from bench.study.options import read_study
 
 MIN_SHARE_ALIKE = 0.99  # share of test images on which it is right, or wrong, as the study was
 CHECKED_IMAGES = 8  # images on which timm's own network must give the same

@@ -19,12 +19,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.core import registry
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
 from bench.core.formatting import count, flops, flops_range, judged_on, percent, plural, points, printable, signed
 from bench.core.shown import Picture, Shown
 from bench.store import grid, index
+from bench.study import registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
     from bench.analysis.side_by_side import SideBySide, TaskDifference
     from bench.analysis.study_data import Records
-    from bench.core.record import Record
+    from bench.study.record import Record
 
 EXAMPLES = """\
 examples:
@@ -68,7 +68,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Compared(Shown):
-    """B minus A. As text it reads as `bench.compare` prints it.
+    """B minus A. As text it reads as `vit-bench compare` prints it.
 
     Attributes:
         a, b: the two sides.

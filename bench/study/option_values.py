@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError, unknown
-from bench.core.options import Alias, Kind, Option, Values
+from bench.study.option import Alias, Kind, Option, Values
 
 YAML = (".yaml", ".yml")  # ends of the names of study files that are not TOML
 

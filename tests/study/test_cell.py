@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.core import fingerprint, registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell, Recipe, TaskSpec, cell_from_json, cell_id, slug, to_json
+from bench.study import fingerprint, registry
+from bench.study.cell import Cell, Recipe, TaskSpec, cell_from_json, cell_id, slug, to_json
 from tests.conftest import PROJECT
 
 # -- identity: a cell's hash survives new fields, changes with revisions, and round-trips through JSON -----------------
@@ -187,7 +187,7 @@ def test_installed_packages_and_the_harness_do_not_count(taken):
 def test_every_family_has_one_that_covers_its_network_and_needs_no_torch():
     code = """
 import sys
-from bench.core import fingerprint, registry
+from bench.study import fingerprint, registry
 for name in ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2", "pixels"):
     print(name, *fingerprint.of_model(name).modules)
 assert "torch" not in sys.modules

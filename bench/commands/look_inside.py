@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.core import files, registry
+from bench.core import files
 from bench.core.errors import EXIT_OK, UserError
 from bench.report import inspections
 from bench.store import weights
 from bench.store.load_weights import load_into
 from bench.store.study import SPEC_FIELDS, WEIGHTS, CellDirectory
+from bench.study import registry
 
 if TYPE_CHECKING:
     import numpy as np

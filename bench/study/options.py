@@ -15,14 +15,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from bench.core import cli, registry
+from bench.core import cli
 from bench.core.cli import Parser
+from bench.core.data_settings import GROUPS as GROUPS_FILE
+from bench.core.data_settings import allow_unreadable
 from bench.core.errors import UserError
-from bench.core.options import Alias, Kind, Option, Values, add_flags, given, option, options_of, resolve, to_toml
-from bench.data.readable import GROUPS as GROUPS_FILE
-from bench.data.readable import allow_unreadable
-from bench.plan import overrides
-from bench.plan.overrides import Overrides
+from bench.study import registry
+from bench.study.option import Alias, Kind, Option, Values, add_flags, given, option, options_of, resolve, to_toml
+from bench.study.overrides import Overrides
 
 T = TypeVar("T")
 MPS_CELLS = 4  # that share a GPU by NVIDIA's MPS
@@ -397,7 +397,7 @@ class StudyOptions:
         """From a command line to which `add_options` was added, and the study file that it names.
 
         Raises:
-            UserError: see `of` and `bench.core.option_values.read_file`.
+            UserError: see `of` and `bench.study.option_values.read_file`.
         """
         asked = given(arguments, RUN)
         return cls.of(read_study(arguments.study, plugins=asked.get("plugins", ())), asked)
@@ -409,7 +409,7 @@ class StudyOptions:
         Raises:
             UserError: as `parsed`.
         """
-        from bench.core.option_values import read_mapping
+        from bench.study.option_values import read_mapping
 
         asked = read_mapping(options, RUN, ALIASES)
         return cls.of(read_study(study, plugins=asked.get("plugins", ())), asked)
@@ -503,13 +503,13 @@ def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Value
         plugins: folders that the user has named beside those of VIT_BENCH_PLUGINS.
 
     Raises:
-        UserError: see `bench.core.option_values.read_file`; it asks for plug-ins that the user has not named.
+        UserError: see `bench.study.option_values.read_file`; it asks for plug-ins that the user has not named.
     """
     if path is None:
         return {}
     if str(path) in registry.names("suite") and not Path(path).exists():
         raise UserError(f"{str(path)!r} is a suite, not a study file.", f"Write --suite {path}.")
-    from bench.core.option_values import read_file
+    from bench.study.option_values import read_file
 
     values = read_file(Path(path), RUN, ALIASES)
     named = {
@@ -535,9 +535,3 @@ def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
     if suite and said.get("rehearse"):
         suite = folder_name(suite, said.get("scale", "auto"), rehearse=True)
     return arguments.suite or suite, arguments.results or said.get("results") or Path("results")
-
-
-def listing() -> str:
-    """Suites, fields and recipes, for --help."""
-    suites = (f"\n  {name:15} {registry.load('suite', name).question}" for name in registry.names("suite"))
-    return f"\nsuites, and what each asks:{''.join(suites)}" + overrides.listing()

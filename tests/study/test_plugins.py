@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from bench import check
-from bench.check_model import FEATURES
-from bench.core import registry
+from bench.commands import check
+from bench.commands.check_model import FEATURES
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.plan.__main__ import main as plan_main
+from bench.study import registry
 from tests.conftest import PROJECT
 from tests.e2e.test_extend import plugins
 
-# -- extensions outside the project: in a folder, in an installed wheel; and checked by `bench.check` ------------------
+# -- extensions outside the project: in a folder, in an installed wheel; and checked by `vit-bench check` --------------
 
 
 FILES = plugins()
@@ -81,7 +81,7 @@ def test_a_folder_of_extensions(tmp_path):
         (
             "suite",
             "suites/mine.py",
-            "from bench.suites.suite import Suite\nSUITE = Suite(name='yours', question='?', cells=list)\n",
+            "from bench.study.suite import Suite\nSUITE = Suite(name='yours', question='?', cells=list)\n",
             "is called 'yours'",
         ),
     ],
@@ -161,7 +161,7 @@ DRAWN = f"""
 RAISES = {
     "cells": (
         "suites/torn.py",
-        "from bench.suites.suite import Suite\ndef cells(options):\n    return 1 / 0\n"
+        "from bench.study.suite import Suite\ndef cells(options):\n    return 1 / 0\n"
         "SUITE = Suite(name='torn', question='does it?', cells=cells)\n",
         ("--suite", "torn"),
         "line 3, failed: ZeroDivisionError: division by zero",
@@ -169,7 +169,7 @@ RAISES = {
     "load": ("data/torn.py", DRAWN, ("--suite", "smoke", "--data", "torn"), "line 4, failed: KeyError: 'pixels'"),
     "cells, oddly": (
         "suites/torn.py",
-        "from bench.suites.suite import Suite\ndef cells(options):\n    raise BaseException('boom')\n"
+        "from bench.study.suite import Suite\ndef cells(options):\n    raise BaseException('boom')\n"
         "SUITE = Suite(name='torn', question='does it?', cells=cells)\n",
         ("--suite", "torn"),
         "line 3, failed: BaseException: boom",
@@ -202,7 +202,7 @@ def test_an_error_of_the_project_itself_keeps_its_traceback(monkeypatch):
         plan_main(["--suite", "smoke"])
 
 
-# -- bench.check -------------------------------------------------------------------------------------------------------
+# -- vit-bench check ---------------------------------------------------------------------------------------------------
 
 
 def test_every_kind_is_checked_and_all_is_met(verb, tmp_path):
@@ -217,7 +217,7 @@ def test_every_kind_is_checked_and_all_is_met(verb, tmp_path):
 
 
 JOB = """
-    from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result
+    from bench.study.record import Cost, DataFacts, Execution, ModelFacts, Result
     from bench.execute.jobs.job import Job
 
     def expected_seconds(cell, *, device="cpu"):
@@ -380,7 +380,7 @@ def test_a_set_that_another_process_would_draw_otherwise_is_found_although_it_is
         ("FAMILY = 1\n\nREVISION = revision\n", 3, "NameError"),
         ("FAMILY = 1\nimport no_such_package.part\n", 2, "No module named 'no_such_package'"),
         ("FAMILY = 1\n\n\nraise SystemExit(2)\n", 4, "SystemExit: 2"),
-        ("from bench.core.spec import Sell\n", 1, "cannot import name 'Sell'"),
+        ("from bench.study.cell import Sell\n", 1, "cannot import name 'Sell'"),
         ("FAMILY = 1\nraise BaseException('boom')\n", 2, "BaseException: boom"),
     ],
 )

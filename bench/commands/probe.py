@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from bench.core import cli, files, registry
+from bench.core import cli, files
 from bench.core.by_key import by_key
 from bench.core.device import BATCH, InBatches
 from bench.core.errors import EXIT_OK, UserError, command, one_class
-from bench.core.record import Score
-from bench.core.spec import CHOICES, Recipe
 from bench.data.image_set import Images, ImageSet
 from bench.store import weights
 from bench.store.load_weights import load_into
 from bench.store.study import SPEC_FIELDS, CellDirectory
+from bench.study import registry
+from bench.study.cell import CHOICES, Recipe
+from bench.study.record import Score
 from bench.tasks._features import Load, read_features
 from bench.tasks._options import checked_options
 from bench.tasks.task import FineTuned, Task, TaskContext
@@ -54,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         "vit-bench probe",
         "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a data set.",
         EXAMPLES,
-        plugins=True,
+        plugins=registry.add_plugins,
         effects=lambda args: {
             "idle": {"with --draw": args.draw and "features task shots draws option device dtype"},
             "used": {"with --features": args.features and "features task shots draws option seed"},
@@ -162,7 +163,7 @@ def fill_in(args: argparse.Namespace) -> None:
 
 def _draw(args: argparse.Namespace) -> int:
     """Figures of the inside of a model in place of its scores."""
-    from bench import look_inside
+    from bench.commands import look_inside
 
     if not args.model or args.checkpoint is None:
         raise UserError("Nothing to draw.", "Give --checkpoint, and --model where the file does not name it.")
@@ -190,7 +191,7 @@ def _cell_of(checkpoint: Path) -> dict[str, Any]:
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     """The requested model with its weights, as a task context. A network in place of its name cannot be fine-tuned:
     that builds it anew for other classes."""
-    from bench.core import registry
+    from bench.study import registry
     from bench.tasks._features import extractor
 
     if named := isinstance(args.model, str):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell, TaskSpec
+from bench.study import registry
+from bench.study.cell import Cell, TaskSpec
 
 SCALES = ("cpu", "gpu", "paper")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.core import registry
+from bench.commands.requirement import CheckOptions, Limited, Requirement, require, require_revision
 from bench.core.errors import UserError
-from bench.requirement import CheckOptions, Limited, Requirement, require, require_revision
+from bench.study import registry
 
 CLASSES, BATCH, STEPS = 10, 16, 20
 TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
@@ -113,7 +113,7 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return f"{sum(1 for _ in model.parameters())} tensors"
 
     def learns(dtype: str) -> str:
-        from bench.core.spec import Recipe
+        from bench.study.cell import Recipe
         from bench.train.step import Step
 
         recipe = Recipe(batch=BATCH, dtype=dtype)
@@ -156,7 +156,7 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return ""
 
     def identity() -> str:
-        from bench.core import fingerprint
+        from bench.study import fingerprint
 
         code = fingerprint.of_model(name)
         if code is None:

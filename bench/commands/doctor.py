@@ -24,8 +24,8 @@ from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.device import find_device
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_interrupts
-from bench.core.spec import to_json
 from bench.execute.examined import CheckResult
+from bench.study.cell import to_json
 
 EXAMPLES = """\
 examples:

@@ -1,1 +1,0 @@
-from bench.flops import *  # noqa: F403

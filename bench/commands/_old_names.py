@@ -1,0 +1,35 @@
+"""Old names of commands: `python -m bench.fit` says what to type now.
+
+The finder comes last, so that it is asked only for modules that are nowhere else. For a command's old name it finds
+this file, which then answers under that name.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+
+HERE = Path(__file__)
+
+
+class OldNames:
+    """Finds `bench.NAME` where `bench/commands/NAME.py` is a command."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        package, _, command = name.rpartition(".")
+        file = HERE.with_name(f"{command}.py")
+        known = package == "bench" and file.exists() and "\ndef main(" in file.read_text(encoding="utf-8")
+        return spec_from_file_location(name, HERE) if known else None
+
+
+if __spec__ and __spec__.name != "bench.commands._old_names":
+    old = __spec__.name
+    verb = old.rpartition(".")[2]
+    answer = f"{old} is a command. Type: vit-bench {verb}, or python -m bench {verb}. In Python: bench.api."
+    if __name__ == "__main__":
+        sys.stderr.write(f"error: {answer}\n")
+        sys.exit(2)  # as after every other mistake of a user
+    raise ModuleNotFoundError(answer)  # a name would have `from bench import fit` say less

@@ -1,0 +1,68 @@
+"""Everything that can be plugged in, on one page.
+
+A plug-in is one file that exports one object: `TASK = Task(…)`. Its public name is that of its file with "_" written as
+"-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_" holds what several of them share and is
+not listed, nor is the file that defines the kind. `bench.study.registry` finds them.
+
+Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
+for the processes that a study starts), and the packages that installed distributions name as entry points of the group
+`vit_bench`. Such a folder has the subfolders that are named below; their files are found as if they lay in the project,
+and may not have the names of others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginKind:
+    """A kind of plug-in.
+
+    Attributes:
+        package: where the project's own lie.
+        export: what the object is called in its file.
+        defined: "module:Class" of the object; without a class where what makes the object is exported.
+        subfolder: of a folder of plug-ins; "" where only the project has them.
+    """
+
+    package: str
+    export: str
+    defined: str = ""
+    subfolder: str = ""
+
+
+KINDS = {
+    "suite": PluginKind(package="bench.suites", export="SUITE", defined="bench.study.suite:Suite", subfolder="suites"),
+    "data set": PluginKind(
+        package="bench.data.sets", export="DATASET", defined="bench.data.data_set:DataSet", subfolder="data"
+    ),
+    "task": PluginKind(package="bench.tasks", export="TASK", defined="bench.tasks.task:Task", subfolder="tasks"),
+    "question": PluginKind(
+        package="bench.questions", export="QUESTION", defined="bench.analysis.question:Question", subfolder="questions"
+    ),
+    "validity check": PluginKind(package="bench.validity", export="CHECK", defined="bench.analysis.check:Check"),
+    "claim": PluginKind(package="bench.claims", export="CLAIM", defined="bench.analysis.claim:PaperClaim"),
+    "figure": PluginKind(
+        package="bench.report.figures",
+        export="FIGURE",
+        defined="bench.report.figures.figure:Figure",
+        subfolder="figures",
+    ),
+    "job": PluginKind(
+        package="bench.execute.jobs", export="JOB", defined="bench.execute.jobs.job:Job", subfolder="jobs"
+    ),
+    "family": PluginKind(
+        package="baselines", export="FAMILY", defined="vit.model_family:ModelFamily", subfolder="models"
+    ),
+    "tracker": PluginKind(package="bench.trackers", export="TRACKER", defined="bench.trackers.tracker:Tracker"),
+    "executor": PluginKind(
+        package="bench.execute.executors", export="EXECUTOR", defined="bench.execute.executors.executor"
+    ),
+    "pass": PluginKind(package="bench.plan.passes", export="PASS", defined="bench.plan.study_cells:Pass"),
+    "cost model": PluginKind(package="bench.plan.cost_models", export="COST_MODEL"),
+    "quoted source": PluginKind(
+        package="bench.report.quoted", export="QUOTED", defined="bench.report.quoted.source:QuotedSource"
+    ),
+}
+SUBFOLDERS = {kind: about.subfolder for kind, about in KINDS.items() if about.subfolder}

@@ -1,0 +1,146 @@
+"""Changes to a suite's training runs, as a user asks for them: horizons, a recipe by name, single fields, sweeps.
+
+    --horizons 8000,100steps,2epochs      --recipe paper:ViT-B/16:imagenet
+    --set clip=0 --set warmup=5%          --sweep lr=1e-4,3e-4,1e-3 --sweep weight_decay=0.03,0.1
+
+Every field of `bench.study.cell.Recipe` can be set; an option of the model as model.<option>. Lengths take a unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from bench.core.cli import names_list
+from bench.core.errors import UserError, unknown
+from bench.study.cell import CHOICES, Recipe
+from bench.study.option import Kind, option
+
+MODEL_PREFIX = "model."  # before the name of an option of the model
+CHOSEN_BY_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
+MAX_COMBINATIONS = 10_000  # values of a sweep, all combinations
+DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
+ALSO_CALLED = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "wd": "weight_decay",
+    "l2": "weight_decay",
+    "beta": "betas",
+    "grad_clip": "clip",
+    "gradient_clip": "clip",
+    "clip_norm": "clip",
+    "max_norm": "clip",
+    "ema": "average",
+    "precision": "dtype",
+    "scheduler": "schedule",
+    "opt": "optimizer",
+    "dropout": "model.dropout",
+}
+"""Names that other trainers give to a field."""
+Setting = tuple[str, str]
+
+
+def _setting(text: str) -> Setting:
+    """ "lr=1e-3" -> the field's name in full, and the value as typed."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not value:
+        raise UserError(f"{text!r} is not a setting.", "Give field=value, e.g. lr=1e-3.")
+    if key.startswith(MODEL_PREFIX) and key != MODEL_PREFIX:
+        if key.removeprefix(MODEL_PREFIX) in CHOSEN_BY_THE_STUDY:
+            raise UserError(f"{key} cannot be set: the study determines it.", "Change it with --models or --data.")
+        return key, value
+    key = key.replace("-", "_")
+    key = f"{key}_images" if f"{key}_images" in DEFAULTS else key
+    if key not in DEFAULTS:
+        raise unknown("field of a recipe", key, DEFAULTS, meant=ALSO_CALLED.get(key, ""))
+    return key, value
+
+
+def _example(key: str) -> str:
+    """Two values that a field can be swept over."""
+    default = DEFAULTS.get(key)
+    if key in CHOICES:
+        return ",".join(CHOICES[key][:2])
+    return f"{default:g},{2 * default:g}" if isinstance(default, float) and default else "1,2"
+
+
+def _swept(text: str) -> tuple[str, tuple[str, ...]]:
+    """ "lr=1e-3,2e-3" -> the field's name in full, and the values as typed."""
+    key, values = _setting(text)
+    if not names_list(values):
+        raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
+    texts = names_list(values)
+    if twice := [text for text in texts if texts.count(text) > 1]:
+        raise UserError(f"--sweep {key} names {twice[0]} {texts.count(twice[0])} times.", "Give each value once.")
+    return key, texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Changes as they were typed. `bench.plan.apply_overrides` makes them, but for `grid`, which is that of the pass
+    `chosen_grid`."""
+
+    HEADING: ClassVar[str] = "changes to its recipes and grid"
+
+    horizons: tuple[str, ...] = option(
+        "compute budgets in images seen, e.g. 8000,16000, or with a unit: 500steps, 2epochs (default: those of "
+        "the suite)",
+        default=(),
+        kind=Kind.LIST,
+        read=names_list,
+    )
+    recipe: str | None = option(
+        "train as in a row of the paper's Table 3, scaled down to this batch and budget",
+    )
+    set: tuple[Setting, ...] = option(
+        "change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable",
+        default=(),
+        kind=Kind.FIELDS,
+        read=_setting,
+        metavar="FIELD=VALUE",
+    )
+    sweep: tuple[tuple[str, tuple[str, ...]], ...] = option(
+        "train every network with each of these values; repeat for all combinations",
+        default=(),
+        kind=Kind.FIELDS,
+        read=_swept,
+        metavar="FIELD=V1,V2,…",
+    )
+    grid: tuple[str, ...] = option(
+        "of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
+        "that is not named; repeatable. vit-bench plan --budget writes them",
+        default=(),
+        kind=Kind.REPEATED,
+        metavar="MODEL=H1,H2 xN",
+    )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Overrides:
+        """From values of its options.
+
+        Raises:
+            UserError: a field that is both set and swept; too many combinations.
+        """
+        settings, sweeps = dict(values["set"]), dict(values["sweep"])
+        if (total := math.prod(map(len, sweeps.values()))) > MAX_COMBINATIONS:
+            raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MAX_COMBINATIONS:,} at most.")
+        if twice := sorted(settings.keys() & sweeps.keys()):
+            raise UserError(f"{twice[0]} is both set and swept.", "Give one of --set and --sweep.")
+        return cls(
+            recipe=values["recipe"],
+            horizons=values["horizons"],
+            set=tuple(settings.items()),
+            sweep=tuple(sweeps.items()),
+            grid=values["grid"],
+        )
+
+    def changes(self, field: str) -> bool:
+        """Whether a field of the recipe is set or swept."""
+        return field in dict(self.set) or field in dict(self.sweep)
+
+    @property
+    def chooses_warmup(self) -> bool:
+        """Whether the warm-up is not the suite's."""
+        return self.recipe is not None or self.changes("warmup_images")
