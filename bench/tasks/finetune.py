@@ -135,7 +135,7 @@ def forward_images(
     return tuning_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
 
 
-REHEARSED_STEPS, REHEARSED_BATCH = 5, 4
+REHEARSED_STEPS, REHEARSED_BATCH = 2, 4  # a warm-up and one step after it, for each of four rates and each repeat
 REHEARSED_IMAGES, REHEARSED_HELD_OUT = 128, 16
 
 
