@@ -1,10 +1,10 @@
 """--rehearse: the same cells, each of which takes seconds, so that what would break after a week breaks now.
 
-These are cut: the depth of networks, as their family says (`ModelFamily.rehearsed`); images (`bench.data.rehearsed`)
-and their size, but for a size that was asked for and networks that are made for one; budgets, batches and the warm-up;
-the steps of tasks, as each says (`Task.rehearsed`). What cells differ in stays different: of several sizes, budgets,
-batches or numbers of images the smallest is cut to the smallest, the next to the next. Names, widths, rates, losses,
-schedules, augmentation, tasks, seeds and comparisons stay.
+These are cut: the depth of networks, and the width of the widest, as their family says (`ModelFamily.rehearsed`);
+images (`bench.data.rehearsed`) and their size, but for a size that was asked for and networks that are made for one;
+budgets, batches and the warm-up; the steps of tasks, as each says (`Task.rehearsed`). What cells differ in stays
+different: of several sizes, budgets, batches or numbers of images the smallest is cut to the smallest, the next to the
+next. Names, rates, losses, schedules, augmentation, tasks, seeds and comparisons stay.
 """
 
 from __future__ import annotations
