@@ -37,7 +37,8 @@ EXAMPLES = """examples:
   vit-bench check figure:widths --plugins my_extensions --study results/perceptrons
 
 Exit code 3: a requirement is not met."""
-KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind != "family"}
+UNCHECKED = ("family", "command", "quoted source")  # a family is checked by its models' names
+KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind not in UNCHECKED}
 CHECKED_TEST_IMAGES = 200
 FIRST_IMAGES = 1_000  # that are looked at, whether they are blank
 LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
@@ -517,13 +518,16 @@ def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 def check_recipe(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """The training recipe of a published checkpoint."""
-    from bench.cost import public_models
-
-    return (
+    sources = (registry.load("quoted source", source) for source in registry.names("quoted source"))
+    known = [source.check_recipe for source in sources if source.check_recipe]
+    if not known:
+        raise UserError("No source of published numbers has recipes.", "Install the project as a whole.")
+    return tuple(
         Requirement(
             what="one line of recipes.csv is its own, has a source, and is whole and counted",
-            check=lambda: public_models.check(name),
-        ),
+            check=partial(check, name),
+        )
+        for check in known
     )
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import os
 import pkgutil
 import re
 import sys
+import tomllib
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bench.core.cli import literal
-from bench.core.errors import UserError, unknown
+from bench.core.errors import PROJECT, UserError, unknown
 from bench.core.user_code import prints_aside
 from bench.study.cell import RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
 from bench.study.kinds import KINDS, SUBFOLDERS
@@ -68,16 +70,30 @@ def forget() -> None:
 def _plugin_folders() -> tuple[Path, ...]:
     """Folders of plug-ins: named by the environment, then by entry points. Nothing is imported."""
     named = [Path(text) for text in os.environ.get(PLUGINS, "").split(os.pathsep) if text]
-    for point in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-        where: Any = None
-        for count in range(1, len(parts := point.module.split(".")) + 1):
-            found = PathFinder.find_spec(".".join(parts[:count]), where)
+    for point in sorted(_entry_points(), key=lambda point: point.name):
+        first, *parts = point.module.split(".")
+        found = importlib.util.find_spec(first)  # by whatever finds packages, as those of an editable installation
+        where: Any = found.submodule_search_locations if found else []
+        for count in range(1, len(parts) + 1):
+            found = PathFinder.find_spec(".".join((first, *parts[:count])), where)
             where = found.submodule_search_locations if found else []
         if not where:
             what = f"The entry point {point.name!r} of {point.dist.name if point.dist else 'a distribution'}"
             raise UserError(f"{what} names {point.module}, which is no package.", "Uninstall it, or repair it.")
         named += map(Path, where)
     return tuple(dict.fromkeys(named))
+
+
+def _entry_points() -> list[importlib.metadata.EntryPoint]:
+    """Those of installed distributions. A checkout says itself which are its own: it need not be installed, and an
+    installation that leads to it may be older."""
+    points = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
+    if (about := PROJECT / "pyproject.toml").is_file():
+        project = tomllib.loads(about.read_text(encoding="utf-8")).get("project", {})
+        own = project.get("entry-points", {}).get(ENTRY_POINTS, {})
+        points = [point for point in points if point.dist is None or point.dist.name != project.get("name")]
+        points += [importlib.metadata.EntryPoint(name, value, ENTRY_POINTS) for name, value in own.items()]
+    return points
 
 
 @cache
@@ -101,6 +117,12 @@ def names(kind: str) -> tuple[str, ...]:
             if not name.startswith("-") and not module.ispkg and not is_definition:
                 folders[name] = folder
     return tuple(sorted(folders))
+
+
+def places(kind: str) -> tuple[str, ...]:
+    """The folders in which files of one kind lie, the project's own first."""
+    names(kind)
+    return tuple(importlib.import_module(KINDS[kind].package).__path__)
 
 
 def plugged_in(kind: str) -> tuple[str, ...]:

@@ -16,7 +16,10 @@ from enum import StrEnum
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
-from bench.analysis.matched import (
+from bench.analysis.question import Question
+from bench.claims.cheaper import STATED
+from bench.claims.shrinking import HYBRIDS
+from bench.published.matched import (
     LEVEL,
     TEST_IMAGES,
     ByMetric,
@@ -28,12 +31,8 @@ from bench.analysis.matched import (
     gains,
     matched,
 )
-from bench.analysis.public_evidence import is_public
-from bench.analysis.question import Question
-from bench.claims.cheaper import STATED
-from bench.claims.shrinking import HYBRIDS
-from bench.questions.compute_at_equal_error import CHANCE, TOP1, in_other_metrics
-from bench.questions.gain_from_more_images import difference
+from bench.published.public_evidence import is_public
+from bench.published.wording import CHANCE, TOP1, difference, in_other_metrics
 
 NAME = "as claimed"
 CONVNETS = ("ResNet", "ConvNeXt")

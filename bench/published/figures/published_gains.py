@@ -8,9 +8,10 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.matched import gains
 from bench.core.formatting import signed
-from bench.report.figures import _published, _style
+from bench.published import drawing
+from bench.published.matched import gains
+from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
 TITLE = "The same network, pre-trained on more images"
@@ -19,14 +20,14 @@ MARKERS = "o", "D"  # the first marks accuracy after ImageNet-1k, the second aft
 
 def draw(evidence: Evidence) -> Drawing:
     """A row per network: from its accuracy after ImageNet-1k to that after ImageNet-21k."""
-    _published.expect_public(evidence)
+    drawing.expect_public(evidence)
     every, colour = gains(), _style.COLOURS[1]
     annotations = []
     with _style.context():
         figure = _style.figure(height=0.38 * len(every) + 1.4, width=_style.current().single[0] + 1.2)
         axes = figure.subplots()
         for place, gain in enumerate(every):
-            look = _published.look(colour, controlled=not gain.differs)
+            look = drawing.look(colour, controlled=not gain.differs)
             ends = [100 * gain.fewer, 100 * gain.more]
             axes.plot(ends, [place, place], linewidth=1.8, zorder=2, color=colour, linestyle=look["linestyle"])
             axes.plot(ends[0], place, zorder=3, **_end(colour, MARKERS[0], filled=False))
@@ -57,7 +58,7 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             "Circles: after ImageNet-1k (1.28M images); diamonds: after ImageNet-21k. Same authors and test size. 95 % "
             "intervals of a gain are about half a point, without chance in training.",
-            _published.QUOTED,
+            drawing.QUOTED,
         ),
         alt=f"{TITLE}: {len(every)} networks.",
     )
@@ -77,7 +78,7 @@ def _key(colour: str) -> list[Line2D]:
         for name, marker, filled in zip(names, MARKERS, (False, True), strict=True)
     ]
     kinds = {"controlled: the images differ, nothing else": True, "not controlled: recipes differ too": False}
-    lines = ((label, _published.look(colour, controlled=kind)) for label, kind in kinds.items())
+    lines = ((label, drawing.look(colour, controlled=kind)) for label, kind in kinds.items())
     return [*marks, *(Line2D([], [], label=label, **(look | {"marker": ""})) for label, look in lines)]
 
 

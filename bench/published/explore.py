@@ -15,13 +15,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.analysis.table import frame_csv
-from bench.cost import public_models
+from bench.published import public_models
 from bench.report.page import NO_NETWORK, TEMPLATES
 
+HERE = Path(__file__).parent
 PAGE = "published.html"
 LINK = "All results, to sort and filter"
 NAMES = {"checkpoints": "timm", "clip": "open_clip, zero-shot", "paper": "ViT paper"}
-"""Tables of `bench.cost.public_models`, as the page calls them."""
+"""Tables of `bench.published.public_models`, as the page calls them."""
 COLUMNS = {
     "model": "Model",
     "image_size": "px",
@@ -80,10 +81,10 @@ def files(folder: Path) -> dict[Path, bytes]:
 
 
 def _page(rows: pd.DataFrame, links: list[str]) -> str:
-    script = (TEMPLATES / "explore.js").read_text()
+    script = (HERE / "explore.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     data = {"columns": [_column(name, rows[name]) for name in COLUMNS]}
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("explore.html.j2").render(
         policy=f"{NO_NETWORK}; script-src 'sha256-{digest}'",
         style=Markup((TEMPLATES / "style.css").read_text()),

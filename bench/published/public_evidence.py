@@ -1,7 +1,8 @@
 """Published checkpoints as records, so that every question that is asked of a study can be asked of them.
 
-A row of `bench.cost.public_models` becomes a record of one horizon: all stages of its training are known, and it learnt
-from no other network. Families are architectures. Nothing else is alike: authors, years, recipes and test sizes differ.
+A row of `bench.published.public_models` becomes a record of one horizon: all stages of its training are known, and it
+learnt from no other network. Families are architectures. Nothing else is alike: authors, years, recipes and test sizes
+differ.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.analysis.study_data import Records
 from bench.core.environment import Environment
-from bench.cost import public_models
+from bench.published import public_models
 from bench.study.cell import Cell
 from bench.study.record import Cost, DataFacts, Execution, Horizon, ModelFacts, Operations, Record, Score
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import significant
-from bench.questions.exponent_by_data_set import SETS, networks, power_law
-from bench.report.figures import _published, _style
+from bench.published import drawing
+from bench.published.clip import SETS, networks, power_law
+from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
 TITLE = "CLIP: zero-shot error against compute, by data set: not controlled"
@@ -15,7 +16,7 @@ TITLE = "CLIP: zero-shot error against compute, by data set: not controlled"
 
 def draw(evidence: Evidence) -> Drawing:
     """Points are networks; a dashed line is a set's power law, within its points."""
-    _published.expect_public(evidence)
+    drawing.expect_public(evidence)
     table = networks()
     annotations = []
     with _style.context():
@@ -25,7 +26,7 @@ def draw(evidence: Evidence) -> Drawing:
             rows = table[table["upstream"] == name]
             factor, exponent, low, high = power_law(rows["compute"], rows["error"])
             x = np.geomspace(rows["compute"].min(), rows["compute"].max(), 30)
-            look = _published.look(colour, controlled=False)
+            look = drawing.look(colour, controlled=False)
             label = f"{name}: compute^{_signed(-exponent)} [{_signed(-high)}, {_signed(-low)}]"
             axes.plot(x, factor * x**-exponent, **look)
             axes.plot(
@@ -38,7 +39,7 @@ def draw(evidence: Evidence) -> Drawing:
             for row in rows.to_dict("records"):
                 said = f"{row['model']}\n{row['error']:.1f} % error at {significant(row['compute'])} exaFLOPs"
                 annotations.append(Annotation(axes=axes, x=row["compute"], y=row["error"], text=said))
-        _published.error_axis(axes, label="Zero-shot error on ImageNet [%]")
+        drawing.error_axis(axes, label="Zero-shot error on ImageNet [%]")
         _style.plain_log_x(axes, list(table["compute"]))
         axes.set_xlabel("Training compute of both towers [exaFLOPs]")
         _style.legend(figure, axes.get_lines()[1::2], columns=1)  # every other is a law
@@ -49,7 +50,7 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             "Plain ViTs, without those near chance. Dashed: power laws by least squares in logarithms, exponents with "
             "95 % intervals. DataComp is the best part of CommonPool. Batches, numbers of samples differ between sets.",
-            _published.QUOTED,
+            drawing.QUOTED,
         ),
         alt=f"{TITLE}: {table['upstream'].nunique()} sets, {len(table)} networks.",
     )

@@ -10,10 +10,16 @@ import pandas as pd
 import pytest
 
 from bench import api
-from bench.analysis import public_evidence, saved_findings
-from bench.analysis.matched import comparisons
-from bench.report import explore
-from bench.report.figures import published_clip, published_frontiers, published_gains, published_pairs, published_ratios
+from bench.analysis import saved_findings
+from bench.published import explore, public_evidence
+from bench.published.figures import (
+    published_clip,
+    published_frontiers,
+    published_gains,
+    published_pairs,
+    published_ratios,
+)
+from bench.published.matched import comparisons
 from bench.study import registry
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH

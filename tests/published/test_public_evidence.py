@@ -9,14 +9,16 @@ import pandas as pd
 import pytest
 
 from bench import api
-from bench.analysis import matched, public_evidence, questions
+from bench.analysis import questions
 from bench.analysis.evidence import UPSTREAM, Evidence, build
 from bench.analysis.finding import Finding, Verdict
-from bench.analysis.matched import Comparison, gains
 from bench.analysis.question import load
 from bench.analysis.study_data import Records
+from bench.published import matched, public_evidence
+from bench.published.figures import published_ratios
+from bench.published.matched import Comparison, gains
 from bench.questions import exponent_by_data_set, robust_at_equal_error
-from bench.report.figures import compute, published_ratios
+from bench.report.figures import compute
 from bench.report.title import title_of
 from bench.stats.pareto import pareto
 from bench.study.record import DataFacts

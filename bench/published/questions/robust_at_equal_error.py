@@ -15,30 +15,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bench.analysis import public_evidence, wording
+from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
-from bench.analysis.matched import LEVEL
 from bench.analysis.question import Question
 from bench.core.phrase import phrase
+from bench.published import public_evidence
+from bench.published.matched import LEVEL
+from bench.published.robustness import BAND, TESTS, checkpoints
 
 NAME = "robust at equal error"
-BAND = 13.3, 14.3  # percent of ImageNet error, in which every group has checkpoints
-FEWEST = 3  # checkpoints of a group
 BASE = "ImageNet-1k"
-TESTS = {
-    "real_top1": "ReaL labels",
-    "v2_top1": "ImageNet-V2",
-    "a_top1": "ImageNet-A",
-    "r_top1": "ImageNet-R",
-    "sketch_top1": "ImageNet-Sketch",
-}
-"""Columns of the table, and what they are called."""
-
-
-def checkpoints() -> pd.DataFrame:
-    """Checkpoints with a known recipe, each at the test size that suits it best."""
-    return public_evidence.checkpoints().sort_values("in1k_top1").drop_duplicates("model", keep="last")
+FEWEST = 3  # checkpoints of a group
 
 
 def in_band(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,10 +8,11 @@ import pandas as pd
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.matched import matched
 from bench.core.formatting import significant
-from bench.questions.compute_at_equal_error import CHANCE
-from bench.report.figures import _published, _style
+from bench.published import drawing
+from bench.published.matched import matched
+from bench.published.wording import CHANCE
+from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
 LETTERS_PER_INCH = 7.5  # per inch of the figure, of a row's name
@@ -20,7 +21,7 @@ TITLE = "Training compute for the same ImageNet top-1 error"
 
 def draw(evidence: Evidence) -> Drawing:
     """A row per comparison: its mean with the interval, and its networks as small marks."""
-    asked = [(comparison, matched(comparison)) for comparison in _published.expect_compared(evidence)]
+    asked = [(comparison, matched(comparison)) for comparison in drawing.expect_compared(evidence)]
     rows = [
         {
             "comparison": c.name,
@@ -41,7 +42,7 @@ def draw(evidence: Evidence) -> Drawing:
             single = [r.ratio for r in networks if r.ratio]
             axes.plot(single, [place] * len(single), "|", color=_style.GREY, markersize=7)
             colour = _style.COLOURS[0] if comparison.controlled else _style.INK
-            line = _published.look(colour, controlled=comparison.controlled)
+            line = drawing.look(colour, controlled=comparison.controlled)
             low, ratio, high = (wording.or_nan(x) for x in (mean.low, mean.ratio, mean.high))
             axes.plot([low, high], [place, place], **{**line, "linewidth": 2})
             axes.plot(ratio, place, marker="o", markersize=8, zorder=4, **line)
@@ -74,7 +75,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.set_xlabel("the first's training compute over the\nsecond's, at equal ImageNet error")
         _style.legend(
             figure,
-            [*_published.signs(), *_style.handles({"single networks": (_style.GREY, "|")}, hollow=True)],
+            [*drawing.signs(), *_style.handles({"single networks": (_style.GREY, "|")}, hollow=True)],
             columns=1,
         )
     return Drawing(
@@ -84,7 +85,7 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             "Right of 1× the family named first needs more compute. Dots: geometric means over networks, whose own "
             f"ratios are the ticks. {CHANCE}",
-            _published.QUOTED,
+            drawing.QUOTED,
         ),
         alt=f"{TITLE}: {len(asked)} comparisons, {sum(c.controlled for c, _ in asked)} of them controlled.",
     )

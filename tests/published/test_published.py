@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from bench import api
-from bench.commands import published
 from bench.core.errors import UserError
+from bench.published.commands import published
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH
 

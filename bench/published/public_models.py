@@ -24,9 +24,9 @@ import pandas as pd
 from baselines import published
 from baselines.published import timm_costs
 from bench.core.errors import UserError, unknown
-from bench.cost import training_stages
 from bench.cost.flops import EXA, FLOPS_PER_MAC, TRAIN_PER_FORWARD
-from bench.cost.training_stages import LEARNT_FROM, PublishedRecipe, TrainingStage, exaflops
+from bench.published import training_stages
+from bench.published.training_stages import LEARNT_FROM, PublishedRecipe, TrainingStage, exaflops
 
 FOLDER = Path(published.__file__).parent
 VERSION = "2026-11-25"
@@ -67,7 +67,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "teacher": "whether it learnt from outputs of another trained network, whose cost is not counted",
         "uncounted": "what train_exaflops leaves out",
         "batch": "images per step of pre-training",
-        "stages": "the recipe as `bench.cost.training_stages` reads it; empty: no recipe was found",
+        "stages": "the recipe as `bench.published.training_stages` reads it; empty: no recipe was found",
         "confidence": "verbatim or derived (SOURCES.md); empty: no recipe was found",
         "licence": "of the weights, as timm states it",
         "source": "where the recipe was read",

@@ -8,7 +8,8 @@ import pandas as pd
 
 from bench.analysis.evidence import Evidence
 from bench.core.by_key import by_key
-from bench.report.figures import _published, _style
+from bench.published import drawing
+from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.pareto import pareto
 
@@ -20,7 +21,7 @@ COLOURS = {"ViT": 0, "Hybrid": 2, "ResNet": 3, "ConvNeXt": 1, "DataComp": 4, "Co
 
 def draw(evidence: Evidence) -> Drawing:
     """Comparisons of one experiment share a panel. A comparison whose recipes differ shows more than families."""
-    asked = [c for c in _published.expect_compared(evidence) if c.controlled]
+    asked = [c for c in drawing.expect_compared(evidence) if c.controlled]
     if not asked:
         raise NothingToDraw("no families were trained alike")
     panels = by_key((c.name.partition(", ")[2] + (" " if c.differs else ""), c) for c in asked)
@@ -37,7 +38,7 @@ def draw(evidence: Evidence) -> Drawing:
             sides = {label: rows for c in together for label, rows in zip((c.first, c.second), c.families, strict=True)}
             for label, networks in sides.items():
                 colour = next(_style.COLOURS[at] for start, at in COLOURS.items() if label.startswith(start))
-                look = _published.look(colour, controlled=True)
+                look = drawing.look(colour, controlled=True)
                 best = networks.iloc[pareto(list(networks["compute"]), list(networks["error"]))]
                 axes.plot(best["compute"], best["error"], marker="o", **look)
                 curves.append(list(zip(best["compute"], best["error"], strict=True)))
@@ -52,7 +53,7 @@ def draw(evidence: Evidence) -> Drawing:
                 parts.append(networks[["model", "compute", "error", "source"]].assign(**about))
             name = name.strip()[0].upper() + name.strip()[1:]
             axes.set_title(name, loc="left", fontsize=_style.text(9.5))
-            _published.error_axis(axes, label="Error [%]")
+            drawing.error_axis(axes, label="Error [%]")
             _style.plain_log_x(
                 axes, [x for networks in sides.values() for x in networks["compute"]], text=_style.tick_text
             )
@@ -66,7 +67,7 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             "Top-1 error on ImageNet (CLIP: zero-shot) against training compute (CLIP: of both towers). Lines "
             "join the best of each family, which one paper trained alike.",
-            _published.QUOTED,
+            drawing.QUOTED,
         ),
         alt=f"{TITLE}: {len(panels)} panels.",
     )

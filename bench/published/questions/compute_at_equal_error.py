@@ -16,18 +16,14 @@ from collections.abc import Iterator, Sequence
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
-from bench.analysis.matched import LEVEL, TEST_IMAGES, ByMetric, Comparison, Ratio, by_metric, compared, matched
 from bench.analysis.question import FACTS, Question
 from bench.analysis.table import Column, Table
 from bench.core.formatting import significant
 from bench.core.phrase import phrase
+from bench.published.matched import LEVEL, TEST_IMAGES, ByMetric, Comparison, Ratio, by_metric, compared, matched
+from bench.published.wording import CHANCE, REAL, TOP1, in_other_metrics
 
 NAME = "compute at equal error"
-TOP1, REAL = "ImageNet top-1", "ReaL"
-CHANCE = (
-    "Intervals hold chance in the test images (95 %) and what single trainings may owe to chance: 0.12 in log-odds of "
-    "an error, the spread between seeds of a few-shot probe in a public replication."
-)
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -136,15 +132,6 @@ def say(f: Finding) -> Iterator[str]:
 def of(f: Finding) -> str:
     """ "at equal ImageNet top-1 error; ReaL labels 1.0 ×, CIFAR-10 2.5 ×, …"."""
     return f"at equal {TOP1} error{in_other_metrics([(m.metric, m.ratio) for m in wording.every(f, ByMetric)])}"
-
-
-def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
-    """The same by all metrics but the first; "" where no other is known."""
-    said = (
-        f"{metric}{' labels' if metric == REAL else ''} {'–' if ratio is None else f'{ratio:.1f} ×'}"
-        for metric, ratio in ratios[1:]
-    )
-    return f"; {', '.join(said)}" if len(ratios) > 1 else ""
 
 
 def sentence(f: Finding) -> str:

@@ -6,8 +6,9 @@ import seaborn as sns
 from matplotlib.patches import Patch
 
 from bench.analysis.evidence import Evidence
-from bench.questions.robust_at_equal_error import BAND, TESTS, checkpoints
-from bench.report.figures import _published, _style
+from bench.published import drawing
+from bench.published.robustness import BAND, TESTS, checkpoints
+from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, Figure
 
 TITLE = "Other test sets at equal ImageNet accuracy: not controlled"
@@ -16,7 +17,7 @@ MIN_ACCURACY = 76  # percent of ImageNet accuracy from which checkpoints are dra
 
 def draw(evidence: Evidence) -> Drawing:
     """A panel per test set. The band is where groups are compared."""
-    _published.expect_public(evidence)
+    drawing.expect_public(evidence)
     known = checkpoints()
     shown = known[known["in1k_top1"] >= MIN_ACCURACY]
     with _style.context():
@@ -25,7 +26,7 @@ def draw(evidence: Evidence) -> Drawing:
         grid = figure.subplots(6 // columns, columns).ravel()
         grid[-1].remove()
         for axes, (column, title) in zip(grid, TESTS.items(), strict=False):
-            for name, (_, colour) in _published.UPSTREAM.items():
+            for name, (_, colour) in drawing.UPSTREAM.items():
                 rows = shown[shown["upstream"] == name]
                 look = {
                     "facecolor": "none",
@@ -39,14 +40,14 @@ def draw(evidence: Evidence) -> Drawing:
             axes.set(xlabel="ImageNet top-1 accuracy [%]", ylabel="Accuracy [%]")
             axes.set_title(title, loc="left")
         band = Patch(color=_style.GREY, alpha=0.2, linewidth=0, label="groups are compared within this band")
-        _style.legend(figure, [*_published.upstream_handles(hollow=True), band])
+        _style.legend(figure, [*drawing.upstream_handles(hollow=True), band])
     return Drawing(
         figure=figure,
         data=shown[["model", "image_size", "upstream", "in1k_top1", *TESTS]],
         caption=(
             f"{len(shown)} checkpoints with a sourced recipe, each at its best test size. Band: {BAND[0]} to "
             f"{BAND[1]} % error, where groups are compared. Authors, years and recipes differ.",
-            _published.QUOTED,
+            drawing.QUOTED,
         ),
         alt=f"{TITLE}: {len(TESTS)} test sets.",
     )

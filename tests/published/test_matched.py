@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bench.analysis import matched
-from bench.analysis.matched import comparisons, estimate, ratios
+from bench.published import matched
+from bench.published.matched import comparisons, estimate, ratios
 
 BY_NAME = {comparison.name: comparison for comparison in comparisons()}
 COSTS = np.array([10.0, 40.0, 90.0, 400.0, 1000.0])

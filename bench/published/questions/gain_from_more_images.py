@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.analysis import wording
-from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
-from bench.analysis.matched import LEVEL, TEST_IMAGES, Gain, gains
-from bench.analysis.public_evidence import is_public
+from bench.analysis.finding import Finding
 from bench.analysis.question import Question
 from bench.core.formatting import percent
-from bench.stats.intervals import SEEDS
+from bench.published.matched import Gain, gains
+from bench.published.public_evidence import is_public
+from bench.published.wording import difference
 
 NAME = "gain from more images"
 
@@ -28,32 +27,6 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     """One finding per network."""
     for gain in gains() if is_public(evidence) else ():
         yield difference(NAME, (gain.network,), gain.gain, gain.half, gain, main=not gain.differs)
-
-
-def difference(
-    question: str, subject: tuple[str, ...], estimate: float, half: float, *about: Gain, main: bool
-) -> Finding:
-    """A difference of accuracies of networks that were trained once, and whether it is beyond chance."""
-    margin = unreplicated_noise((about[0].fewer + about[0].more) / 2)
-    decided = abs(estimate) > max(half, margin)
-    why = Reason.UNREPLICATED if abs(estimate) > half else Reason.WITHIN_INTERVAL
-    return Finding(
-        question=question,
-        subject=subject,
-        verdict=(Verdict.YES if estimate > 0 else Verdict.NO) if decided else Verdict.CANNOT_TELL,
-        reasons=() if decided else (why,),
-        quantity="accuracy difference",
-        unit=Unit.SHARE,
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
-        level=LEVEL,
-        n=Counts(models=len(about), test_images=TEST_IMAGES),
-        margin=margin,
-        excluded=(SEEDS,),
-        main=main,
-        evidence=about,
-    )
 
 
 def say(f: Finding) -> Iterator[str]:

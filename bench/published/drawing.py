@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.matched import Comparison, compared
-from bench.analysis.public_evidence import SOURCE, is_public
+from bench.published.matched import Comparison, compared
+from bench.published.public_evidence import SOURCE, is_public
 from bench.report.figures import _style
 from bench.report.figures.figure import NothingToDraw
 

@@ -18,7 +18,7 @@ from bench.core.formatting import compact, plural
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bench.analysis.matched import Ratio
+    from bench.published.matched import Ratio
 
 EXAMPLES = """examples:
   vit-bench published                                        the columns, and how many rows there are
@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     if options.compare:
         return _compare(as_json=options.json)
-    from bench.cost import public_models
+    from bench.published import public_models
 
     table = public_models.table(options.table)
     if options.where:
@@ -253,7 +253,7 @@ def _known(rows: pd.DataFrame, cost: str) -> pd.Series:
 
 
 def _unit(measure: str) -> str:
-    from bench.cost import public_models
+    from bench.published import public_models
 
     return " %" if public_models.COLUMNS[measure].endswith("in percent") else ""
 
@@ -292,8 +292,8 @@ def _show(rows: pd.DataFrame, *, cost: str, measure: str) -> None:
 
 
 def _compare(*, as_json: bool) -> int:
-    from bench.analysis.matched import by_metric, comparisons, matched
-    from bench.questions.compute_at_equal_error import CHANCE
+    from bench.published.matched import by_metric, comparisons, matched
+    from bench.published.wording import CHANCE
 
     ratios = {comparison: matched(comparison) for comparison in comparisons()}
     if as_json:

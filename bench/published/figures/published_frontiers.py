@@ -7,9 +7,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from bench.analysis import public_evidence
 from bench.analysis.evidence import Evidence
-from bench.report.figures import _published, _style
+from bench.published import drawing, public_evidence
+from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 from bench.stats.pareto import pareto
 
@@ -20,7 +20,7 @@ AXES = {"train_exaflops": "Training compute [exaFLOPs]", "gmacs": "Inference [10
 
 def draw(evidence: Evidence) -> Drawing:
     """A panel per cost. Lines join what is best at its cost."""
-    _published.expect_public(evidence)
+    drawing.expect_public(evidence)
     known = public_evidence.checkpoints()
     known = known.assign(whole=known["complete"] & ~known["teacher"])
     with _style.context():
@@ -29,9 +29,9 @@ def draw(evidence: Evidence) -> Drawing:
         panels = figure.subplots(lines, 2 // lines, sharey=True)
         best = [row for axes, cost in zip(panels, AXES, strict=True) for row in _panel(axes, known, cost)]
         panels[1].set_ylabel(panels[0].get_ylabel() if lines > 1 else "")
-        hollow = _published.look(_style.GREY, controlled=False) | _published.DOT
+        hollow = drawing.look(_style.GREY, controlled=False) | drawing.DOT
         handles = [
-            *_published.upstream_handles(),
+            *drawing.upstream_handles(),
             Line2D([], [], color=_style.GREY, linestyle="--", label="best at its compute"),
             Line2D([], [], **hollow, label="hollow: cost is a lower bound, or it had a teacher"),
         ]
@@ -53,7 +53,7 @@ def draw(evidence: Evidence) -> Drawing:
         caption=(
             f"{len(known):,} results of {known['model'].nunique()} checkpoints with a sourced recipe. Dashed: what is "
             "best at its cost, without those that are hollow. Authors, years, recipes and test sizes differ.",
-            _published.QUOTED,
+            drawing.QUOTED,
         ),
         alt=f"{TITLE}: {len(known)} results.",
     )
@@ -62,7 +62,7 @@ def draw(evidence: Evidence) -> Drawing:
 def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
     """One panel; returns what can be pointed at."""
     annotations, named, curves = [], [], []
-    for name, (_, colour) in _published.UPSTREAM.items():
+    for name, (_, colour) in drawing.UPSTREAM.items():
         rows = known[known["upstream"] == name]
         for whole, face in ((True, colour), (False, "none")):
             dots = rows[rows["whole"] == whole]
@@ -77,7 +77,7 @@ def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
             sns.scatterplot(data=dots, x=cost, y="error", ax=axes, legend=False, **look)
         solid = rows[rows["whole"]]
         best = solid.iloc[pareto(list(solid[cost]), list(solid["error"]))]
-        axes.plot(best[cost], best["error"], linewidth=1.8, **_published.look(colour, controlled=False))
+        axes.plot(best[cost], best["error"], linewidth=1.8, **drawing.look(colour, controlled=False))
         curves.append(list(zip(best[cost], best["error"], strict=True)))
         for place in sorted({round(share * (len(best) - 1)) for share in NAMED}) if len(best) > 1 else ():
             row = best.iloc[place]
@@ -85,7 +85,7 @@ def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
         for row in best.to_dict("records"):
             said = f"{row['model']}, {row['image_size']} px\n{row['error']:.1f} % error\n{row['source']}"
             annotations.append(Annotation(axes=axes, x=row[cost], y=row["error"], text=said))
-    _published.error_axis(axes, label="ImageNet top-1 error [%]")
+    drawing.error_axis(axes, label="ImageNet top-1 error [%]")
     _style.plain_log_x(axes, list(known[cost]))
     axes.set_xlabel(AXES[cost])
     _style.name_points(axes, named, curves=curves)

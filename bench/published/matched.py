@@ -18,11 +18,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from baselines.published import table as printed
-from bench.analysis import public_evidence, published
+from bench.analysis import published
 from bench.analysis.comparisons import UNREPLICATED
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Item
-from bench.cost import public_models
+from bench.published import public_evidence, public_models
 from bench.stats.intervals import z_quantile
 from bench.stats.pareto import pareto
 
@@ -51,7 +51,7 @@ class Comparison(Item):
 
     Attributes:
         name: of the comparison.
-        table: of `bench.cost.public_models`.
+        table: of `bench.published.public_models`.
         first: label of the family whose networks are the points.
         first_pattern: regular expression that names of these networks match.
         second: label of the family whose best networks are the line.

@@ -13,8 +13,8 @@ import pytest
 import bench
 from baselines.published import timm_costs
 from bench.core.errors import EXIT_FAILED, EXIT_OK
-from bench.cost import public_models, training_stages
-from bench.cost.training_stages import PublishedRecipe, problems, stages
+from bench.published import public_models, training_stages
+from bench.published.training_stages import PublishedRecipe, problems, stages
 from tests.house.structure import PROJECT
 
 FOLDER = PROJECT / "baselines/published"
