@@ -20,3 +20,8 @@ TESTS = {
 def checkpoints() -> pd.DataFrame:
     """Checkpoints with a known recipe, each at the test size that suits it best."""
     return public_evidence.checkpoints().sort_values("in1k_top1").drop_duplicates("model", keep="last")
+
+
+def in_band(table: pd.DataFrame) -> pd.DataFrame:
+    """Those whose ImageNet error lies in `BAND`."""
+    return table[table["error"].between(*BAND)]

@@ -14,10 +14,9 @@ from bench.analysis.evidence import UPSTREAM, Evidence, build
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import load
 from bench.analysis.study_data import Records
-from bench.published import matched, public_evidence
+from bench.published import clip, matched, public_evidence, robustness
 from bench.published.figures import published_ratios
 from bench.published.matched import Comparison, gains
-from bench.questions import exponent_by_data_set, robust_at_equal_error
 from bench.report.figures import compute
 from bench.report.title import title_of
 from bench.stats.pareto import pareto
@@ -165,8 +164,8 @@ def test_the_interval_of_a_gain_contains_chance_in_the_test_images() -> None:
 def test_robustness_is_that_of_another_analysis() -> None:
     """Means of checkpoints with 13.3 to 14.3 % ImageNet error, in percent: Sketch 43, 48, 55 and R 57, 62, 69 by
     1.28M, 12 to 38M and web images; V2 and ReaL unchanged."""
-    near = robust_at_equal_error.in_band(robust_at_equal_error.checkpoints()).groupby("upstream")
-    means = near[list(robust_at_equal_error.TESTS)].mean()
+    near = robustness.in_band(robustness.checkpoints()).groupby("upstream")
+    means = near[list(robustness.TESTS)].mean()
     assert list(means["sketch_top1"]) == pytest.approx([43, 48, 55], abs=0.6)
     assert list(means["r_top1"]) == pytest.approx([57, 62, 69], abs=0.8)
     assert (means[["v2_top1", "real_top1"]].max() - means[["v2_top1", "real_top1"]].min()).max() < 0.5
@@ -174,9 +173,9 @@ def test_robustness_is_that_of_another_analysis() -> None:
 
 def test_exponents_are_those_of_a_known_law_and_of_numpy() -> None:
     compute_N = np.array([1.0, 10.0, 100.0, 2000.0])
-    assert exponent_by_data_set.power_law(compute_N, 80 * compute_N**-0.12)[:2] == pytest.approx((80, 0.12))
-    for _, rows in exponent_by_data_set.networks().groupby("upstream"):
-        _, exponent, low, high = exponent_by_data_set.power_law(rows["compute"], rows["error"])
+    assert clip.power_law(compute_N, 80 * compute_N**-0.12)[:2] == pytest.approx((80, 0.12))
+    for _, rows in clip.networks().groupby("upstream"):
+        _, exponent, low, high = clip.power_law(rows["compute"], rows["error"])
         slope, _ = np.polyfit(np.log(rows["compute"]), np.log(rows["error"]), 1)
         assert exponent == pytest.approx(-slope) and low < exponent < high
 
@@ -187,7 +186,7 @@ def test_clips_networks_agree_with_their_authors() -> None:
     by_name = {comparison.name: comparison for comparison in matched.comparisons()}
     *_, mean = matched.matched(by_name["ResNet and ViT, WIT-400M (CLIP)"])
     assert 1.5 < mean.ratio < 3 and mean.low > 1 and mean.high > 3
-    table = exponent_by_data_set.networks().set_index("model")
+    table = clip.networks().set_index("model")
     for model, same in (("ViT-B-32", "e32"), ("ViT-B-16", "e32"), ("ViT-L-14", "e32")):
         assert table.error[f"{model}.openai"] < table.error[f"{model}.laion400m_{same}"]
 

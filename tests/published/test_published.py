@@ -28,7 +28,7 @@ COST = {"cost": "train_exaflops", "measure": "in1k_top1"}
 
 def asked(*words: str) -> dict:
     """The command's answer as JSON, in a process where torch cannot be imported."""
-    code = f"{BLOCK_TORCH}\nfrom bench.commands import published\nsys.exit(published.main(sys.argv[1:]))"
+    code = f"{BLOCK_TORCH}\nfrom bench.__main__ import main\nsys.exit(main(['published', *sys.argv[1:]]))"
     done = subprocess.run([sys.executable, "-c", code, *words, "--json"], capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

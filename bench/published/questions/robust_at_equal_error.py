@@ -22,16 +22,11 @@ from bench.analysis.question import Question
 from bench.core.phrase import phrase
 from bench.published import public_evidence
 from bench.published.matched import LEVEL
-from bench.published.robustness import BAND, TESTS, checkpoints
+from bench.published.robustness import TESTS, checkpoints, in_band
 
 NAME = "robust at equal error"
 BASE = "ImageNet-1k"
 FEWEST = 3  # checkpoints of a group
-
-
-def in_band(table: pd.DataFrame) -> pd.DataFrame:
-    """Those whose ImageNet error lies in `BAND`."""
-    return table[table["error"].between(*BAND)]
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
