@@ -22,7 +22,7 @@ from bench.analysis.question import Question
 from bench.core.phrase import phrase
 from bench.published import public_evidence
 from bench.published.matched import LEVEL
-from bench.published.robustness import TESTS, checkpoints, in_band
+from bench.published.robustness import BAND, TESTS, checkpoints, in_band
 
 NAME = "robust at equal error"
 BASE = "ImageNet-1k"
