@@ -24,6 +24,7 @@ from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
 from bench.study import registry
 from bench.study.cell import to_json
+from bench.study.names import DataName, ModelName
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
@@ -166,7 +167,7 @@ def meanings(name: str) -> list[tuple[str, str]]:
     if prefix in KINDS and rest:
         registry.load(KINDS[prefix], rest)
         return [(KINDS[prefix], rest)]
-    if any(family.accepts(registry.split_options(name)[0]) for family in registry.families()):
+    if any(family.accepts(ModelName.parse(name).base) for family in registry.families()):
         return [("family", name)]
     kinds = [kind for kind in KINDS.values() if prefix in registry.names(kind)]
     if not kinds:
@@ -185,7 +186,7 @@ def check_data(name: str, options: CheckOptions) -> Iterable[Requirement]:
     from bench.data.data_set import Kind
     from bench.data.load import data_set, load
 
-    base, root = name.partition(":")[0], options.data_root
+    base, root = DataName.parse(name).base, options.data_root
     one = data_set(base)
     made: dict[str, Any] = {}
 
