@@ -28,8 +28,10 @@ MERGED = {"export": "report --to", "inspect": "report --cell"}  # commands of th
 
 
 def verbs() -> dict[str, Path]:
-    """Every verb with its file: those of bench/commands/ and of bench/ that have a `main`, and the rooms'."""
-    files = {path.stem: path for folder in ("commands/*.py", "*.py") for path in FOLDER.glob(folder)}
+    """Every verb with its file: commands, also those of plug-ins, what lies in bench/, and the rooms'."""
+    files = {
+        path.stem: path for place in (*registry.places("command"), str(FOLDER)) for path in Path(place).glob("*.py")
+    }
     files |= {path.parent.name: path for path in FOLDER.glob("*/__main__.py")}
     shown = (name for name in sorted(files) if not name.startswith("_") and name not in INTERNAL)
     return {name: files[name] for name in shown if "\ndef main(" in files[name].read_text(encoding="utf-8")}
@@ -47,6 +49,8 @@ def listing() -> str:
 
 def imported(path: Path) -> ModuleType:
     """The module of a verb's file."""
+    if not path.is_relative_to(FOLDER) or path.parent.name == "commands":
+        return importlib.import_module(f"bench.commands.{path.stem}")
     return importlib.import_module(".".join(("bench", *path.relative_to(FOLDER).with_suffix("").parts)))
 
 

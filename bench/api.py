@@ -30,7 +30,6 @@ from bench.core.console import LOG_WIDTH, make_console
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import by_reason, plural
 from bench.core.shown import Picture, Shown
-from bench.cost import public_models
 from bench.cost.flops import ModelCost, ModuleCost, count_module
 from bench.data.__main__ import about
 from bench.execute.local import Failure
@@ -461,15 +460,16 @@ def compare(
 
 
 def published(table: str = "checkpoints") -> pd.DataFrame:
-    """Accuracies and costs of others' networks; `bench.cost.public_models.COLUMNS` describes the columns.
+    """Accuracies and costs of others' networks; docs/published.md describes the columns.
 
     Args:
         table: "checkpoints" (timm's), "clip" (open_clip's) or "paper" (Tables 5 and 6 of the ViT paper).
 
     Raises:
-        UserError: no such table.
+        UserError: no such table; the tables are not installed.
     """
-    return public_models.table(table)
+    made: pd.DataFrame = registry.load("quoted source", "published").table(table)
+    return made
 
 
 def fit(

@@ -5,7 +5,7 @@
     python -m tools.published_models --recount 40      counts that many committed rows again, spread over the table
 
 Run it after a line of `baselines/published/recipes.csv` was added. A training recipe is written by hand; all else that
-the tables hold is made here. Raise `VERSION` in `bench/cost/public_models.py` when numbers changed.
+the tables hold is made here. Raise `VERSION` in `bench/published/public_models.py` when numbers changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines.published import timm_costs
-from bench.cost import public_models, training_stages
+from bench.published import public_models, training_stages
 
 CLASSES = 1000
 Key = tuple[str, str]

@@ -5,7 +5,7 @@ from importlib.metadata import version
 import pytest
 
 from baselines.published import timm_costs
-from bench.cost import public_models
+from bench.published import public_models
 from tools import published_models
 
 

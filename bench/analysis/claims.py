@@ -14,12 +14,11 @@ from bench.analysis.claim import PaperClaim
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Claim, Judgement
-from bench.analysis.matched import Comparison
 from bench.analysis.question import load
 from bench.study import registry
 
 OF_TABLE_6 = ("compute at equal error", "as claimed", "saturated")
-"""The questions that are asked of the paper's own numbers."""
+"""The questions that are asked of the paper's own numbers, as far as they are plugged in."""
 
 
 def every() -> dict[str, PaperClaim]:
@@ -45,7 +44,8 @@ def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim
 def table_6() -> tuple[tuple[Finding, ...], dict[str, Judgement]]:
     """Findings from the paper's own numbers, and the claims judged by them."""
     evidence = published.evidence()
-    answers = (finding for name in OF_TABLE_6 for finding in load(name).ask(evidence))
+    known = (name for name in OF_TABLE_6 if name.replace(" ", "-") in registry.names("question"))
+    answers = (finding for name in known for finding in load(name).ask(evidence))
     judged = tuple(f for f in answers if any(_judged(claim, f) for claim in every().values()))
     return judged, judge(judged)
 
@@ -63,7 +63,6 @@ def judge(findings: Sequence[Finding]) -> dict[str, Judgement]:
 
 def _judged(claim: PaperClaim, finding: Finding) -> Verdict | None:
     """Whether a finding bears a claim out; None if it is about something else, or compares networks of others."""
-    compared = [item for item in finding.evidence if isinstance(item, Comparison)]
-    if finding.question in OF_TABLE_6[:2] and not any(comparison.is_of_table_6 for comparison in compared):
+    if finding.question in OF_TABLE_6[:2] and not any(item.is_of_table_6 for item in finding.evidence):
         return None
     return claim.judged(finding)

@@ -18,6 +18,7 @@ from bench.core.by_key import by_key
 from bench.stats.intervals import POINT_LEVEL, Estimate, Samples, average, estimate_all, pool
 from bench.stats.moderated import Moderated
 from bench.study import registry
+from bench.study.names import DataName
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
 CHOICES = ("position", "pooling", "shape", "stem", "optimizer", "masked")
@@ -143,7 +144,7 @@ class Evidence:
                 model=row["model"],
                 family=row["family"],
                 data=row["data"],
-                kind=self.data_kinds.get(row["data"].split(":")[0], row["kind"]),
+                kind=self.data_kinds.get(DataName.parse(row["data"]).base, row["kind"]),
                 num_images=_int(row["num_images"]),
                 images_seen=row["images_seen"],
                 unique_images=_int(row["unique_images"]),

@@ -113,6 +113,11 @@ class Item:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.KIND)
 
+    @property
+    def is_of_table_6(self) -> bool:
+        """Whether it compares networks of the ViT paper's Table 6."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Item):

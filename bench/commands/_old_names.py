@@ -15,18 +15,18 @@ HERE = Path(__file__)
 
 
 class OldNames:
-    """Finds `bench.NAME` where `bench/commands/NAME.py` is a command."""
+    """Finds `bench.NAME` where `bench/commands/NAME.py`, or a guest's, is a command."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        package, _, command = name.rpartition(".")
-        file = HERE.with_name(f"{command}.py")
-        known = package == "bench" and file.exists() and "\ndef main(" in file.read_text(encoding="utf-8")
+        package, _, command = name.removesuffix(".__main__").rpartition(".")
+        files = [*HERE.parents[1].glob(f"commands/{command}.py"), *HERE.parents[1].glob(f"*/commands/{command}.py")]
+        known = package == "bench" and any("\ndef main(" in file.read_text(encoding="utf-8") for file in files)
         return spec_from_file_location(name, HERE) if known else None
 
 
 if __spec__ and __spec__.name != "bench.commands._old_names":
-    old = __spec__.name
+    old = __spec__.name.removesuffix(".__main__")
     verb = old.rpartition(".")[2]
     answer = f"{old} is a command. Type: vit-bench {verb}, or python -m bench {verb}. In Python: bench.api."
     if __name__ == "__main__":

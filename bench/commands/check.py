@@ -24,6 +24,7 @@ from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
 from bench.study import registry
 from bench.study.cell import to_json
+from bench.study.names import DataName, ModelName
 
 if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
@@ -37,7 +38,8 @@ EXAMPLES = """examples:
   vit-bench check figure:widths --plugins my_extensions --study results/perceptrons
 
 Exit code 3: a requirement is not met."""
-KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind != "family"}
+UNCHECKED = ("family", "command", "quoted source")  # a family is checked by its models' names
+KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind not in UNCHECKED}
 CHECKED_TEST_IMAGES = 200
 FIRST_IMAGES = 1_000  # that are looked at, whether they are blank
 LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
@@ -165,7 +167,7 @@ def meanings(name: str) -> list[tuple[str, str]]:
     if prefix in KINDS and rest:
         registry.load(KINDS[prefix], rest)
         return [(KINDS[prefix], rest)]
-    if any(family.accepts(registry.split_options(name)[0]) for family in registry.families()):
+    if any(family.accepts(ModelName.parse(name).base) for family in registry.families()):
         return [("family", name)]
     kinds = [kind for kind in KINDS.values() if prefix in registry.names(kind)]
     if not kinds:
@@ -184,7 +186,7 @@ def check_data(name: str, options: CheckOptions) -> Iterable[Requirement]:
     from bench.data.data_set import Kind
     from bench.data.load import data_set, load
 
-    base, root = name.partition(":")[0], options.data_root
+    base, root = DataName.parse(name).base, options.data_root
     one = data_set(base)
     made: dict[str, Any] = {}
 
@@ -517,13 +519,16 @@ def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 def check_recipe(name: str, options: CheckOptions) -> Iterable[Requirement]:
     """The training recipe of a published checkpoint."""
-    from bench.cost import public_models
-
-    return (
+    sources = (registry.load("quoted source", source) for source in registry.names("quoted source"))
+    known = [source.check_recipe for source in sources if source.check_recipe]
+    if not known:
+        raise UserError("No source of published numbers has recipes.", "Install the project as a whole.")
+    return tuple(
         Requirement(
             what="one line of recipes.csv is its own, has a source, and is whole and counted",
-            check=lambda: public_models.check(name),
-        ),
+            check=partial(check, name),
+        )
+        for check in known
     )
 
 

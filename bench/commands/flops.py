@@ -22,6 +22,7 @@ from bench.cost import units
 from bench.cost.flops import CONVENTIONS
 from bench.cost.flops import count_module as count
 from bench.study import registry
+from bench.study.names import ModelName
 
 if TYPE_CHECKING:
     from bench.cost.crosscheck import Crosscheck
@@ -147,7 +148,7 @@ def model_cost(
     from vit import config
 
     registry.check_model(model)
-    preset = config.parse(registry.split_options(model)[0])
+    preset = config.parse(ModelName.parse(model).base)
     own = preset or {"image_size": registry.own_image_size(model) or 224}
     sizes = {
         name: given if given is not None else own.get(key, default)

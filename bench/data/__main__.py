@@ -20,6 +20,7 @@ from bench.data.data_set import Download
 from bench.data.fetch import check_room
 from bench.data.load import DEFAULT_SIDE, SPLITS, data_set, load, look, named_at, parse, resizes
 from bench.study import registry
+from bench.study.names import DataName
 
 EXAMPLES = """\
 examples:
@@ -60,7 +61,7 @@ def counted(name: str, root: Path | None) -> dict[str, Any]:
     full, size = parse(name)
     if resizes(full) and (seen := look(full, root=root)) is not None and seen[0] is None:
         full = named_at(full, DEFAULT_SIDE, seen[1])  # as a study takes it
-    facts = about(full.partition(":")[0], root) | {"name": name}
+    facts = about(DataName.parse(full).base, root) | {"name": name}
     for split in SPLITS:
         images = load(full, split, root=root, num_images=size if split == "train" else None)
         facts[split] = {
@@ -170,7 +171,7 @@ def _download_of(name: str) -> Download:
     if one.download is None:
         why = "its licence forbids it, or nobody serves it to programs"
         raise UserError(f"Data set {name!r} cannot be downloaded: {why}.", one.how_to_get)
-    asked = one.download(full.partition(":")[2])
+    asked = one.download(DataName.parse(full).option)
     if not size:
         return asked
     return replace(asked, name=f"{asked.name}@{size}", opened_as=f"{asked.opened_as or asked.name}@{size}")

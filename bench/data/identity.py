@@ -24,6 +24,7 @@ from bench.data import cache
 from bench.data.image_set import ImageSet
 from bench.data.load import SPLITS, data_set, load
 from bench.study.cell import Cell
+from bench.study.names import DataName
 
 DIGITS = 16  # hex, of a digest
 
@@ -36,7 +37,7 @@ def digest(name: str, *, root: Path | None) -> str | None:
         UserError: they are not here, or cannot be read.
     """
     one = data_set(name)
-    folders = one.places(name.partition(":")[2], root=root) if one.places is not None else None
+    folders = one.places(DataName.parse(name).option, root=root) if one.places is not None else None
     if folders is None:
         return None
     listed = hashlib.sha256(repr((name, one.revision)).encode())

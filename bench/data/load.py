@@ -11,6 +11,7 @@ from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 from bench.data.subset import nested, validation
 from bench.study import registry
+from bench.study.names import DataName
 
 SPLITS = ("train", "test")
 MAX_VALIDATION = 2_500  # images: their error is shared by all rates of a sweep, and more would cost as much as training
@@ -42,7 +43,8 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
     Raises:
         UserError: unknown name, data not on this machine (with how to get it), more images than there are.
     """
-    base, _, option = name.partition(":")
+    named = DataName.parse(name)
+    base, option = named.base, named.option
     chosen = data_set(base)
     if split not in SPLITS:
         raise UserError(f"Data set {name!r} has no split {split!r}.", f"Known: {', '.join(SPLITS)}.")
@@ -95,10 +97,10 @@ def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
     Raises:
         UserError: unknown name or option; a folder that is not there.
     """
-    base, _, option = name.partition(":")
-    chosen = data_set(base)
+    named = DataName.parse(name)
+    chosen = data_set(named.base)
     if chosen.look is not None:
-        return chosen.look(option, root=root)
+        return chosen.look(named.option, root=root)
     if not chosen.available(root):
         return None
     _, side, _, channels = load(name, "test", root=root).images_NHWC.shape
@@ -111,44 +113,44 @@ def num_images(name: str, *, root: Path | None) -> int:
     Raises:
         UserError: unknown name or option, or a set that is not here and of which nothing is published.
     """
-    base, _, option = name.partition(":")
-    chosen = data_set(base)
+    named = DataName.parse(name)
+    chosen = data_set(named.base)
     if chosen.size is not None:
-        return chosen.size(option)["train"]
+        return chosen.size(named.option)["train"]
     if chosen.images is not None and not chosen.carried_in_part:
         return chosen.images[0]
     if chosen.listed_images is not None:
-        return chosen.listed_images(option, root=root)
+        return chosen.listed_images(named.option, root=root)
     return len(load(name, "train", root=root))
 
 
 def some_encoded(name: str, *, root: Path | None) -> list[bytes]:
     """A few encoded images of a set; none where they are no files, or not here."""
-    base, _, option = name.partition(":")
-    encoded = data_set(base).some_encoded
-    return encoded(option, root=root) if encoded is not None else []
+    named = DataName.parse(name)
+    encoded = data_set(named.base).some_encoded
+    return encoded(named.option, root=root) if encoded is not None else []
 
 
 def side_of(name: str) -> int | None:
     """Pixels per side at which a set is stored, by its name and its facts, without opening it; None where nobody says:
     a set of a user's own, or one that is not known here."""
-    base, _, option = name.partition(":")
-    if (said := re.search(r"(?:^|:)(\d+)px(?=:|$)", option)) is not None:
-        return int(said.group(1))
+    named = DataName.parse(name)
+    if named.side is not None:
+        return named.side
     try:
-        return data_set(base).side
+        return data_set(named.base).side
     except UserError:
         return None
 
 
 def named_at(name: str, side: int, channels: int) -> str:
     """The name under which a set that resizes is stored at a size: "folder:mine" -> "folder:mine:64px:rgb"."""
-    base, _, option = name.partition(":")
-    kept = [word for word in option.split(":") if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
-    words = [base, *kept, f"{side}px"]
-    if data_set(base).takes_colour:
+    named = DataName.parse(name)
+    words = [word for word in named.words if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
+    words.append(f"{side}px")
+    if data_set(named.base).takes_colour:
         words.append("grey" if channels == 1 else "rgb")
-    return ":".join(words)
+    return str(DataName(named.base, ":".join(words)))
 
 
 def stored_at(name: str, side: int, channels: int, *, root: Path | None) -> str:

@@ -28,6 +28,7 @@ from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 from bench.study import registry
 from bench.study.cell import REHEARSAL_REVISION, slug
+from bench.study.names import DataName
 
 TRAIN = 1_024  # images: VTAB takes 1,000, and 25-shot probes of ten classes 250
 TEST = 40
@@ -108,13 +109,13 @@ def _with_functions(one: DataSet, **functions: Any) -> DataSet:
 
 def is_real(name: str, *, root: Path | None) -> bool:
     """Whether a rehearsal reads real images of the set of this name."""
-    return is_here(registry.load("data set", name), name.partition(":")[2], root=root)
+    return is_here(registry.load("data set", name), DataName.parse(name).option, root=root)
 
 
 def training_images(name: str) -> int | None:
     """Training images of the whole set, as far as it says."""
     one: DataSet = registry.load("data set", name)
-    stated = one.size(name.partition(":")[2]) if one.size is not None else one.stated
+    stated = one.size(DataName.parse(name).option) if one.size is not None else one.stated
     return stated["train"] if stated is not None else None
 
 

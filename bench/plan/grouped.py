@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bench.core.errors import UserError
 from bench.data.load import data_set, parse
+from bench.study.names import DataName
 from bench.study.options import What, Where
 
 
@@ -18,12 +19,12 @@ def name_groups(what: What, where: Where) -> tuple[What, tuple[str, ...]]:
     notes = list[str]()
 
     def named(text: str) -> str:
-        name, base, option = parse(text)[0], *text.partition("@")[0].partition(":")[::2]
-        if (grouped := data_set(base).grouped) is None:
+        name, plain = parse(text)[0], DataName.parse(text.partition("@")[0])
+        if (grouped := data_set(plain.base).grouped) is None:
             return text
-        option, said = grouped(parse(name)[0].partition(":")[2], root=where.data_root, file=where.groups)
+        option, said = grouped(DataName.parse(name).option, root=where.data_root, file=where.groups)
         notes.extend([f"{name}: {said}. Intervals take groups as independent, not their images."] if said else [])
-        return (f"{base}:{option}" if option else base) + "".join(text.partition("@")[1:])
+        return str(replace(plain, option=option)) + "".join(text.partition("@")[1:])
 
     data, downstream = (given and tuple(map(named, given)) for given in (what.data, what.downstream))
     if where.groups is not None and not notes:

@@ -14,6 +14,7 @@ from bench.data.data_set import DataSet
 from bench.data.load import data_set, load
 from bench.study import registry
 from bench.study.cell import Cell, TaskSpec
+from bench.study.names import DataName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class DataSizes:
     def _known(self, name: str) -> DataSize | None:
         """A size that the set declares (it is too large to be opened, or not public), or a published one; of a copy
         that is indexed, the true one."""
-        one, option = data_set(name), name.partition(":")[2]
+        one, option = data_set(name), DataName.parse(name).option
         if one.size is not None:
             return DataSize(**one.size(option), shape=self._drawn_shape(one, option))
         if one.unopened and one.stated:
@@ -88,7 +89,7 @@ class DataSizes:
 
     def to_be_stored(self, name: str) -> int:
         """Bytes of pixels that opening a set writes to the disk, about; 0 where they are there, or are not known."""
-        one, option = data_set(name), name.partition(":")[2]
+        one, option = data_set(name), DataName.parse(name).option
         if one.size is None:
             return 0
         numbers, (side, _, channels) = one.size(option), self._drawn_shape(one, option)

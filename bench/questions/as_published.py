@@ -1,6 +1,6 @@
 """Do these records bear out what the paper says of single design choices, and of masked pre-training?
 
-Variants are told apart by the options in their models' names (`bench.study.registry.split_options`) and by the axes
+Variants are told apart by the options in their models' names (`bench.study.names.ModelName`) and by the axes
 that their cells name: those of the suites `ablation` and `masked`.
 
 A statement is contradicted only where each side was trained at several learning rates: what looks worse at the rate of
@@ -31,7 +31,7 @@ from bench.core.by_key import by_key
 from bench.core.formatting import measure_text, points
 from bench.core.phrase import phrase
 from bench.study.cell import Recipe
-from bench.study.registry import split_options
+from bench.study.names import ModelName
 
 if TYPE_CHECKING:
     from vit.config import ViTConfig
@@ -103,9 +103,9 @@ class Ablations:
         """The variants of an axis."""
         named = (s for s in self.whole.series if any(axis in p.axes for p in s.points))
         return [
-            Setting(series=s, base=base, options=options)
+            Setting(series=s, base=name.base, options=dict(name.options))
             for s in named
-            for base, options in [split_options(s.last.model)]
+            for name in [ModelName.parse(s.last.model)]
         ]
 
     @cached_property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench.core.errors import UserError
 from bench.report.style import PAGE, Style
 from bench.study import registry
+from bench.study.names import DataName
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -381,7 +382,7 @@ def _data_kinds(records: Records) -> dict[str, str]:
     """The kind of images of each data set ("photographs", "handwriting", "rendered"), from its file, where that
     imports."""
     scored = (score.data for record in records.records for horizon in record.horizons for score in horizon.scores)
-    used = {name.split(":")[0] for name in (*scored, *(record.cell.data for record in records.records))}
+    used = {DataName.parse(name).base for name in (*scored, *(record.cell.data for record in records.records))}
     kinds = {}
     for name in sorted(used & set(registry.names("data set"))):
         try:

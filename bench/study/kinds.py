@@ -62,7 +62,11 @@ KINDS = {
     "pass": PluginKind(package="bench.plan.passes", export="PASS", defined="bench.plan.study_cells:Pass"),
     "cost model": PluginKind(package="bench.plan.cost_models", export="COST_MODEL"),
     "quoted source": PluginKind(
-        package="bench.report.quoted", export="QUOTED", defined="bench.report.quoted.source:QuotedSource"
+        package="bench.report.quoted",
+        export="QUOTED",
+        defined="bench.report.quoted.source:QuotedSource",
+        subfolder="quoted",
     ),
+    "command": PluginKind(package="bench.commands", export="main", subfolder="commands"),
 }
 SUBFOLDERS = {kind: about.subfolder for kind, about in KINDS.items() if about.subfolder}

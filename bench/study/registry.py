@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import os
 import pkgutil
 import re
 import sys
+import tomllib
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,11 +26,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bench.core.cli import literal
-from bench.core.errors import UserError, unknown
+from bench.core.errors import PROJECT, UserError, unknown
 from bench.core.user_code import prints_aside
 from bench.study.cell import RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
 from bench.study.kinds import KINDS, SUBFOLDERS
+from bench.study.names import DataName, ModelName
 from vit.model_family import ModelFamily
 
 if TYPE_CHECKING:
@@ -68,16 +70,30 @@ def forget() -> None:
 def _plugin_folders() -> tuple[Path, ...]:
     """Folders of plug-ins: named by the environment, then by entry points. Nothing is imported."""
     named = [Path(text) for text in os.environ.get(PLUGINS, "").split(os.pathsep) if text]
-    for point in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-        where: Any = None
-        for count in range(1, len(parts := point.module.split(".")) + 1):
-            found = PathFinder.find_spec(".".join(parts[:count]), where)
+    for point in sorted(_entry_points(), key=lambda point: point.name):
+        first, *parts = point.module.split(".")
+        found = importlib.util.find_spec(first)  # by whatever finds packages, as those of an editable installation
+        where: Any = found.submodule_search_locations if found else []
+        for count in range(1, len(parts) + 1):
+            found = PathFinder.find_spec(".".join((first, *parts[:count])), where)
             where = found.submodule_search_locations if found else []
         if not where:
             what = f"The entry point {point.name!r} of {point.dist.name if point.dist else 'a distribution'}"
             raise UserError(f"{what} names {point.module}, which is no package.", "Uninstall it, or repair it.")
         named += map(Path, where)
     return tuple(dict.fromkeys(named))
+
+
+def _entry_points() -> list[importlib.metadata.EntryPoint]:
+    """Those of installed distributions. A checkout says itself which are its own: it need not be installed, and an
+    installation that leads to it may be older."""
+    points = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
+    if (about := PROJECT / "pyproject.toml").is_file():
+        project = tomllib.loads(about.read_text(encoding="utf-8")).get("project", {})
+        own = project.get("entry-points", {}).get(ENTRY_POINTS, {})
+        points = [point for point in points if point.dist is None or point.dist.name != project.get("name")]
+        points += [importlib.metadata.EntryPoint(name, value, ENTRY_POINTS) for name, value in own.items()]
+    return points
 
 
 @cache
@@ -103,6 +119,12 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(folders))
 
 
+def places(kind: str) -> tuple[str, ...]:
+    """The folders in which files of one kind lie, the project's own first."""
+    names(kind)
+    return tuple(importlib.import_module(KINDS[kind].package).__path__)
+
+
 def plugged_in(kind: str) -> tuple[str, ...]:
     """Names of one kind whose files lie outside the project."""
     every = names(kind)
@@ -125,7 +147,7 @@ def load(kind: str, name: str) -> Any:
             something else.
     """
     if kind == "data set":
-        name = name.partition(":")[0]  # the words after a colon are for the file itself: "folder:flowers"
+        name = DataName.parse(name).base  # the words after a colon are for the file itself: "folder:flowers"
     if name not in names(kind):
         path = Path(name) if kind == "data set" and os.path.isdir(name) else Path()
         raise unknown(kind, name, names(kind), meant=path.name and f"folder:{path.name} --data-root {path.parent}")
@@ -224,19 +246,13 @@ def model_names() -> tuple[str, ...]:
     return tuple(name for family in families() for name in family.names)
 
 
-def split_options(name: str) -> tuple[str, dict[str, Any]]:
-    """A model's name without its options, and these: "ViT-pico/7:depth=6" -> "ViT-pico/7", {"depth": 6}."""
-    base, *parts = re.split(r":(?=[a-z_]+=)", name)
-    return base, {key: literal(text) for key, _, text in (part.partition("=") for part in parts)}
-
-
 def family_of(name: str) -> ModelFamily:
     """The family that builds `name`, whatever options follow it.
 
     Raises:
         UserError: no family accepts the name; suggests the nearest registered names.
     """
-    base, _ = split_options(name)
+    base = ModelName.parse(name).base
     for family in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
         if family.accepts(base):
             return family
@@ -279,7 +295,7 @@ def check_model(name: str) -> None:
     """
     family = family_of(name)
     try:
-        family.check(split_options(name)[0])
+        family.check(ModelName.parse(name).base)
     except ValueError as error:
         raise UserError(
             f"Unknown model {name!r}: {str(error).rstrip('.?')}.", "Naming rules: vit-bench flops --list"
@@ -289,18 +305,18 @@ def check_model(name: str) -> None:
 def family_label(name: str) -> str:
     """The family of a model, as figures call it: of its architecture, where one file has several. May import torch."""
     family = family_of(name)
-    return family.label_of(split_options(name)[0]) if family.label_of else family.label
+    return family.label_of(ModelName.parse(name).base) if family.label_of else family.label
 
 
 def source_of(name: str) -> Path:
     """The file that a model is made in."""
     family = family_of(name)
-    return family.source(split_options(name)[0]) if family.source else family.file
+    return family.source(ModelName.parse(name).base) if family.source else family.file
 
 
 def own_image_size(name: str) -> int | None:
     """Pixels per side of the images that a model was made for; None where any will do."""
-    return family_of(name).input_size(split_options(name)[0])
+    return family_of(name).input_size(ModelName.parse(name).base)
 
 
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
@@ -310,8 +326,8 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
         UserError: unknown name, or a size the model cannot take (an image that the patch does not divide).
     """
     build = family_of(name).build
-    base, named = split_options(name)
-    options = {**named, **options}
+    named = ModelName.parse(name)
+    base, options = named.base, {**named.options, **options}
     sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
     try:
         inspect.signature(build).bind(base, **sizes, **options)
@@ -344,7 +360,7 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
 def model_revision(name: str) -> int:
     """The revision of a model: its family's, or its own where that is higher."""
     family = family_of(name)
-    own = family.revision_of(split_options(name)[0]) if family.revision_of else 0
+    own = family.revision_of(ModelName.parse(name).base) if family.revision_of else 0
     return max(family.revision, own)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from bench.core.errors import UserError
 from bench.study import registry
 from bench.study.cell import Cell, TaskSpec
+from bench.study.names import ModelName
 
 SCALES = ("cpu", "gpu", "paper")
 
@@ -158,14 +159,14 @@ def fitting(model: str, size: int) -> int:
 def patched(model: str, size: int) -> str:
     """The model in the patch nearest to its own (by ratio, the larger of two) that divides `size`: at 64 px
     ViT-pico/7 -> ViT-pico/8. The model itself where none does, or where it has no patches."""
-    patch, stem = patch_of(model), registry.split_options(model)[0].rpartition("/")[0]
+    patch, stem = patch_of(model), ModelName.parse(model).base.rpartition("/")[0]
     if size % patch == 0:
         return model
     divisors = [number for number in range(1, size + 1) if size % number == 0]
     nearest = sorted(divisors, key=lambda number: (abs(math.log(number / patch)), -number))
     offered = (model.replace(f"{stem}/{patch}", f"{stem}/{number}", 1) for number in nearest)
     families = tuple(registry.families())
-    accepted = (name for name in offered if any(f.accepts(registry.split_options(name)[0]) for f in families))
+    accepted = (name for name in offered if any(f.accepts(ModelName.parse(name).base) for f in families))
     return next(accepted, model)
 
 
@@ -173,6 +174,6 @@ def patch_of(model: str) -> int:
     """The total down-sampling in a model's name; 1 where it has none."""
     if model.startswith("R+"):
         return 32  # the stem-only hybrid: its name is not its down-sampling
-    base, _ = registry.split_options(model)
+    base = ModelName.parse(model).base
     last = base.rpartition("/")[2]
     return int(last) if "/" in base and ":" not in base and last.isdigit() else 1

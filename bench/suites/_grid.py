@@ -9,6 +9,7 @@ from typing import Any
 from bench.data.load import data_set
 from bench.study import registry
 from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.names import DataName
 from bench.study.suite import SuiteOptions, task
 from bench.suites._recipes import recipe_for
 
@@ -105,7 +106,7 @@ def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
 
 def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
     """The downstream sets that are on this machine. At scale `paper` all: it is costed before they are fetched."""
-    known = [name for name in names if name.partition(":")[0] in registry.names("data set")]
+    known = [name for name in names if DataName.parse(name).base in registry.names("data set")]
     if options.scale == "paper":
         return tuple(known)
     return tuple(name for name in known if data_set(name).available(options.data_root))

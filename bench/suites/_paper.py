@@ -34,6 +34,7 @@ from bench.data.load import data_set
 from bench.data.public_names import UPSTREAM_IMAGES
 from bench.study import registry
 from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.names import DataName, ModelName
 from bench.study.suite import SuiteOptions, fitting, shortest_budget, task
 
 BATCH, WARMUP_STEPS = 4096, 10_000
@@ -119,9 +120,9 @@ def row_for(model: str, data: str) -> Table3Row:
     """The row that a model is trained by on an upstream set, the longer of two; where the table leaves the model or the
     set out, that of the model it is most like, or that of JFT-300M."""
     family = registry.family_of(model).label
-    model, _ = registry.split_options(model)
+    model = ModelName.parse(model).base
     for name in (model, NEAREST_IN_TABLE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
-        for upstream in (data.partition(":")[0], "jft-300m"):
+        for upstream in (DataName.parse(data).base, "jft-300m"):
             matching = [row for row in rows().values() if (row.model, row.data.lower()) == (name, upstream)]
             if matching:
                 return max(matching, key=lambda row: row.epochs)
@@ -130,7 +131,7 @@ def row_for(model: str, data: str) -> Table3Row:
 
 def upstream_of(data: str) -> str:
     """The set of the table that a set is trained on like: itself, or ImageNet."""
-    base = data.partition(":")[0]
+    base = DataName.parse(data).base
     return base if base in {name.lower() for name in IMAGES} else "imagenet"
 
 
@@ -148,13 +149,11 @@ def as_published(cell: Cell, *, like: str = "") -> Cell:
     """
     upstream = upstream_of(cell.data)
     published_length = min(row.epochs * IMAGES[row.data] for row in rows().values() if row.data.lower() == upstream)
-    own = upstream != cell.data.partition(":")[0] or cell.horizons[-1] < published_length
+    own = upstream != DataName.parse(cell.data).base or cell.horizons[-1] < published_length
     trained = scaled(cell, row_for(cell.model, like or upstream), batch=BATCH, shortest=shortest_budget([cell]))
     warmup = trained.recipe.warmup_images if own else WARMUP_STEPS * BATCH
     recipe = replace(trained.recipe, warmup_images=warmup, flip=True, shift=0, crop=CROP)
-    hidden = (
-        registry.family_of(cell.model).label in TRANSFORMERS and "head" not in registry.split_options(cell.model)[1]
-    )
+    hidden = registry.family_of(cell.model).label in TRANSFORMERS and "head" not in ModelName.parse(cell.model).options
     options = (*trained.model_options, ("head", "mlp")) if hidden else trained.model_options
     return replace(trained, recipe=recipe, model_options=options)
 

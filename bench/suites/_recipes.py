@@ -30,6 +30,7 @@ from typing import Any
 from bench.analysis.families import kind_of
 from bench.study import registry
 from bench.study.cell import Recipe
+from bench.study.names import ModelName
 from bench.suites import _paper
 from vit.config import config_for
 
@@ -80,7 +81,7 @@ def rate_and_rule(model: str, *, scale: str, images: int | None = None, batch: i
         images: the budget, in images seen; None: the longest that was swept.
         batch: of a rate that follows from the paper's.
     """
-    base, family = registry.split_options(model)[0], registry.family_of(model).label
+    base, family = ModelName.parse(model).base, registry.family_of(model).label
     if budgets := MODEL_RATES.get(scale, {}).get(base):
         return Rate(at_budget(budgets, images), SWEPT)
     families, kind = FAMILY_RATES.get(scale, {}), kind_of(family) or family

@@ -18,6 +18,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.data.subset import priorities
+from bench.study.names import DataName
 from bench.study.record import Score
 from bench.tasks import finetune
 from bench.tasks.task import Task, TaskContext, balanced_part
@@ -163,7 +164,7 @@ def may_flip(data: str) -> bool:
 
 def _base(data: str) -> str:
     """The name of the task: without a size, and whichever copy it is (`bench.data.vtab`)."""
-    return re.sub(r"^vtab(1k)?-", "", data.partition(":")[0])
+    return re.sub(r"^vtab(1k)?-", "", DataName.parse(data).base)
 
 
 def task_names(table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

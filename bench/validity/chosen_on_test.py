@@ -8,6 +8,7 @@ from bench.analysis import lr_sweep
 from bench.analysis.check import Check
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
+from bench.study.names import DataName
 
 CHOSEN_ON_TEST = "chosen on test images"
 """Names: sets on which rates were chosen and scores are reported."""
@@ -22,7 +23,7 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def _base(name: str) -> str:
-    return name.split(":")[0].split("@")[0]
+    return DataName.parse(name).base.split("@")[0]
 
 
 CHECK = Check(

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from baselines.published import table
-from bench.analysis import baselines, frontiers, matched, public_evidence, published, questions, scaling_laws, targets
+from bench.analysis import baselines, frontiers, published, questions, scaling_laws, targets
 from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import HEADLINE, Evidence, _same_task, build
 from bench.analysis.finding import ALL_MODELS, Axis, Finding, LawDeviation, Reason, Unit, Verdict
@@ -27,6 +27,7 @@ from bench.laws.extrapolation import forecast, reached
 from bench.laws.fit import Points
 from bench.laws.forms import POWER
 from bench.laws.lack_of_fit import GroupMeans
+from bench.published import matched, public_evidence
 from bench.questions.best_family_at_equal_compute import SELECTION_BIAS
 from bench.questions.compute_to_match import NO_SINGLE_FACTOR, SharedLaw, compute_to_match
 from bench.questions.hybrid_advantage_shrinks import advantage_shrinks

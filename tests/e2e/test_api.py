@@ -23,9 +23,9 @@ from bench.analysis.finding import Verdict
 from bench.commands import compare, fit
 from bench.commands.status import CellStatus
 from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
-from bench.cost.public_models import COLUMNS
 from bench.execute.local import Failure
 from bench.execute.prepare import begin
+from bench.published.public_models import COLUMNS
 from bench.report import compare_figure
 from bench.report.build import DIGITS
 from bench.report.fits import rounded

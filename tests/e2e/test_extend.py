@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md in a folder of plug-ins: one file of each kind, run as they stand there."""
+"""The examples of bench/examples/extensions, a folder of plug-ins: one file of each kind, run as they stand there."""
 
 import json
 import os
@@ -17,28 +17,14 @@ from tests.conftest import PROJECT, stay_on_one_core
 
 pytestmark = pytest.mark.gate
 
-EXAMPLES = re.compile(r"^## An? [a-z ]+: `(.*?)`\n(?:(?!^## ).)*?```python\n(.*?)```", re.MULTILINE | re.DOTALL)
-FOLDERS = {
-    "baselines": "models",
-    "bench/data/sets": "data",
-    "bench/tasks": "tasks",
-    "bench/suites": "suites",
-    "bench/questions": "questions",
-    "bench/report/figures": "figures",
-    "bench/execute/jobs": "jobs",
-}
-"""Folder of the project -> subfolder of a folder of plug-ins."""
-
-
-def examples() -> dict[str, str]:
-    """Path in the project -> text, of every example in CONTRIBUTING.md."""
-    return dict(EXAMPLES.findall((PROJECT / "CONTRIBUTING.md").read_text()))
+FOLDER = PROJECT / "bench/examples/extensions"
+OF_THE_PROJECT = ("passes", "quoted")  # a pass is no extension; a quoted source is one of bench/published/
 
 
 def plugins() -> dict[str, str]:
-    """The same by path in a folder of plug-ins, without those that have no place there."""
-    split = {tuple(name.rsplit("/", 1)): text for name, text in examples().items()}
-    return {f"{FOLDERS[place]}/{file}": text for (place, file), text in split.items() if place in FOLDERS}
+    """Path -> text of every example that a folder of plug-ins may have."""
+    paths = (path for path in FOLDER.glob("*/*.py") if path.parent.name not in OF_THE_PROJECT)
+    return {path.relative_to(FOLDER).as_posix(): path.read_text() for path in paths}
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +34,19 @@ def extended(tmp_path_factory):
     for name, text in plugins().items():
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_text(text)
-    assert {path.name for path in folder.iterdir()} == set(registry.SUBFOLDERS.values())
+    assert {path.name for path in folder.iterdir()} == set(registry.SUBFOLDERS.values()) - {*OF_THE_PROJECT}
     return folder
+
+
+def test_every_example_has_its_place_in_contributing():
+    page = (PROJECT / "CONTRIBUTING.md").read_text()
+    linked = set(re.findall(r"\(bench/examples/extensions/(\S+?\.py)\)", page))
+    assert linked == {path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*.py")}
 
 
 def test_the_example_of_a_pass_leaves_cells_out():
     module: dict[str, Any] = {}
-    exec(examples()["bench/plan/passes/short.py"], module)
+    exec((FOLDER / "passes/short.py").read_text(), module)
     cells = tuple(Cell(model="ViT-pico/14", data="glyphs", num_images=number) for number in (300, 1000, 3000))
     kept = module["apply"](StudyCells(cells=cells), None)
     assert [cell.num_images for cell in kept.cells] == [300, 1000] and len(kept.notes) == 1
@@ -107,6 +99,7 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         (*plan, "stripes@1000"),
         ("run", "--suite", "smoke", "--models", "MPL-32"),
         ("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json"),
+        ("greet", "--name", "Ada"),
     ]
     variables = os.environ | {"PYTHONPATH": str(PROJECT), "VIT_BENCH_PLUGINS": str(extended)}
     done = subprocess.run(
@@ -118,7 +111,7 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         preexec_fn=stay_on_one_core,
     )
     assert done.returncode == 0, done.stderr
-    checked, asked, counting, planned, too_many, misspelt, counted = json.loads(done.stdout)
+    checked, asked, counting, planned, too_many, misspelt, counted, greeted = json.loads(done.stdout)
     assert checked[0] == 0 and "the same every time" in checked[1] and "--  " not in checked[1]
     assert asked[0] == 0 and "1 finding" in asked[1], asked
     assert counting[0] == 0 and "FAIL" not in counting[1], counting
@@ -131,6 +124,7 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
     assert too_many[0] == 2 and "stripes has only 400 training images here" in too_many[2]
     assert misspelt[0] == 2 and "MLP-32" in misspelt[2]
     assert counted[0] == 0 and json.loads(counted[1])
+    assert greeted == [0, "Hello, Ada.\n", ""]
 
 
 def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):

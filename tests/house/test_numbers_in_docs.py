@@ -6,11 +6,10 @@ import pytest
 
 from baselines.published import timm_costs
 from bench import api
-from bench.analysis import matched, public_evidence, scaling_laws
+from bench.analysis import scaling_laws
 from bench.commands import fit
-from bench.cost import public_models
 from bench.laws import table_fit
-from bench.report import explore
+from bench.published import explore, matched, public_evidence, public_models
 from tests.conftest import PROJECT
 
 DOCS = {path.name: path.read_text() for path in (*(PROJECT / "docs").glob("*.md"), PROJECT / "README.md")}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bench.analysis import public_evidence
 from bench.analysis.evidence import Evidence
 from bench.commands import check
 from bench.core.errors import UserError
 from bench.data.load import data_set
+from bench.published import public_evidence
 from bench.study import registry
 from tests.analysis._study import study
 

@@ -1,6 +1,7 @@
 """Extensions: found, refused, and checked against their contracts."""
 
 import importlib
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import textwrap
 import zipfile
 from dataclasses import replace
+from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,25 @@ def test_extensions_of_an_installed_wheel(tmp_path, monkeypatch):
     assert "stripes" in registry.names("data set") and "centroid" in registry.names("task")
     model = registry.build_model("MLP-8", image_size=4, channels=1, num_classes=3)
     assert model.num_features == 8 and installed in registry.source_of("MLP-8").parents
+
+
+def test_extensions_of_an_editable_installation(tmp_path, monkeypatch):
+    """Their package lies on no path: a finder leads to it. Listing imports neither it nor what lies in it."""
+    folder = tmp_path / "elsewhere"
+    write(folder / "extensions", FILES)
+    (folder / "__init__.py").write_text("raise ImportError('listing imports nothing')")
+    (folder / "extensions/__init__.py").touch()
+
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return spec_from_file_location(name, folder / "__init__.py") if name == "tiny_nets" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    point = importlib.metadata.EntryPoint("tiny", "tiny_nets.extensions", "vit_bench")
+    monkeypatch.setattr(registry, "_entry_points", lambda: [point])
+    registry.forget()
+    assert "stripes" in registry.names("data set") and "centroid" in registry.names("task")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from bench.data import rehearsed
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.study import registry
 from bench.study.cell import Cell, Recipe, TaskSpec
+from bench.study.names import ModelName
 from bench.study.suite import patch_of
 from bench.train import schedule
 
@@ -88,7 +89,7 @@ class _Cuts:
     def cell(self, cell: Cell) -> Cell:
         """The cell in small."""
         family = registry.family_of(cell.model)
-        named = registry.split_options(cell.model)[1]
+        named = ModelName.parse(cell.model).options
         options = {**dict(cell.model_options)}
         options |= {
             name: min(options.get(name, named.get(name, most)), most) for name, most in family.rehearsed.items()

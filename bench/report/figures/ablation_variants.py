@@ -7,6 +7,7 @@ from bench.core.formatting import significant
 from bench.questions.as_published import OPTIMIZER, STEM, Ablations
 from bench.report.figures import _variants
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
+from bench.study.names import ModelName
 
 TITLE = "Stem, axial attention, optimizer"
 OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}
@@ -15,7 +16,9 @@ OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}
 def draw(evidence: Evidence) -> Drawing:
     """A point per variant, the worst first."""
     ablations = Ablations(evidence)
-    stems = sorted((s.point for s in ablations.on(STEM)), key=lambda p: (p.family, p.model.partition(":")[0], p.model))
+    stems = sorted(
+        (s.point for s in ablations.on(STEM)), key=lambda p: (p.family, ModelName.parse(p.model).base, p.model)
+    )
     made = {f"{p.model.replace(':', ' ')}\n{significant(p.forward_macs / 1e6)} MMACs": p for p in stems}
     for setting in [s for s, _ in ablations.sweeps(OPTIMIZER)] or ablations.on(OPTIMIZER):
         recipe = ablations.recipe(setting.point)

@@ -1,0 +1,332 @@
+"""Published families of networks compared at equal error: how much more training compute one needs than another.
+
+A comparison is controlled where both families were trained by the same authors with the same schedule on the same set.
+Only such comparisons say something about the networks. The others say what recipes of their time cost.
+
+Whoever asks what Table 6 says about two families asks `matched`, so that there is one answer. It depends on what error
+is measured: `by_metric` asks all that the table prints.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from baselines.published import table as printed
+from bench.analysis import published
+from bench.analysis.comparisons import UNREPLICATED
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Item
+from bench.published import public_evidence, public_models
+from bench.stats.intervals import z_quantile
+from bench.stats.pareto import pareto
+
+TEST_IMAGES = 50_000
+"""Images of ImageNet's validation set, on which every error was measured."""
+IMAGENET, MEAN = "ImageNet", "mean of five sets"
+METRICS = (*published.TESTS, MEAN)
+"""Columns of Table 6, and the mean that the paper's Figure 5 draws: all but ReaL."""
+LEVEL = 0.95
+Z = z_quantile(LEVEL)
+COLUMNS = {
+    "checkpoints": ("train_exaflops", "in1k_top1"),
+    "paper": ("train_exaflops_paper", "in1k_top1"),
+    "clip": ("train_exaflops", "in1k_zeroshot"),
+}
+"""Columns of training compute and of accuracy on ImageNet-1k. Table 6 is printed in the paper's convention."""
+
+
+LEAST_ERROR = 0.01  # percent, of an error that is drawn again: its logarithm is taken
+MAX_LOG = 300.0  # a flat line, continued, would leave what a float can hold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Item):
+    """Two families of one published table: a line of `baselines/published/comparisons.csv`.
+
+    Attributes:
+        name: of the comparison.
+        table: of `bench.published.public_models`.
+        first: label of the family whose networks are the points.
+        first_pattern: regular expression that names of these networks match.
+        second: label of the family whose best networks are the line.
+        second_pattern: regular expression that names of these networks match.
+        image_size: pixels per side of test images, for both; empty: at what size each is best.
+        differs: what else than the networks differs; empty where nothing does, and the comparison is controlled.
+        stated: the ratio that its authors state, and where; empty where they state none.
+    """
+
+    name: str
+    table: str
+    first: str
+    first_pattern: str
+    second: str
+    second_pattern: str
+    image_size: str
+    differs: str
+    stated: str
+
+    @property
+    def controlled(self) -> bool:
+        """Whether nothing but the networks, or nothing but the images, differs."""
+        return not self.differs
+
+    @property
+    def is_of_table_6(self) -> bool:
+        """Whether all metrics of the ViT paper's Table 6 are known, not ImageNet alone."""
+        return self.table == "paper"
+
+    @cached_property
+    def families(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Networks of both by cost, with columns `model`, `compute` and `error`; of one that was tested at several
+        sizes, the best of these."""
+        table, (cost, accuracy) = public_models.table(self.table), COLUMNS[self.table]
+        if self.image_size:
+            table = table[table["image_size"] == int(self.image_size)]
+        table = table.assign(compute=table[cost], error=100 - table[accuracy]).dropna(subset=["compute", "error"])
+        both = (table[table["model"].str.fullmatch(pattern)] for pattern in (self.first_pattern, self.second_pattern))
+        first, second = (
+            rows.sort_values("error").drop_duplicates("model").sort_values("compute", kind="stable") for rows in both
+        )
+        return first, second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio(Item):
+    """The cost at which the second family is as good as one network of the first, or as all of them.
+
+    Attributes:
+        model: the network; "all": the geometric mean over those whose ratio is known.
+        compute: of its training, in exaFLOPs; None for all.
+        error: its error on ImageNet-1k, in percent; None for all.
+        ratio: compute of the second family at that error over compute; None where no two of its networks have the error
+            between them.
+        low: lower end of an interval that contains chance in the test images (95 %) and, added in quadrature, `margin`.
+        high: its upper end.
+        margin: the factor that chance between single trainings may cause, as
+            `bench.analysis.comparisons.UNREPLICATED` has it; None where the ratio is unknown.
+    """
+
+    model: str
+    compute: float | None
+    error: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    margin: float | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether one family needs less, beyond chance in the test images and between single trainings."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByMetric(Item):
+    """A comparison's mean by one measure of its networks' errors; None where no network lies within the other family's
+    range.
+
+    Attributes:
+        metric: one of `METRICS`.
+        ratio: as `Ratio` has it, and so are low and high.
+        shrinks: the ratio of the first network that has one, over that of the last; None with fewer than two.
+        networks: of the first family, those whose ratio is known.
+    """
+
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    shrinks: float | None
+    networks: int
+
+
+@cache
+def comparisons() -> tuple[Comparison, ...]:
+    """Those that the published tables allow, controlled ones first."""
+    return tuple(Comparison(**row) for row in public_models.read("comparisons"))
+
+
+def compared(evidence: Evidence) -> tuple[Comparison, ...]:
+    """The comparisons that are put to this evidence: all to the published tables, those of Table 6 to that table."""
+    if public_evidence.is_public(evidence):
+        return comparisons()
+    return tuple(c for c in comparisons() if c.is_of_table_6) if evidence.suite == published.SUITE else ()
+
+
+@cache
+def matched(comparison: Comparison, metric: str = IMAGENET) -> tuple[Ratio, ...]:
+    """Ratios of compute at equal error: one per network of the first family, by compute; the last is their mean.
+
+    Args:
+        metric: whose error is equal, one of `METRICS`; others than ImageNet are known of Table 6.
+    """
+    first, second = (_measured(comparison, rows, metric) for rows in comparison.families)
+    numbers = estimate(
+        first["compute"],
+        first["error"],
+        second["compute"],
+        second["error"],
+        test_images=first["tests"],
+        line_test_images=second["tests"],
+    )
+    columns = [*first["model"], "all"], [*first["compute"], None], [*first["error"], None]
+    return tuple(
+        Ratio(model=model, compute=compute, error=error, ratio=ratio, low=low, high=high, margin=margin)
+        for model, compute, error, interval in zip(*columns, numbers.tolist(), strict=True)
+        for ratio, low, high, margin in [_with_chance(*interval) if np.isfinite(interval[0]) else (None,) * 4]
+    )
+
+
+@cache
+def by_metric(comparison: Comparison) -> tuple[ByMetric, ...]:
+    """The mean of a comparison by every metric that is known of it; ImageNet first."""
+    made = []
+    for metric in METRICS if comparison.is_of_table_6 else (IMAGENET,):
+        *networks, mean = matched(comparison, metric)
+        known = [r.ratio for r in networks if r.ratio is not None]
+        numbers = {"ratio": mean.ratio, "low": mean.low, "high": mean.high}
+        shrinks = known[0] / known[-1] if len(known) > 1 else None
+        made.append(ByMetric(metric=metric, shrinks=shrinks, networks=len(known), **numbers))
+    return tuple(made)
+
+
+def _measured(comparison: Comparison, rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Networks with their `error` by a metric, and `tests`, how many test images it rests on."""
+    if metric == IMAGENET:
+        return rows.assign(tests=TEST_IMAGES)
+    lines = {f"{row['name']} {row['epochs']} epochs (Table 6)": row for row in printed("table6")}
+    of = published.FIVE if metric == MEAN else (metric,)
+    error = np.array([[100 - float(lines[model][column]) for column in of] for model in rows["model"]])
+    images = np.array([published.TESTS[column][1] for column in of])
+    mean, share = error.mean(axis=1), error / 100
+    variance = (share * (1 - share) / images).sum(axis=1) / len(of) ** 2
+    return rows.assign(error=mean, tests=mean / 100 * (1 - mean / 100) / variance)
+
+
+def _with_chance(ratio: float, low: float, high: float, margin: float) -> tuple[float, float, float, float]:
+    """A ratio whose interval holds the test images alone, with one that holds chance between single trainings too."""
+    below, above = (math.hypot(math.log(end / ratio), math.log(margin)) for end in (low, high))
+    return ratio, ratio * math.exp(-below), ratio * math.exp(above), margin
+
+
+def estimate(
+    compute_N: ArrayLike,
+    error_N: ArrayLike,
+    line_compute_M: ArrayLike,
+    line_error_M: ArrayLike,
+    *,
+    test_images: ArrayLike = TEST_IMAGES,
+    line_test_images: ArrayLike = TEST_IMAGES,
+    draws: int = 2_000,
+    seed: int = 0,
+) -> np.ndarray:
+    """Ratios as `ratios` has them, with intervals from drawing all errors again on other test images.
+
+    Returns:
+        A row per point and one for the geometric mean of those that are known; columns: ratio, low, high, margin. The
+        interval holds chance in the test images alone, the margin chance between single trainings alone.
+    """
+    compute, error, costs, line = (
+        np.asarray(x, dtype=float) for x in (compute_N, error_N, line_compute_M, line_error_M)
+    )
+    best = ratios(compute, error, costs, line, extend=False)
+    rng = np.random.default_rng(seed)
+    tests, line_tests = np.asarray(test_images, dtype=float), np.asarray(line_test_images, dtype=float)
+    again = [
+        ratios(compute, _drawn(error, tests, rng), costs, _drawn(line, line_tests, rng), extend=True)
+        for _ in range(draws)
+    ]
+    logs = np.log([best, *again])
+    known = np.isfinite(best)
+    means = logs[:, known].mean(axis=1) if known.any() else np.full(len(logs), np.nan)
+    all_of_them = np.exp(np.column_stack([logs, means]))
+    low, high = np.quantile(all_of_them[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    shift = np.exp(UNREPLICATED * (1 - error / 100))  # log-odds of an error to its logarithm
+    better, worse = (ratios(compute, moved, costs, line, extend=True) for moved in (error / shift, error * shift))
+    chance = np.abs(np.log(better / worse)) / 2
+    mean = chance[known].mean() / math.sqrt(known.sum()) if known.any() else np.nan
+    return np.column_stack([all_of_them[0], low, high, np.exp([*chance, mean])])
+
+
+def ratios(
+    compute_N: np.ndarray,
+    error_N: np.ndarray,
+    line_compute_M: np.ndarray,
+    line_error_M: np.ndarray,
+    *,
+    extend: bool,
+) -> np.ndarray:
+    """Compute of a line at each point's error, over the point's compute; NaN where the line does not reach the error.
+
+    The line joins what is best at its compute, straight in log compute and log error.
+
+    Args:
+        extend: beyond its ends, the line goes on as its last stretch does.
+
+    Returns:
+        ratio_N.
+    """
+    kept = pareto(list(line_compute_M), list(line_error_M))[::-1]
+    if len(kept) < 2:
+        return np.full(len(error_N), np.nan)
+    x, y, at = np.log(line_error_M[kept]), np.log(line_compute_M[kept]), np.log(error_N)
+    right = np.clip(np.searchsorted(x, at), 1, len(x) - 1)
+    share = (at - x[right - 1]) / (x[right] - x[right - 1])
+    continued = y[right - 1] + share * (y[right] - y[right - 1])
+    made = np.exp(np.clip(continued, -MAX_LOG, MAX_LOG)) / compute_N
+    return made if extend else np.where((share >= 0) & (share <= 1), made, np.nan)
+
+
+def _drawn(error_N: np.ndarray, tests: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Errors on other test images of the same kind. Those of two networks are drawn apart, though they were measured on
+    the same images: intervals are too wide rather than too narrow."""
+    share = error_N / 100
+    drawn = error_N + 100 * np.sqrt(share * (1 - share) / tests) * rng.standard_normal(len(error_N))
+    return np.maximum(drawn, LEAST_ERROR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain(Item):
+    """One network pre-trained on ImageNet-1k and on ImageNet-21k by the same authors: a line of
+    `baselines/published/gains.csv`, with its accuracies.
+
+    Attributes:
+        network: its name and whose recipe it is.
+        family: of networks.
+        differs: what else than the images differs; empty where nothing does.
+        fewer: accuracy after ImageNet-1k, in 0..1.
+        more: accuracy after ImageNet-21k, in 0..1.
+    """
+
+    network: str
+    family: str
+    differs: str
+    fewer: float
+    more: float
+
+    @property
+    def gain(self) -> float:
+        return self.more - self.fewer
+
+    @property
+    def half(self) -> float:
+        """Half of a 95 % interval, as if both were measured on test images of their own: too wide, not too narrow."""
+        return Z * math.hypot(*(math.sqrt(share * (1 - share) / TEST_IMAGES) for share in (self.fewer, self.more)))
+
+
+@cache
+def gains() -> tuple[Gain, ...]:
+    """Networks that were published with both sets, the controlled ones first."""
+    made = []
+    for row in public_models.read("gains"):
+        table = public_models.table(row["table"])
+        at = table[table["image_size"] == int(row["image_size"])].set_index("model")["in1k_top1"] / 100
+        sides = {side: float(at[row[side]]) for side in ("fewer", "more")}
+        made.append(Gain(network=row["network"], family=row["family"], differs=row["differs"], **sides))
+    return tuple(made)

@@ -1,0 +1,1 @@
+"""Questions that the published tables answer."""

@@ -1,0 +1,168 @@
+"""How much more training compute did one published family take than another for the same error?
+
+Findings:
+    subject: two families, and the comparison. The networks of the second are the points, those of the first the line.
+    estimate: how many times the second family's compute the first took; the geometric mean over the second's networks.
+    leader: who took less.
+    margin: the factor that chance between single trainings may cause; it is in the interval.
+    main: nothing but the families differs.
+    evidence: the `Comparison`, its mean `ByMetric` (ImageNet first, which is the estimate), and a `Ratio` per network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bench.analysis import wording
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
+from bench.analysis.question import FACTS, Question
+from bench.analysis.table import Column, Table
+from bench.core.formatting import significant
+from bench.core.phrase import phrase
+from bench.published.matched import LEVEL, TEST_IMAGES, ByMetric, Comparison, Ratio, by_metric, compared, matched
+from bench.published.wording import CHANCE, REAL, TOP1, in_other_metrics
+
+NAME = "compute at equal error"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per comparison that has a ratio."""
+    for asked in compared(evidence):
+        *networks, mean = matched(asked)
+        if mean.ratio is None:
+            continue
+        yield Finding(
+            question=NAME,
+            subject=(asked.second, asked.first, asked.name),
+            verdict=Verdict.YES if mean.decided else Verdict.CANNOT_TELL,
+            reasons=() if mean.decided else (Reason.WITHIN_INTERVAL,),
+            quantity="compute ratio",
+            unit=Unit.TIMES,
+            estimate=mean.ratio,
+            low=mean.low,
+            high=mean.high,
+            level=LEVEL,
+            n=Counts(models=sum(r.ratio is not None for r in networks), test_images=TEST_IMAGES),
+            leader=asked.first if mean.ratio > 1 else asked.second,
+            margin=mean.margin,
+            main=asked.controlled,
+            evidence=(asked, *by_metric(asked), *networks),
+        )
+
+
+def tables(evidence: Evidence) -> Sequence[Table]:
+    """One row per network of a comparison and one for all of them; and the latter by every metric of Table 6."""
+    rows = [
+        {
+            "comparison": asked.name,
+            "controlled": "yes" if asked.controlled else "no",
+            "network": ratio.model,
+            "compute": ratio.compute,
+            "error": ratio.error,
+            "over": f"{asked.second} over {asked.first}",
+            "ratio": ratio.ratio,
+            "low": ratio.low,
+            "high": ratio.high,
+            "chance": ratio.margin,
+            "differs": asked.differs,
+            "stated": asked.stated,
+        }
+        for asked in compared(evidence)
+        for ratio in matched(asked)
+    ]
+    words = {"comparison": "Comparison", "controlled": "Controlled", "network": "Network", "over": "Ratio of"}
+    numbers = {"compute": "exaFLOPs", "error": "Error [%]", "ratio": "Times its compute", "low": "from", "high": "to"}
+    last = {"chance": "Factor of chance between trainings"}, {"differs": "What else differs", "stated": "As stated"}
+    table = Table(
+        name="equal-error",
+        title="Compute of one family over another's at equal error",
+        rows=tuple(rows),
+        columns=(
+            *(Column(key=key, heading=heading, numeric=False) for key, heading in words.items()),
+            *(Column(key=key, heading=heading, text=significant) for key, heading in (numbers | last[0]).items()),
+            *(Column(key=key, heading=heading, numeric=False) for key, heading in last[1].items()),
+        ),
+        note=f"{CHANCE} No ratio: the other family does not enclose the error.",
+    )
+    return (table, _by_metric(evidence)) if rows else ()
+
+
+def _by_metric(evidence: Evidence) -> Table:
+    rows = [
+        {
+            "comparison": asked.name,
+            "over": f"{asked.second} over {asked.first}",
+            "metric": made.metric,
+            "ratio": made.ratio,
+            "low": made.low,
+            "high": made.high,
+            "networks": made.networks,
+        }
+        for asked in compared(evidence)
+        if asked.is_of_table_6
+        for made in by_metric(asked)
+    ]
+    words = {"comparison": "Comparison", "over": "Ratio of", "metric": "At equal error on"}
+    numbers = {"ratio": "Compute ratio", "low": "from", "high": "to", "networks": "Networks"}
+    return Table(
+        name="equal-error-by-metric",
+        title="Table 6 of the ViT paper: compute of one family over another's, by what error is equal",
+        rows=tuple(rows),
+        columns=(
+            *(Column(key=key, heading=heading, numeric=False) for key, heading in words.items()),
+            *(Column(key=key, heading=heading, text=significant) for key, heading in numbers.items()),
+        ),
+        note=f"{CHANCE} Networks: those whose error the other family encloses.",
+    )
+
+
+def say(f: Finding) -> Iterator[str]:
+    """Other metrics, networks one by one, what else differs, chance, and what the authors state."""
+    for asked in wording.every(f, Comparison):
+        yield f"{asked.second} over {asked.first} {of(f)}."
+        yield f"Not controlled. Besides, these differ: {asked.differs}." if asked.differs else "Controlled."
+        yield f"Stated: {asked.stated}." if asked.stated else ""
+    known = [r for r in wording.every(f, Ratio) if r.ratio is not None]
+    shown = (f"{r.model} {significant(r.ratio or 0)} {wording.bracket(r.low, r.high, significant)}" for r in known)
+    yield f"At the error of single networks: {'; '.join(shown)}."
+    yield f"Single trainings: {significant(f.margin or 1)} × of the interval. {CHANCE}"
+
+
+def of(f: Finding) -> str:
+    """ "at equal ImageNet top-1 error; ReaL labels 1.0 ×, CIFAR-10 2.5 ×, …"."""
+    return f"at equal {TOP1} error{in_other_metrics([(m.metric, m.ratio) for m in wording.every(f, ByMetric)])}"
+
+
+def sentence(f: Finding) -> str:
+    more, less, name = f.subject
+    estimate, low, high = (wording.or_nan(value) for value in (f.estimate, f.low, f.high))
+    turned = f.leader == more
+    if turned:
+        more, less, estimate, low, high = less, more, 1 / estimate, 1 / high, 1 / low
+    times = phrase(f"{significant(estimate)} ", wording.bracket(low, high, significant), " times")
+    where = name.partition(", ")[2]
+    real = next((made.ratio for made in wording.every(f, ByMetric) if made.metric == REAL), None)
+    also = f", and {real ** (-1 if turned else 1):.1f} times on {REAL} labels" if real is not None else ""
+    return phrase(f"On {where}, {more} took ", times, f" the training compute of {less} at equal {TOP1} error{also}")
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Compute at equal ImageNet error?",
+    text="How many times the training compute of the second family did the first take at equal ImageNet top-1 error?",
+    yes="{} took less",
+    no="{} took more",
+    tones=FACTS,
+    ask=ask,
+    say=say,
+    items=(Comparison, ByMetric, Ratio),
+    of=of,
+    order=10,
+    about_two=True,
+    subject=lambda f: f.subject[-1],
+    tables=tables,
+    sentence=sentence,
+    figures=("published-ratios", "published-pairs"),
+    is_of_pairs=True,
+)

@@ -1,0 +1,1 @@
+"""The published tables as a source of quoted numbers."""

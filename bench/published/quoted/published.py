@@ -1,0 +1,12 @@
+"""Published checkpoints of timm, open_clip and the paper. Their figures belong to their questions."""
+
+from bench.published import explore, public_evidence, public_models
+from bench.report.quoted.source import QuotedSource
+
+QUOTED = QuotedSource(
+    read=lambda: (public_evidence.evidence(), {}),
+    beside=public_evidence.beside,
+    page=lambda folder: ({explore.LINK: explore.PAGE}, explore.files(folder)),
+    table=public_models.table,
+    check_recipe=public_models.check,
+)

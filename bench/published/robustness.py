@@ -1,0 +1,27 @@
+"""Published checkpoints on test sets other than ImageNet's own."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bench.published import public_evidence
+
+BAND = 13.3, 14.3  # percent of ImageNet error, in which every group has checkpoints
+TESTS = {
+    "real_top1": "ReaL labels",
+    "v2_top1": "ImageNet-V2",
+    "a_top1": "ImageNet-A",
+    "r_top1": "ImageNet-R",
+    "sketch_top1": "ImageNet-Sketch",
+}
+"""Columns of the table, and what they are called."""
+
+
+def checkpoints() -> pd.DataFrame:
+    """Checkpoints with a known recipe, each at the test size that suits it best."""
+    return public_evidence.checkpoints().sort_values("in1k_top1").drop_duplicates("model", keep="last")
+
+
+def in_band(table: pd.DataFrame) -> pd.DataFrame:
+    """Those whose ImageNet error lies in `BAND`."""
+    return table[table["error"].between(*BAND)]

@@ -1,0 +1,51 @@
+"""Words and numbers that questions about published networks share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.analysis.comparisons import unreplicated_noise
+from bench.analysis.finding import Counts, Finding, Reason, Unit, Verdict
+from bench.published.matched import LEVEL, TEST_IMAGES, Gain
+from bench.stats.intervals import SEEDS
+
+TOP1, REAL = "ImageNet top-1", "ReaL"
+CHANCE = (
+    "Intervals hold chance in the test images (95 %) and what single trainings may owe to chance: 0.12 in log-odds of "
+    "an error, the spread between seeds of a few-shot probe in a public replication."
+)
+
+
+def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
+    """The same by all metrics but the first; "" where no other is known."""
+    said = (
+        f"{metric}{' labels' if metric == REAL else ''} {'–' if ratio is None else f'{ratio:.1f} ×'}"
+        for metric, ratio in ratios[1:]
+    )
+    return f"; {', '.join(said)}" if len(ratios) > 1 else ""
+
+
+def difference(
+    question: str, subject: tuple[str, ...], estimate: float, half: float, *about: Gain, main: bool
+) -> Finding:
+    """A difference of accuracies of networks that were trained once, and whether it is beyond chance."""
+    margin = unreplicated_noise((about[0].fewer + about[0].more) / 2)
+    decided = abs(estimate) > max(half, margin)
+    why = Reason.UNREPLICATED if abs(estimate) > half else Reason.WITHIN_INTERVAL
+    return Finding(
+        question=question,
+        subject=subject,
+        verdict=(Verdict.YES if estimate > 0 else Verdict.NO) if decided else Verdict.CANNOT_TELL,
+        reasons=() if decided else (why,),
+        quantity="accuracy difference",
+        unit=Unit.SHARE,
+        estimate=estimate,
+        low=estimate - half,
+        high=estimate + half,
+        level=LEVEL,
+        n=Counts(models=len(about), test_images=TEST_IMAGES),
+        margin=margin,
+        excluded=(SEEDS,),
+        main=main,
+        evidence=about,
+    )

@@ -1,0 +1,203 @@
+"""`bench.report --suite published`: its files, built without torch and network, and the page to sort and filter."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bench import api
+from bench.analysis import saved_findings
+from bench.published import explore, public_evidence
+from bench.published.figures import (
+    published_clip,
+    published_frontiers,
+    published_gains,
+    published_pairs,
+    published_ratios,
+)
+from bench.published.matched import comparisons
+from bench.study import registry
+from tests.house.structure import PROJECT
+from tests.house.test_structure import BLOCK_TORCH
+from tests.report._browser import CHROMIUM, browser
+
+BLOCK_NETWORK = """
+import socket
+def refuse(*arguments, **named): raise OSError("no network")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+"""
+COMMITTED = PROJECT / "results/reference/published"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report, built where neither torch nor a network is to be had."""
+    results = tmp_path_factory.mktemp("published")
+    code = f"{BLOCK_TORCH}{BLOCK_NETWORK}\nfrom bench.report.__main__ import main\nsys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "--suite", "published", "--results", str(results)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
+    first = " ".join(done.stdout.split())
+    assert first.startswith("On JFT-300M (Table 6), ResNet (BiT) took 2.0")
+    assert "at equal ImageNet top-1 error, and 1.0 times on ReaL labels" in first
+    return results / "published"
+
+
+@pytest.mark.gate
+def test_the_report_has_page_tables_figures_and_findings(folder: Path) -> None:
+    figures = [name for name in registry.names("figure") if name.startswith("published")]
+    assert len(figures) == 6
+    assert {path.stem for path in (folder / "figures").glob("*.png")} == set(figures)
+    assert len(saved_findings.read(folder)) > 50
+    words = (folder / "report.html").read_text()
+    assert 'href="published.html"' in words and "Not drawn" not in words and "bench.run" not in words
+    assert "](published.html)" in (folder / "report.md").read_text()
+
+
+@pytest.mark.gate
+def test_the_committed_report_says_the_same(folder: Path) -> None:
+    built, kept = (json.loads((place / "findings.json").read_text()) for place in (folder, COMMITTED))
+    assert built == kept
+    for name in ("equal-error.csv", "equal-error-by-metric.csv", "checkpoints.csv"):
+        assert (folder / "tables" / name).read_text() == (COMMITTED / "tables" / name).read_text()
+    assert (folder / "published.html").exists() and (COMMITTED / "published.html").exists()
+
+
+@pytest.mark.gate
+def test_tables_hold_every_column(folder: Path) -> None:
+    whole = api.published()
+    read = pd.read_csv(folder / "tables" / "checkpoints.csv", keep_default_na=False)
+    assert list(read.columns) == list(whole.columns) and len(read) == len(whole)
+    assert list(read["source"]) == list(whole["source"])
+
+
+@pytest.mark.gate
+def test_nothing_unknown_is_printed(folder: Path) -> None:
+    """Of sets whose classes the tables do not say, and of networks whose device is not known."""
+    for page in (folder / "report.md", folder / "report.html"):
+        words = page.read_text()
+        assert "None classes" not in words and "Device:" not in words and ">Device<" not in words
+        assert "1,281,167 images" in words
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_exponents_in_the_key_lie_within_their_intervals() -> None:
+    """Error falls with compute: exponents and both ends of their intervals are negative."""
+    drawn = published_clip.draw(public_evidence.evidence()).figure
+    labels = [entry.get_text().replace("−", "-") for entry in drawn.legends[0].texts]
+    for label in labels:
+        exponent, low, high = map(float, re.fullmatch(r".*compute\^(\S+) \[(\S+), (\S+)\]", label).groups())
+        assert low < exponent < high < 0, label
+    assert len(labels) == 5
+
+
+def test_keys_and_intervals_lie_within_their_figures() -> None:
+    evidence = public_evidence.evidence()
+    for module in (published_clip, published_gains, published_ratios):
+        figure = module.draw(evidence).figure
+        figure.canvas.draw()
+        for legend in figure.legends:
+            assert legend.get_window_extent().x1 <= figure.bbox.x1, module.__name__
+    (axes,) = published_ratios.draw(evidence).figure.axes
+    low, high = axes.get_xlim()
+    assert all(low <= x <= high for line in axes.lines for x in line.get_xdata())
+
+
+def test_the_key_of_gains_has_the_marks_that_are_drawn() -> None:
+    drawing = published_gains.draw(public_evidence.evidence())
+    (axes,) = drawing.figure.axes
+
+    def look(line) -> tuple[str, str, str]:
+        marked = line.get_marker() not in ("None", "")
+        return (line.get_marker(), line.get_markerfacecolor(), "") if marked else ("", "", line.get_linestyle())
+
+    (legend,) = drawing.figure.legends
+    key = {text.get_text(): look(line) for text, line in zip(legend.texts, legend.legend_handles, strict=True)}
+    assert {look(line) for line in axes.lines} == set(key.values()) and len(key) == 4
+    of_mark = {line.get_marker(): [] for line in axes.lines}
+    for line in axes.lines:
+        of_mark[line.get_marker()] += list(line.get_xdata()) if len(line.get_xdata()) == 1 else []
+    assert of_mark[key["after ImageNet-1k"][0]] == pytest.approx(100 * drawing.data["in1k"])
+    assert of_mark[key["after ImageNet-21k"][0]] == pytest.approx(100 * drawing.data["in21k"])
+
+
+# -- line styles -------------------------------------------------------------------------------------------------------
+
+
+def styles(axes) -> set[str]:
+    """Styles of lines that join two places."""
+    return {line.get_linestyle() for line in axes.lines if len(line.get_xdata()) > 1} - {"None"}
+
+
+def test_controlled_and_other_comparisons_never_share_a_line_style() -> None:
+    evidence = public_evidence.evidence()
+    for axes in published_pairs.draw(evidence).figure.axes:
+        assert styles(axes) == ({"--"} if axes.get_title(loc="left").startswith("Not controlled") else {"-"})
+    for axes in published_frontiers.draw(evidence).figure.axes:
+        assert styles(axes) == {"--"}
+    (axes,) = published_ratios.draw(evidence).figure.axes
+    drawn = [line.get_linestyle() for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2][
+        :-1
+    ]
+    assert drawn == ["-" if comparison.controlled else "--" for comparison in comparisons()]
+    (axes,) = published_gains.draw(evidence).figure.axes
+    assert styles(axes) == {"-", "--"}
+
+
+def test_lower_bounds_and_teachers_are_hollow_and_on_no_frontier() -> None:
+    table = public_evidence.checkpoints()
+    assert len(table) == (api.published()["stages"] != "").sum()
+    left, _ = published_frontiers.draw(public_evidence.evidence()).figure.axes
+    hollow = sum(len(dots.get_offsets()) for dots in left.collections if dots.get_facecolor().size == 0)
+    assert hollow == (~table.complete | table.teacher).sum() > 90
+    assert sum(len(dots.get_offsets()) for dots in left.collections) == len(table)
+    exact = set(table.loc[table.complete & ~table.teacher, "train_exaflops"])
+    assert all(set(line.get_xdata()) <= exact for line in left.lines)
+
+
+# -- the page to sort and filter ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.gate
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not opened in a browser")
+def test_the_page_sorts_and_filters(folder: Path) -> None:
+    table = explore.table()
+    shown = "[...document.querySelectorAll('tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
+    with browser() as opened:
+        opened.open(folder / explore.PAGE, width=1280, height=900)
+        rows = opened.run(shown)
+        assert [row[0] for row in rows] == list(table["model"])
+        source = list(explore.COLUMNS).index("source")
+        assert [row[source] for row in rows] == list(table["source"])
+        cost = list(explore.COLUMNS).index("train_exaflops")
+        opened.run(f"document.querySelectorAll('th button')[{cost}].click()")
+        up = [float(row[cost].strip("≥ ").replace(",", "")) for row in opened.run(shown) if row[cost]]
+        assert up == sorted(up) and len(up) == table["train_exaflops"].notna().sum()
+        assert opened.run(shown)[-1][cost] == ""
+        opened.run(f"document.querySelectorAll('th button')[{cost}].click()")
+        down = opened.run(shown)
+        assert down[0][cost] != "" and down[-1][cost] == ""
+        opened.run(
+            "document.getElementById('words').value = 'DeiT3 384'; document.getElementById('least').value = 85;"
+            "document.getElementById('known').checked = true;"
+            "document.querySelector('.filters').dispatchEvent(new Event('input'))"
+        )
+        named = table["model"].str.contains("deit3") & table["model"].str.contains("384")
+        wanted = table[named & (table["in1k_top1"] >= 85)]
+        assert {row[0] for row in opened.run(shown)} == set(wanted["model"]) != set()
+        assert opened.run("document.getElementById('count').textContent") == f"{len(wanted)} of {len(table):,}"
+        assert opened.complaints() == []
+
+
+def test_a_lower_bound_is_marked_and_text_cannot_end_the_script() -> None:
+    table = explore.table()
+    checkpoints = api.published()
+    assert (table["bound"] == "yes").sum() >= (checkpoints.train_exaflops.notna() & ~checkpoints.complete).sum() > 80
+    page = explore.files(Path("x"))[Path("x") / explore.PAGE].decode()
+    assert page.count("</script>") == 2 == page.count("<script")
