@@ -68,7 +68,7 @@ def test_the_headline_is_a_controlled_pair_of_vit_and_resnet(evidence: Evidence)
     first = made.findings[chosen.finding]
     assert first.main and first.subject[:2] == ("ResNet (BiT)", "ViT") and chosen.figure
     assert "took 2.0" in chosen.text and "JFT-300M (Table 6)" in chosen.text
-    assert "at equal ImageNet top-1 error, and 1.0 times on ReaL labels" in chosen.text
+    assert "; on ReaL labels 1.00 [0.47, 2.80]" in chosen.text
     again = title_of(replace(made, findings=made.findings[::-1]), figures=["published-frontiers", "published-ratios"])
     assert made.findings[::-1][again.finding].main
 

@@ -142,9 +142,14 @@ def sentence(f: Finding) -> str:
         more, less, estimate, low, high = less, more, 1 / estimate, 1 / high, 1 / low
     times = phrase(f"{significant(estimate)} ", wording.bracket(low, high, significant), " times")
     where = name.partition(", ")[2]
-    real = next((made.ratio for made in wording.every(f, ByMetric) if made.metric == REAL), None)
-    also = f", and {real ** (-1 if turned else 1):.1f} times on {REAL} labels" if real is not None else ""
-    return phrase(f"On {where}, {more} took ", times, f" the training compute of {less} at equal {TOP1} error{also}")
+    real = next((made for made in wording.every(f, ByMetric) if made.metric == REAL and made.ratio is not None), None)
+    also: str = ""
+    if real is not None:
+        ends = [wording.or_nan(value) for value in (real.ratio, real.low, real.high)]
+        ratio, start, end = (1 / ends[0], 1 / ends[2], 1 / ends[1]) if turned else ends
+        also = phrase(f"; on {REAL} labels {ratio:.2f} ", wording.bracket(start, end, "{:.2f}".format))
+    on = f" on {where}" if where else ""
+    return phrase(f"For the same {TOP1} error {more} took ", times, f" the training compute of {less}{on}", also)
 
 
 QUESTION = Question(
