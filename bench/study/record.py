@@ -208,7 +208,7 @@ class DataFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatch:
-    """Where memory ran out in training: after `work` steps it went on with `images` at a time."""
+    """Memory ran out in training, which went on after `work` steps with `images` at a time."""
 
     work: int
     images: int
@@ -266,7 +266,7 @@ class Energy:
 
     @property
     def co2_grams(self) -> float | None:
-        """None where no intensity was given."""
+        """Grams of CO2; None where no intensity was given."""
         return None if self.co2_grams_per_kwh is None else self.joules / 3.6e6 * self.co2_grams_per_kwh
 
 
