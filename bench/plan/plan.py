@@ -50,11 +50,11 @@ class PlannedCell(RemainingCost):
 
     Attributes:
         cell: what is trained.
-        name: of its folder.
+        name: its folder's name.
         state: how far it is.
-        fraction: of its training done already.
-        images: of the whole cell, the shared trunk counted once.
-        note: on its state, a sentence.
+        fraction: share of its training that is done already.
+        images: training images of the whole cell, the shared trunk counted once.
+        note: a sentence on its state.
         epochs: how often it sees each image, up to its longest horizon.
         deadly: whether its last processes were killed, see `bench.store.study.State`.
     """
@@ -298,7 +298,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
 
     Args:
         to_run: whether the plan will be run: problems that would make the run fail are then raised before measuring.
-        as_new: as if nothing of it had been done.
+        as_new: the plan ignores existing results.
 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
