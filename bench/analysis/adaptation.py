@@ -150,12 +150,12 @@ def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
 
 
 def probes(every: Iterable[Adapted]) -> list[Adapted]:
-    """Those whose network is frozen."""
+    """The ways of adapting in which the network is frozen."""
     return [one for one in every if one.way != TUNED]
 
 
 def best_of_models(found: Iterable[Adapted]) -> tuple[Adapted, ...]:
-    """Each model in its best way, in the order given."""
+    """Every model adapted in the way that suits it best, in the order given."""
     first: dict[tuple[str, str], Adapted] = {}
     for one in found:
         first.setdefault((one.data, one.model), one)

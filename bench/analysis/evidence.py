@@ -327,7 +327,7 @@ class Evidence:
         return None if point is None else self.estimates(measure).get(point.key)
 
     def without(self, cells: Set[str]) -> Evidence:
-        """The same without some cells, named by their directories; `swept` is the whole."""
+        """The evidence without some cells, named by their directories; `swept` is the whole."""
         return replace(self, horizons=without(self.horizons, cells), swept=self, _estimates={}, _averages={}, _pools={})
 
     @cached_property
@@ -351,7 +351,7 @@ def family_rank(family: str) -> tuple[int, str]:
 
 
 def shown_shots(known: Collection[int]) -> int | None:
-    """Of the numbers of labelled images per class: ten, or else the largest; None without any."""
+    """The number of labelled images per class that is shown: ten, or else the largest; None without any."""
     return DEFAULT_SHOTS if DEFAULT_SHOTS in known else max(known, default=None)
 
 

@@ -81,7 +81,7 @@ class Gaps:
 
     @property
     def decided(self) -> list[Gap]:
-        """Those beyond their interval."""
+        """The differences beyond their interval."""
         return [gap for gap in self.gaps if gap.verdict != Verdict.CANNOT_TELL]
 
     @property
@@ -115,7 +115,7 @@ class Gaps:
 
     @property
     def crossing(self) -> tuple[float, float] | None:
-        """Where the order changes, as an interval of x: the last place where one family is ahead beyond the interval
+        """The interval of x in which the order changes: the last place where one family is ahead beyond the interval
         and the next where the other is. None unless the first and the last decided places differ."""
         decided = self.decided
         for before, after in pairwise(decided):
@@ -335,6 +335,6 @@ def _curve(evidence: Evidence, series: Series, measure: str) -> tuple[list[float
 
 
 def of_one_data_set(series: Sequence[Series]) -> list[Series]:
-    """Those that were pre-trained on the data set that most were: families are compared on equal data."""
+    """The points that were pre-trained on the data set that most were: families are compared on equal data."""
     used = Counter(s.last.data for s in series).most_common(1)
     return [s for s in series if s.last.data == used[0][0]]

@@ -79,7 +79,7 @@ def _measured(evidence: Evidence, first: Law, second: Law, measure: str) -> Gaps
 
 
 def _on_task(evidence: Evidence, name: str, first: Law, second: Law, task: str, *, by_law: bool) -> TaskCrossing:
-    """The same on one task: by laws, if both families have them there, where the mean was judged so."""
+    """The crossing on one task: by laws, if both families have them there, where the mean was judged so."""
     of_task = laws(evidence, axis=first.axis, measure=task) if by_law else {}
     sides = [of_task.get(law.family) for law in (first, second)]
     if sides[0] and sides[1]:
@@ -101,7 +101,7 @@ def _on_task(evidence: Evidence, name: str, first: Law, second: Law, task: str, 
 
 
 def crossing_of(question: str, first: Law, second: Law) -> Finding:
-    """Where the first begins to be ahead of the second, by their laws."""
+    """The place where the first begins to be ahead of the second, by their laws."""
     crossed = crossing(first.averaged, second.averaged, names=(first.family, second.family))
     remarks: list[str] = []
     budgets: list[Item] = []
@@ -175,7 +175,7 @@ def sentence(f: Finding) -> str:
 
 
 def _open(f: Finding) -> str:
-    """Where laws may cross, or that the points do not tell."""
+    """Says where laws may cross, or that the points do not tell."""
     if f.low is not None:
         return f"{f.leader} is ahead up to {wording.place(f, f.low)}; if the laws cross, they do so above."
     if f.high is not None:

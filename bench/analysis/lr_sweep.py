@@ -114,7 +114,8 @@ class Sweep(Item):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the best rate, cut at the ends of the sweep; None where nothing is known of the noise, or of the best."""
+        """The interval of the best rate, cut at the ends of the sweep; None where nothing is known of the noise, or of
+        the best."""
         if self.optimum is None or self.peak is None or math.isnan(self.peak.low):
             return None
         low, high = (2.0 ** min(max(end, -99.0), 99.0) for end in (self.peak.low, self.peak.high))
@@ -289,7 +290,7 @@ def _at(evidence: Evidence, group: Sequence[Record], seen: int) -> Sweep | None:
 
 
 def _log_odds(tried: Tried, accuracy: float) -> float:
-    """Of one run: seeds spread alike in log-odds, whatever the accuracy."""
+    """Log-odds of one run's accuracy: seeds spread alike in log-odds, whatever the accuracy."""
     assert tried.accuracy is not None
     return float(special.logit(inside(accuracy, tried.accuracy.num_test)))
 

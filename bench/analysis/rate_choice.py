@@ -63,7 +63,7 @@ def at_compute(
 
 
 def _at(evidence: Evidence, series: Series, which: int | None) -> Series:
-    """The same model at its lowest or highest possible rate; itself without another."""
+    """A model at its lowest or highest possible rate; itself without another."""
     if which is None or evidence.swept is None:
         return series
     cells = evidence.swept.cells

@@ -153,7 +153,7 @@ class SideBySide:
 
     @property
     def verdict(self) -> str:
-        """That of the average; "order changes" where each side is ahead at some compute, beyond the interval."""
+        """The verdict of the average; "order changes" where each side is ahead at some compute, beyond the interval."""
         decided = {budget.contrast.verdict for budget in self.budgets}
         return "order changes" if {"better", "worse"} <= decided else self.average.verdict
 

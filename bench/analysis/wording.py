@@ -231,7 +231,7 @@ def _throughout(f: Finding) -> str:
 
 
 def _deviation(item: LawDeviation) -> str:
-    """Where a law misses its points."""
+    """Says where a law misses its points."""
     p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
     who = f"Lack of fit of {item.families[0]}'s law" if len(item.families) == 1 else "Lack of fit of the shared law"
     missed = f"error {percent(item.predicted)} % predicted, {percent(item.observed)} % measured{p}"

@@ -72,7 +72,7 @@ class CellStatus:
         return self.state == CellState.FAILED or self.refused
 
     def json(self) -> dict[str, Any]:
-        """As JSON types."""
+        """The status as JSON types."""
         return {name: value for name, value in vars(self).items() if name not in ("without_result", "refused")}
 
 

@@ -53,8 +53,8 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse, but an empty value is refused: `--models "$MODELS"` with nothing in it would be taken for "the
-        suite's own", and trained."""
+        """Parse as argparse does, but refuse an empty value: `--models "$MODELS"` with nothing in it would be taken for
+        "the suite's own", and trained."""
         words = sys.argv[1:] if args is None else list(args)
         if words == PARSER_ALONE:
             raise ParserMade(self)

@@ -163,7 +163,7 @@ def core_days(value: float | None) -> str:
 
 
 def energy(joules: float) -> str:
-    """In the unit that electricity is sold in."""
+    """Energy in the unit that electricity is sold in."""
     kwh = joules / 3.6e6
     return f"{significant(1000 * kwh)} Wh" if kwh < 1 else f"{significant(kwh)} kWh"
 

@@ -73,7 +73,7 @@ class Crosscheck:
 
     @property
     def fvcore_agrees(self) -> bool | None:
-        """None where fvcore could not trace the model."""
+        """Whether fvcore's count is ours; None where it could not trace the model."""
         return None if self.why_not else self._agrees(self.fvcore)
 
     def _agrees(self, theirs: Mapping[str, int]) -> bool:

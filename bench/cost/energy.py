@@ -149,7 +149,7 @@ class Meter:
             files.write_sealed(self._path, known)
 
     def stop(self) -> None:
-        """The last reading. Again, it does nothing."""
+        """Take the last reading; a second call does nothing."""
         if (self._zones or self._gpus) and not self._stop.is_set():
             self._stop.set()
             self._thread.join()

@@ -62,18 +62,19 @@ def _of(model: Any, x_BCHW: Tensor) -> Sight:
 
 @dataclass(frozen=True)
 class FieldOfView:
-    """Of a map's position, along height and width: pixels that it sees, and pixels to the next position."""
+    """The field of view of one position of a map, along height and width: pixels that it sees, and pixels to the next
+    position."""
 
     pixels: Pair
     step: Pair
 
     def through(self, kernel: Sequence[int], stride: Sequence[float], dilation: Sequence[int] = (1, 1)) -> FieldOfView:
-        """Of the outputs of a window that is moved over the map."""
+        """The field of view of the outputs of a window that is moved over the map."""
         high, wide = (p + (k - 1) * d * s for p, s, k, d in zip(self.pixels, self.step, kernel, dilation, strict=True))
         return FieldOfView((high, wide), (self.step[0] * stride[0], self.step[1] * stride[1]))
 
     def joined(self, other: FieldOfView) -> FieldOfView:
-        """Of what is computed from both, position by position."""
+        """The field of view of what is computed from both, position by position."""
         (a, b), (c, d) = zip(self.pixels, other.pixels, strict=True), zip(self.step, other.step, strict=True)
         return FieldOfView((max(a), max(b)), (max(c), max(d)))
 

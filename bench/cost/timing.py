@@ -55,7 +55,7 @@ class Workload:
         return spread(self.windows)
 
     def throughput(self, **more: Any) -> Throughput:
-        """As it stands in a record; `more` are fields that the windows do not tell."""
+        """Throughput as it stands in a record; `more` are fields that the windows do not tell."""
         return Throughput(
             batch=self.images,
             images_per_second=self.spread(),

@@ -125,7 +125,7 @@ def reproduction() -> tuple[Reproduced, ...]:
 
 
 def reproduction_text() -> str:
-    """The same in words, for reports."""
+    """What a reproduction costs, in words for reports."""
     rows = "; ".join(f"{r.name} {r.proxy:.0f} against {r.published:.0f} ({r.ratio - 1:+.0%})" for r in reproduction())
     return f"One utilisation of {tpuv3_utilisation():.1%} of {_peak(TPUV3) / TERA:g} TFLOP/s gives {rows} core-days."
 

@@ -57,7 +57,7 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
 
 
 def counted(name: str, root: Path | None) -> dict[str, Any]:
-    """The same with the content of both splits: loads the set; of "name@N" N training images."""
+    """A set's facts with the content of both splits, which loads it; of "name@N" N training images."""
     full, size = parse(name)
     if resizes(full) and (seen := look(full, root=root)) is not None and seen[0] is None:
         full = named_at(full, DEFAULT_SIDE, seen[1])  # as a study takes it

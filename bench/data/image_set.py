@@ -70,7 +70,7 @@ class EncodedImages(LazyImages):
 
     @abstractmethod
     def at(self, size: int) -> EncodedImages:
-        """The same images, decoded at another size."""
+        """The set's images, decoded at another size."""
 
     @abstractmethod
     def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -92,7 +92,7 @@ def real_hash(content_hash: str, labels: MultiLabels) -> str:
 
 
 def to_arrays(labels: MultiLabels) -> dict[str, np.ndarray]:
-    """As flat arrays, for the cache: all classes one after another, and where each image's begin."""
+    """The images as flat arrays, for the cache: all classes one after another, and where each image's begin."""
     counts = [len(row) for row in labels]
     flat = [label for row in labels for label in row]
     return {"real_classes": np.array(flat, dtype=np.int64), "real_starts": np.cumsum([0, *counts], dtype=np.int64)}

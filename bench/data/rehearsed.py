@@ -102,7 +102,7 @@ def of(one: DataSet) -> DataSet:
 
 
 def _with_functions(one: DataSet, **functions: Any) -> DataSet:
-    """The same facts with other functions, whatever the class of the set makes its own from."""
+    """A set's facts with other functions, whatever the class of the set makes its own from."""
     kept = (entry.name for entry in fields(DataSet) if entry.name not in functions and entry.name != "download")
     return DataSet(**{name: getattr(one, name) for name in kept}, **functions)
 

@@ -219,7 +219,7 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
 
 
 def _stopped_ranks(launcher: int) -> list[int]:
-    """Those that have come to the step at which they stop themselves."""
+    """Process ids of ranks that have come to the step at which they stop themselves."""
     asked = ["ps", "-o", "pid=,stat=,args=", "--ppid", str(launcher)]
     printed = subprocess.run(asked, capture_output=True, text=True).stdout
     rows = [line.split(maxsplit=2) for line in printed.splitlines()]

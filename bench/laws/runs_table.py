@@ -476,7 +476,7 @@ def _plain(name: Any) -> str:
 
 
 def _bare(name: Any) -> str:
-    """The same without a unit: "Tokens (billions)" -> "tokens"."""
+    """A column's name without its unit: "Tokens (billions)" -> "tokens"."""
     return _plain(UNIT.sub("", str(name)))
 
 

@@ -446,7 +446,7 @@ class HeldOutRuns:
     group: np.ndarray
 
     def of(self, name: str) -> HeldOutRuns:
-        """Those of a group that have a y."""
+        """The runs of a group that have a y."""
         kept = (self.group == name) & np.isfinite(self.y)
         return HeldOutRuns(x=self.x[:, kept], y=self.y[kept], group=self.group[kept])
 

@@ -86,7 +86,7 @@ def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[st
 
 
 def weights(forms: Mapping[str, float]) -> str:
-    """Those that cannot be ruled out with their weights, then the others."""
+    """Names the forms that cannot be ruled out with their weights, then the others."""
     kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
     others = [name for name, weight in forms.items() if weight < NAMED_APART]
     return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
@@ -152,7 +152,7 @@ def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:
 
 
 def _reached(r: Mapping[str, Any], what: str) -> str:
-    """Where another run has a y, or an accuracy."""
+    """Says where another run has a y, or an accuracy."""
     low, high = ("?" if r[end] is None else compact(r[end]) for end in ("low", "high"))
     if r["x"] is None:
         least = f"; x is at least {low}" if r["low"] is not None else ""

@@ -554,7 +554,7 @@ class Chosen:
         return max(seeds for _, seeds in self.choice.values())
 
     def json(self) -> dict[str, Any]:
-        """As JSON types."""
+        """The proposal as JSON types."""
         return {
             "grid": list(self.grid),
             "seeds": self.seeds,

@@ -122,7 +122,7 @@ def compiled_seconds(launching: float, computing: float, *, recorded: bool) -> f
 
 @functools.cache
 def _slowness(tasks: tuple[str, ...]) -> float:
-    """That of the first task that says how it is measured, once for all models."""
+    """The slowness of the first task that says how it is measured, once for all models."""
     says = (registry.load("task", name).slowness for name in tasks)
     return next((each(lambda run: quickest(run)[0]) for each in says if each is not None), 1.0)
 

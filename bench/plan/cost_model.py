@@ -33,11 +33,11 @@ class RemainingWork:
     Attributes:
         machine: options that say how cells are spread.
         pricing: options that say which devices are costed.
-        scale: of the study, resolved.
+        scale: the study's scale, resolved.
         results: folder with records, also of other studies.
-        cells: of this run, those that are done included.
+        cells: all cells of this run, those that are done included.
         fractions: unfinished cell -> share of its training that is done.
-        sizes: of the data sets.
+        sizes: images and classes of the data sets.
         exclusive: one worker has the machine to itself.
         to_run: problems that would make a run fail are raised before anything is measured.
         report: told of progress.
@@ -66,12 +66,12 @@ class RemainingCost:
 
     Attributes:
         refused: why its model cannot be trained; everything else is then unknown.
-        flops: of the whole cell, the shared trunk counted once, by convention; None if not counted.
+        flops: FLOPs of the whole cell, the shared trunk counted once, by convention; None if not counted.
         seconds: left, of one worker.
         whole: seconds of the whole cell.
-        evaluate_share: of the cell's time that goes into evaluating its horizons.
+        evaluate_share: share of the cell's time that goes into evaluating its horizons.
         needs: bytes; None of a cell that does not train.
-        error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here.
+        error: one standard deviation of the logarithm of `seconds`, where rates were not measured here.
         basis: where the rate comes from.
         device_hours: left, of all devices that the cell occupies; None where none were named.
     """
@@ -93,7 +93,7 @@ class StudyCost:
 
     Attributes:
         workers: cells at a time.
-        threads: of each process.
+        threads: threads of each process.
         ranks: processes that train one cell together.
         cells: cell that is not done -> its cost.
         calibration: the rates that costs rest on.

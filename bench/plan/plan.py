@@ -50,11 +50,11 @@ class PlannedCell(RemainingCost):
 
     Attributes:
         cell: what is trained.
-        name: of its folder.
+        name: its folder's name.
         state: how far it is.
-        fraction: of its training done already.
-        images: of the whole cell, the shared trunk counted once.
-        note: on its state, a sentence.
+        fraction: share of its training that is done already.
+        images: training images of the whole cell, the shared trunk counted once.
+        note: a sentence on its state.
         epochs: how often it sees each image, up to its longest horizon.
         deadly: whether its last processes were killed, see `bench.store.study.State`.
     """
@@ -70,7 +70,7 @@ class PlannedCell(RemainingCost):
 
     @property
     def flops_left(self) -> float:
-        """Dense count."""
+        """FLOPs of what is left, by the dense convention."""
         return (self.flops or {}).get("dense", 0) * (1 - self.fraction)
 
 
@@ -209,7 +209,7 @@ class Plan:
 
     @property
     def seconds_in_turns(self) -> float:
-        """As `seconds`, where cells that share a GPU gain nothing by it."""
+        """Seconds of the study where cells that share a GPU gain nothing by it."""
         each = sharing(self.machine.device, self.cost.workers * self.cost.ranks)
         return packed([cell.seconds or 0.0 for cell in self.todo], max(1, self.cost.workers // each)) + START_SECONDS
 
@@ -244,8 +244,8 @@ class Plan:
         return self.cost.ranks == 1 and all(rates.measured for rates in self.cost.calibration.rates.values())
 
     def utilisation(self, cells: Iterable[PlannedCell]) -> float | None:
-        """Of the named devices' peak, while the rest of these cells occupies them: also while they wait for images or
-        for each other. None where none are named, or nothing is left."""
+        """Share of the named devices' peak that is used while the rest of these cells occupies them: also while they
+        wait for images or for each other. None where none are named, or nothing is left."""
         hours, flops = sum(cell.device_hours or 0.0 for cell in cells), sum(cell.flops_left for cell in cells)
         return (
             None
@@ -254,7 +254,7 @@ class Plan:
         )
 
     def json(self) -> dict[str, Any]:
-        """As JSON types."""
+        """The plan as JSON types."""
         return {
             "suite": self.suite,
             "scale": self.scale,
@@ -298,7 +298,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
 
     Args:
         to_run: whether the plan will be run: problems that would make the run fail are then raised before measuring.
-        as_new: as if nothing of it had been done.
+        as_new: the plan ignores existing results.
 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …

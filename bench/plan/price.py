@@ -61,7 +61,7 @@ class Price:
         return amount * (self.device_hours if for_one else self.hours)
 
     def json(self) -> dict[str, Any]:
-        """As JSON types."""
+        """The price as JSON types."""
         low, high = 1 / self.factor, self.factor
         body: dict[str, Any] = {
             "hardware": self.hardware.device.name,

@@ -69,7 +69,7 @@ class RecipeAxis:
     varies: tuple[str, ...]
 
     def json(self) -> dict[str, Any]:
-        """As JSON types."""
+        """The recipes as JSON types."""
         rows = [
             {"model": r.model, "data": r.data, "shortest": r.shortest, "share": r.share, **asdict(r.recipe)}
             for r in self.rows

@@ -75,7 +75,7 @@ class Disk:
         return self.shared + self.checkpoints + self.weights
 
     def json(self) -> dict[str, int]:
-        """As JSON types."""
+        """The same data as JSON types."""
         return asdict(self) | {"total": self.total}
 
 

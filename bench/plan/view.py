@@ -53,7 +53,7 @@ class ConsoleReporter(Reporter):
         write(self.console, text, style="dim")
 
     def calibrated(self, done: int, total: int) -> None:
-        """In one line that is written over; nothing in a log."""
+        """Shows the measurement in one line that is written over; nothing in a log."""
         if self.console.is_terminal:
             end = "\r" if done < total else "\n"
             self.console.print(f"{done} of {total} models", style="dim", highlight=False, end=end)

@@ -148,7 +148,7 @@ class ByMetric(Item):
 
 @cache
 def comparisons() -> tuple[Comparison, ...]:
-    """Those that the published tables allow, controlled ones first."""
+    """The comparisons that the published tables allow, controlled ones first."""
     return tuple(Comparison(**row) for row in public_models.read("comparisons"))
 
 

@@ -23,5 +23,5 @@ def checkpoints() -> pd.DataFrame:
 
 
 def in_band(table: pd.DataFrame) -> pd.DataFrame:
-    """Those whose ImageNet error lies in `BAND`."""
+    """The checkpoints whose ImageNet error lies in `BAND`."""
     return table[table["error"].between(*BAND)]

@@ -17,7 +17,7 @@ CHANCE = (
 
 
 def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
-    """The same by all metrics but the first; "" where no other is known."""
+    """The ratio by every metric but the first; "" where no other is known."""
     said = (
         f"{metric}{' labels' if metric == REAL else ''} {'–' if ratio is None else f'{ratio:.1f} ×'}"
         for metric, ratio in ratios[1:]

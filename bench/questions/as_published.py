@@ -203,13 +203,13 @@ def _judged(ablations: Ablations, evidence: Evidence, asked: Sequence[Asked], me
 
 
 def _at_one_rate(finding: Finding) -> Finding:
-    """The same finding, which is not enough to contradict the paper."""
+    """A finding at one learning rate, which is not enough to contradict the paper."""
     verdict = Verdict.CANNOT_TELL if finding.verdict == Verdict.NO else finding.verdict
     return replace(finding, verdict=verdict, reasons=(*finding.reasons, ONE_RATE))
 
 
 def _equal(finding: Finding) -> Finding:
-    """The same finding, asked whether both sides are alike: YES with the interval within the margin, NO beyond it."""
+    """A finding that says whether both sides are alike: YES with the interval within the margin, NO beyond it."""
     low, high = finding.low, finding.high
     if low is None or high is None:
         return finding

@@ -230,7 +230,8 @@ def _purpose(suite: str) -> str:
 
 
 def _questions(suite: str, evidence: Evidence) -> list[str] | None:
-    """Those that the suite names, that of a sweep where one was made, and those of plug-ins; None: all there are."""
+    """The questions that the suite names, that of a sweep where one was made, and those of plug-ins; None: all there
+    are."""
     from bench.analysis import lr_sweep
 
     design = _design(suite)

@@ -113,7 +113,7 @@ class Samples:
 
     @cached_property
     def log_odds(self) -> float:
-        """Log-odds of that accuracy; 0 of another metric."""
+        """Log-odds of an accuracy; 0 for any other metric."""
         return 0.0 if self.bounds == UNBOUNDED else float(special.logit(self.inside))
 
     @property

@@ -147,8 +147,8 @@ def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
 
 
 def independent(budgets: int) -> float:
-    """As how many independent ones the variances of a trunk's budgets count: normal values with correlation r have
-    variances with correlation r²."""
+    """The number of independent variances that those of a trunk's budgets are worth: normal values with correlation r
+    have variances with correlation r²."""
     steps = np.arange(1, budgets)
     return budgets**2 / (budgets + 2 * float(((budgets - steps) * ADJACENT ** (2 * steps)).sum()))
 

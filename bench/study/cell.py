@@ -134,12 +134,12 @@ class Cell:
     Attributes:
         model: its name, with options after colons.
         data: the upstream set.
-        num_images: of the upstream set's nested subset; None: the whole training split.
+        num_images: images of the upstream set's nested subset; None: the whole training split.
         image_size: pixels per side that the model takes.
         channels: 1 (grey) or 3 (RGB) that the model takes.
         recipe: how it is trained.
         horizons: budgets in images seen, ascending; 0 evaluates the untrained network.
-        seed: of the initial weights, the order of images and their augmentation.
+        seed: seed of the initial weights, the order of images and their augmentation.
         tasks: what the model is evaluated by at every horizon.
         model_options: further arguments of the model's family.
         job: a file in bench/execute/jobs/.

@@ -147,7 +147,7 @@ def _add_flag(p: argparse._ActionsContainer, option: Option, flag: str, read: Ca
 
 
 def given(arguments: argparse.Namespace, options: Iterable[Option]) -> Values:
-    """The layer of a command line."""
+    """The values that a command line gives, by the names of their options."""
     return {option.name: getattr(arguments, option.name) for option in options if hasattr(arguments, option.name)}
 
 

@@ -360,7 +360,7 @@ class StudyOptions:
 
     @classmethod
     def of(cls, *layers: Values) -> StudyOptions:
-        """From what a study file, a call and flags say, the last of them first.
+        """Options from what a study file, a call and flags say, the last of them first.
 
         Raises:
             UserError: a field that is both set and swept; too many combinations.
@@ -394,7 +394,7 @@ class StudyOptions:
 
     @classmethod
     def parsed(cls, arguments: argparse.Namespace) -> StudyOptions:
-        """From a command line to which `add_options` was added, and the study file that it names.
+        """Options from a command line to which `add_options` was added, and the study file that it names.
 
         Raises:
             UserError: see `of` and `bench.study.option_values.read_file`.
@@ -404,7 +404,7 @@ class StudyOptions:
 
     @classmethod
     def called(cls, study: Path | str | None, options: Mapping[str, Any]) -> StudyOptions:
-        """From the arguments of a Python call, and the study file that it names.
+        """Options from the arguments of a Python call, and the study file that it names.
 
         Raises:
             UserError: as `parsed`.

@@ -118,7 +118,7 @@ class Overrides:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Overrides:
-        """From values of its options.
+        """The group from values of its options.
 
         Raises:
             UserError: a field that is both set and swept; too many combinations.

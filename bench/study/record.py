@@ -64,10 +64,10 @@ class Score:
 
     Attributes:
         task, data, metric: for example "fewshot", "fashion-mnist", "accuracy".
-        value: in [0, 1] for accuracies.
+        value: the score, in [0, 1] for accuracies.
         stderr: standard error over the test images of this one draw.
         num_test: test images that were scored.
-        num_classes: of the test set.
+        num_classes: classes of the test set.
         chance: the value that guessing reaches.
         shots: labelled images per class of the probe; None where it does not apply.
         draw: which few-shot draw; None where it does not apply.
@@ -100,16 +100,16 @@ class Horizon:
         unique_images: different ones among them.
         epochs: passes over the training set.
         steps, batch: optimizer steps, of so many images.
-        train_flops: of a training to this horizon alone: the trunk up to its branch, and the branch.
+        train_flops: FLOPs of a training to this horizon alone: the trunk up to its branch, and the branch.
         spent_images, spent_flops: what was done for this horizon beyond the horizon before it.
         seconds: train: of a training to this horizon alone, as `train_flops`; evaluate: its evaluation; save, wait:
             since the horizon before it was read.
         images_per_second, flops_per_second: in training, dense FLOPs.
-        utilisation: of the peak of all ranks, by the architecture's FLOPs, in [0, 1].
+        utilisation: share of the peak of all ranks, by the architecture's FLOPs, in [0, 1].
         core_days: devices × days of `seconds.train`.
         final_train_loss: mean of the last steps, nats.
         smaller_batches: "evaluate", "finetune": images at a time that fitted, where memory ran out in an evaluation.
-        scores: in the order of the evaluation.
+        scores: all scores, in the order of the evaluation.
     """
 
     images_seen: int
@@ -169,9 +169,9 @@ class ModelFacts:
         params: all parameters.
         params_body: without head and embeddings.
         num_features: width of what feeds the head.
-        forward_macs: of one image.
+        forward_macs: multiply-accumulates of one image.
         train_flops_per_image: forward and backward.
-        fingerprint: of the code that the model was built with (bench.study.fingerprint); None where none was taken.
+        fingerprint: digest of the model's code (bench.study.fingerprint); None where none was taken.
     """
 
     name: str
@@ -191,7 +191,7 @@ class DataFacts:
     Attributes:
         kind: "photographs", "handwriting", "rendered".
         num_images, num_val: in the training and the test split.
-        content_hash: of the training images and labels.
+        content_hash: digest of the training images and labels.
         image_size, channels: of the model's input, pixels per side.
     """
 
@@ -208,7 +208,7 @@ class DataFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatch:
-    """Where memory ran out in training: after `work` steps it went on with `images` at a time."""
+    """Memory ran out in training, which went on after `work` steps with `images` at a time."""
 
     work: int
     images: int
@@ -222,12 +222,12 @@ class Execution:
         device: "cpu" or "cuda".
         accelerators: how many; 0 on a CPU.
         ranks: processes that trained together.
-        sharding: of weights among ranks; None for one rank.
+        sharding: how weights lie among ranks; None for one rank.
         threads: CPU threads of each rank.
-        dtype: of the network's forward pass, "float32" or "bfloat16".
+        dtype: precision of the network's forward pass, "float32" or "bfloat16".
         evaluation_dtype: of the features and logits that were judged; None where there were none, or the record is
             older: then features were float32.
-        compile_mode: of torch.compile; "off" where the network ran as it is written; None where nothing was trained.
+        compile_mode: torch.compile's mode; "off" where the network was not compiled; None where nothing was trained.
         attention_kernels: fused attention, the fastest first; empty where torch chose, or there was nothing to choose.
         micro_batches: where memory ran out.
     """
@@ -250,9 +250,9 @@ class Energy:
     shortly before its end.
 
     Attributes:
-        processor_joules: of processors and memory (RAPL), the share of the processor time that the cell used.
-        accelerator_joules: of its GPUs (NVML), whole. Each is None where it was not measured.
-        co2_grams_per_kwh: of the electricity, as the user gave it.
+        processor_joules: energy of processors and memory (RAPL), the share of the processor time that the cell used.
+        accelerator_joules: energy of its GPUs (NVML), whole. Each is None where it was not measured.
+        co2_grams_per_kwh: intensity of the electricity, as the user gave it.
     """
 
     processor_joules: float | None = None
@@ -266,7 +266,7 @@ class Energy:
 
     @property
     def co2_grams(self) -> float | None:
-        """None where no intensity was given."""
+        """Grams of CO2; None where no intensity was given."""
         return None if self.co2_grams_per_kwh is None else self.joules / 3.6e6 * self.co2_grams_per_kwh
 
 
@@ -282,8 +282,8 @@ class Cost:
         devices: accelerators, or CPU threads, of all ranks.
         image_wait_seconds: of `seconds.train`, in which steps waited for images that were still being read (of several
             ranks, the first's); None where nothing was trained.
-        peak_memory_bytes: of the accelerator, or else of the process.
-        peak_flops_per_second: of one rank's device, what utilisation is a share of.
+        peak_memory_bytes: most memory of the accelerator, or else of the process.
+        peak_flops_per_second: peak of one rank's device, by which utilisation is a share.
         peak_source: where it is from.
         energy: None where the hardware tells of none, or ranks were on several machines.
         processor_seconds: that rank 0's process used, over all attempts; None where one was killed, or where other
@@ -336,10 +336,10 @@ class Throughput:
         windows: images per second of each.
         images_per_second: their spread.
         first_call_seconds: allocation, compilation and autotuning included.
-        utilisation: of the peak, by the median and dense FLOPs, in [0, 1].
+        utilisation: share of the peak, by the median and dense FLOPs, in [0, 1].
         scan_images_per_second: while batch sizes were scanned, before the windows.
         limit: why no larger batch was tried.
-        optimizer: of a training step.
+        optimizer: the optimizer's part of a training step.
     """
 
     batch: int
@@ -447,8 +447,8 @@ class PeerSettings:
     """How a contender trains, in words that `bench.execute.peers.settings` explains.
 
     Attributes:
-        layout: of images and of convolutions' weights in memory.
-        dtype: of products; weights are float32 everywhere.
+        layout: how images and convolutions' weights lie in memory.
+        dtype: precision of products; weights are float32 everywhere.
         attention: torch's fused kernel, or plain products and a softmax.
         compiled: what of the network is.
         optimizer: the implementation of AdamW and of clipping.
@@ -477,15 +477,15 @@ class ContenderResult:
     """One way to train the model, beside others.
 
     Attributes:
-        package: of the library; None for this project's own step.
+        package: the library's package; None for this project's own step.
         left_out: why it did not take part, or None.
         windows: images per second of each round, start after start.
         images_per_second: their spread.
-        share_of_peak: by the median and dense FLOPs, in [0, 1].
-        losses: of the first steps, nats.
+        share_of_peak: utilisation by the median and dense FLOPs, in [0, 1].
+        losses: losses of the first steps, nats.
         same_function: whether it computes what this project's model does, from the same weights.
-        settings: with which it raced; None in older records.
-        trials: by which they were chosen.
+        settings: the settings with which it raced; None in older records.
+        trials: the trials by which they were chosen.
     """
 
     name: str
@@ -545,9 +545,9 @@ class Record(Result):
     """A result with its identity and its origin.
 
     Attributes:
-        suite: that ran it.
+        suite: the suite that ran it.
         cell_id: `bench.study.cell.cell_id`.
-        directory: of the cell, below `cells/`.
+        directory: the cell's folder below `cells/`.
         revisions: of what the cell uses, part of its identity: "model", "recipe", "job:NAME", "data:NAME", "task:NAME".
         attempts: oldest first.
         source: the publication that it is quoted from; None for what was run here.

@@ -61,7 +61,7 @@ def add_plugins(folder: str) -> str:
 
 
 def forget() -> None:
-    """Look everything up anew."""
+    """Clear all caches of look-ups."""
     for cached in (names, load, _plugin_folders):
         cached.cache_clear()
 
@@ -85,8 +85,8 @@ def _plugin_folders() -> tuple[Path, ...]:
 
 
 def _entry_points() -> list[importlib.metadata.EntryPoint]:
-    """Those of installed distributions. A checkout says itself which are its own: it need not be installed, and an
-    installation that leads to it may be older."""
+    """The entry points of installed distributions. A checkout says itself which are its own: it need not be installed,
+    and an installation that leads to it may be older."""
     points = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
     if (about := PROJECT / "pyproject.toml").is_file():
         project = tomllib.loads(about.read_text(encoding="utf-8")).get("project", {})

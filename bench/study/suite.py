@@ -29,7 +29,7 @@ class SuiteOptions:
         sizes: numbers of images that an axis over images compares, ascending.
         seeds: number of seeds.
         image_size: pixels per side.
-        hours: on one data-centre GPU, at scale `gpu`; they also choose the size of images.
+        hours: time on one data-centre GPU, at scale `gpu`; they also choose the size of images.
         num_images: name of a set that was named -> training images, at scale `paper`.
         data_root: folder with data sets that do not come with the installation.
     """
@@ -50,7 +50,7 @@ class Suite:
     """A design of a study. A file in this folder exports one as `SUITE`.
 
     Attributes:
-        name: that of its file, with "-" for "_".
+        name: its file's name, with "-" for "_".
         question: what the study is to answer, for people.
         cells: options -> what is to be trained.
         figures: files of bench/report/figures/ that its report draws.

@@ -52,7 +52,7 @@ class PretrainingStudy:
 
 
 def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> tuple[Upstream, ...]:
-    """The same models and budget on each of several sets."""
+    """Cells that train the same models for the same budget on each of several sets."""
     return tuple(
         Upstream(data=name, images=dict.fromkeys(models, images), recipe=lambda data: recipe) for name in names
     )
@@ -128,7 +128,7 @@ def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, .
 
 
 def _like(upstream: Upstream, name: str, options: SuiteOptions) -> Upstream:
-    """The same training on another set; where its number of images is known, for as many epochs."""
+    """The cell's training on another set; where its number of images is known, for as many epochs."""
     share = options.num_images[name] / IMAGES["ImageNet"] if name in options.num_images else 1
     images = {model: round(share * seen) for model, seen in upstream.images.items()}
     return replace(upstream, data=name, images=images, of=lambda family: True)

@@ -73,7 +73,7 @@ def extractor(
 
 
 class Kept:
-    """The same function, whose answers are kept in the cache: by the model's weights, `about` (what else features
+    """A function of features whose answers are kept in the cache: by the model's weights, `about` (what else features
     depend on) and pixels. The network is given images alone that no kept set holds.
 
     Attributes:

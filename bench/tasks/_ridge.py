@@ -125,7 +125,7 @@ def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int
 def choose_by_folds(
     features_ND: np.ndarray, labels_N: np.ndarray, parts: Parts, candidates: tuple[float, ...], *, num_classes: int
 ) -> float:
-    """As `choose_ridge`, by the squared residuals of what each fold leaves out."""
+    """Choose the strength as `choose_ridge` does, by the squared residuals of what each fold leaves out."""
     errors = dict.fromkeys(candidates, 0.0)
     for fitted_N, left_N in parts:
         support = decompose(features_ND[fitted_N], labels_N[fitted_N], num_classes=num_classes)

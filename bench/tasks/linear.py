@@ -75,7 +75,7 @@ def forward_images(
 
 
 def _check(folds: int, *, smallest: int, num_classes: int) -> None:
-    """Raises UserError where nothing can be fitted, or no strength be chosen."""
+    """Refuse what cannot be fitted, and folds by which no strength can be chosen."""
     if num_classes < 2:
         raise UserError("A linear probe needs at least two classes, and there is one.")
     if not 2 <= folds <= smallest:

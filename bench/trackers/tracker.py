@@ -164,7 +164,7 @@ def series_of(rows: Sequence[Row]) -> str:
 
 
 def known_rows(run: TrackedRun, series: str | None) -> int | None:
-    """With how many of a run's rows a tracker's series ends; None if it is another series."""
+    """The number of a run's rows that a tracker's series has; None if it is another series."""
     if series is None:
         return 0
     number = int(series.partition(":")[0])

@@ -118,8 +118,8 @@ def _cut(images_BHWC: Tensor, boxes_4B: Tensor, mirrored_B: Tensor | None, *, dt
 
 
 def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
-    """Where the `size` pixels of each enlarged stretch lie along an axis of `size` pixels, as `grid_sample` counts:
-    from -1 to 1, edge to edge. Beyond the centre of a stretch's last pixel that pixel is repeated."""
+    """The places where the `size` pixels of each enlarged stretch lie along an axis of `size` pixels, as `grid_sample`
+    counts: from -1 to 1, edge to edge. Beyond the centre of a stretch's last pixel that pixel is repeated."""
     step_B1, start_B1 = length_B[:, None] / size, start_B[:, None]
     at_BS = start_B1 + (torch.arange(size, device=start_B.device, dtype=start_B.dtype) + 0.5) * step_B1
     at_BS = at_BS.clamp(min=start_B1 + 0.5, max=start_B1 + length_B[:, None] - 0.5)

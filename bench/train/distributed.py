@@ -142,7 +142,8 @@ class DistributedRanks(Ranks):
         return values
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
-        """As of the step before: the vote is all-reduced while the step is computed, so that no rank waits for it."""
+        """What ranks agreed on at the step before: the vote is all-reduced while the step is computed, so that no rank
+        waits for it."""
         decided = [0, 0]
         if self._vote is not None:
             work, votes_2 = self._vote

@@ -79,13 +79,14 @@ class LowPrecision(nn.Module):
         return self._run(self.network, x_BCHW)
 
     def _run(self, function: Callable[[Tensor], Tensor], x_BCHW: Tensor) -> Tensor:
-        """With the attention kernels that were fastest, as in training."""
+        """Run the network with the attention kernels that were fastest, as in training."""
         whole_BCHW = self._input(x_BCHW)
         with self.attention(len(whole_BCHW)):
             return function(whole_BCHW)[: len(x_BCHW)]
 
     def _input(self, x_BCHW: Tensor) -> Tensor:
-        """In `dtype`; a last, smaller batch is filled up, for code that was compiled for the others' size."""
+        """The images in `dtype`; a last, smaller batch is filled up, for code that was compiled for the others'
+        size."""
         x_BCHW = x_BCHW.to(self.dtype)
         missing = self.batches.batch - len(x_BCHW) if self.compiles else 0
         return F.pad(x_BCHW, (0, 0) * 3 + (0, missing)) if missing > 0 else x_BCHW

@@ -25,7 +25,7 @@ LAYERS = (
     ("bench.published",),
     ("bench.suites", "bench.plan"),
     ("bench.execute",),
-    ("bench.commands", "verbs"),  # verbs lie at the top of bench/, or are what `python -m ROOM` runs
+    ("bench.commands", "bench.examples", "verbs"),  # verbs lie at the top of bench/, or are what `python -m ROOM` runs
 )
 ORDER = [room for layer in LAYERS for room in layer]
 

@@ -135,7 +135,7 @@ def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
 
 
 def look_into(folder: Path, storage: Storage) -> tuple[int | None, int]:
-    """As `look`."""
+    """`look` of a `DataSet`, for folders."""
     if (known := index.indexed(folder, "train", as_published=False)) is not None:
         return storage.size, storage.channels or int(known.channels.max())
     if storage.size is not None and storage.channels is not None:
@@ -175,7 +175,7 @@ def listed_images(option: str, *, root: Path | None) -> int:
 
 
 def listed_in(folder: Path) -> int:
-    """As `listed_images`."""
+    """`listed_images` of a `DataSet`, for folders."""
     if (known := index.indexed(folder, "train", as_published=False)) is not None:  # headers of shards take minutes
         return len(known)
     sources = _format(folder).find(folder).sources
@@ -188,7 +188,7 @@ def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
 
 
 def encoded_in(folder: Path) -> list[bytes]:
-    """As `some_encoded`."""
+    """`some_encoded` of a `DataSet`, for folders."""
     contents = list[bytes]()
     known = index.indexed(folder, "train", as_published=False)
     source = known or next(iter(_format(folder).find(folder).sources.values()))

@@ -86,7 +86,7 @@ class Executor(Protocol):
         """Queue so many more workers."""
 
     def ended(self) -> list[Ended]:
-        """Those that ended since the last call."""
+        """The workers that ended since the last call."""
 
     def stop(self, *, running: bool = True) -> None:
         """Call off queued workers, and have those that run save and end; does not wait for it."""

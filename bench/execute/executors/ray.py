@@ -70,7 +70,7 @@ class Ray(Executor):
 
     @property
     def slots(self) -> int:  # type: ignore[override]
-        """As the cluster is now: machines come and go."""
+        """Slots of the cluster as it is now: machines come and go."""
         return max(1, int(min(self._fitting().values(), default=1)))
 
     @property

@@ -104,7 +104,7 @@ class ThisMachine:
 
 
 def _on_an_accelerator(left: RemainingWork, cells: dict[Cell, RemainingCost], calibration: Calibration) -> Price | None:
-    """The same work on one device that it is meant for, where somebody would ask."""
+    """What the same work takes on one device that it is meant for, where somebody would ask."""
     accelerator = left.pricing.accelerator
     flops = math.fsum(cost.flops["dense"] for cost in cells.values() if cost.flops)
     asked = accelerator is not None or left.scale != "cpu" or flops > ACCELERATOR_FLOPS

@@ -158,7 +158,7 @@ def _trained(
 
 
 def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e: Estimate, x: float) -> dict[str, Any]:
-    """Where a point is, and what is said of it."""
+    """The place of a point, and what is said of it."""
     cells = () if evidence.published else evidence.cells.get(p.variant, ())
     return {
         "x": x,
@@ -169,7 +169,7 @@ def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e:
 
 
 def _baselines(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
-    """The same probe on raw pixels; per family the mean over its untrained networks."""
+    """Baselines of a panel: the same probe on raw pixels; per family the mean over its untrained networks."""
     nowhere = {"x": math.nan, "at": math.nan, "cells": (), "explained": ""}
     pixels = evidence.estimate(evidence.pixels, measure)
     rows = []
@@ -253,7 +253,7 @@ def points_of(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:
-    """With the columns that `seaborn_panels` draws."""
+    """The table with the columns that `seaborn_panels` draws."""
     return table.assign(**{f"{name}_percent": 100 * table[name] for name in ("accuracy", "low", "high")})
 
 

@@ -48,7 +48,7 @@ def draw(
     caption: str,
     alt: str,
 ) -> Drawing:
-    """A panel per measure.
+    """Draw one panel for each measure.
 
     Args:
         ticks: names of the places 0, 1, …: x is no number then, and no line joins points; otherwise its axis is

@@ -270,8 +270,8 @@ def _explained(svg: str, annotations: list[Annotation]) -> str:
 
 
 def _short(svg: str) -> str:
-    """Without comments; coordinates in hundredths of a point: further digits differ between processors, and with them
-    matplotlib's names of clip paths, which are numbered instead."""
+    """The SVG without comments; coordinates in hundredths of a point: further digits differ between processors, and
+    with them matplotlib's names of clip paths, which are numbered instead."""
     text = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     text = re.sub(
         r'(?<=\s)(?:d|x|y|x1|x2|y1|y2)="[^"]*"|translate\([^)]*\)',

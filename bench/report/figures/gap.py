@@ -78,7 +78,7 @@ def _name(line: GapSeries, shown: Sequence[GapSeries]) -> str:
 
 
 def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
-    """That of the family whose lead is drawn; lines of one family are shades of it."""
+    """Each line has the colour of the family whose lead is drawn; lines of one family are shades of it."""
     families = [s.family for s in evidence.series]
     base = [_style.look(line.families[0], families)[0] for line in lines]
     made = {colour: iter(_style.shades(colour, base.count(colour))) for colour in base}
