@@ -149,9 +149,11 @@ def rehearsed(
     held_out: float | int | None = None,
     train_limit: int | None = None,
     shots: int | None = None,
+    image_size: int | None = None,
+    nominal_size: int | None = None,
     **_: object,
 ) -> dict[str, Any]:
-    """A few steps of a few images, at the rates of the whole set."""
+    """A few steps of a few images, at the rates of the whole set; scores keep the name that their size gives them."""
     number = min(num_train, (shots * num_classes if shots else train_limit) or num_train)
     whole = make_tuning(number, steps=steps, batch=batch, rates=rates, held_out=held_out)
     few = min(number, REHEARSED_IMAGES)
@@ -161,6 +163,7 @@ def rehearsed(
         "rates": whole.rates,
         "held_out": min(whole.num_held_out, REHEARSED_HELD_OUT, max(1, few // 4)),
         "train_limit": few,
+        **({"nominal_size": nominal_size or image_size} if image_size else {}),
     }
 
 

@@ -26,7 +26,7 @@ SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it
 NEXT_SIDE = 16  # pixels between two sizes, at least
 BATCH, NEXT_BATCH = 16, 8
 STEPS, NEXT_STEPS = 4, 2  # steps of the shortest budget, and steps more of each longer one
-MIN_IMAGES = 2 * rehearsed.CLASSES  # of a part of a set
+MIN_IMAGES, NEXT_IMAGES = 2 * rehearsed.CLASSES, 4  # of parts of a set: the shortest budget sees all images of most
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -80,7 +80,7 @@ class _Cuts:
                 for rank, old in enumerate(sorted(set(values)))
             },
             images={
-                (data, old): min(old, max(MIN_IMAGES + rank, rehearsed.TRAIN >> (len(set(values)) - rank)))
+                (data, old): min(old, MIN_IMAGES + rank * NEXT_IMAGES)
                 for data, values in parts.items()
                 for rank, old in enumerate(sorted({number for number in values if number is not None}))
             },

@@ -233,7 +233,8 @@ def _picture(
     quoted = table[(table["kind"] == "published") & (not evidence.published)]
     for measure, axes in panels.items():
         mine = table[table["measure"] == measure]
-        limit(axes, own[own["measure"] == measure], looks, by="family")
+        beside = 100 * quoted.loc[quoted["measure"] == measure, "accuracy"]
+        limit(axes, own[own["measure"] == measure], looks, by="family", also=beside)
         _lines_of_baselines(axes, mine, families)
         for family, theirs in quoted[quoted["measure"] == measure].groupby("family", sort=False):
             axes.scatter(theirs["x"], 100 * theirs["accuracy"], **_published_look(str(family), families))
@@ -318,10 +319,14 @@ def apart(table: pd.DataFrame, by: str) -> np.ndarray:
     return table["x"].to_numpy() + table[by].map(moved).to_numpy()
 
 
-def limit(axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], *, by: str) -> None:
-    """Limits of y around the points; an arrow where an interval goes on."""
+def limit(
+    axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], *, by: str, also: Sequence[float] = ()
+) -> None:
+    """Limits of y around the points and what lies beside them (percent); an arrow where an interval goes on."""
     low, values, high = (table[f"{name}_percent"] for name in ("low", "accuracy", "high"))
-    axes.set_ylim(*_style.percent_range(low, values, high))
+    bottom, top = _style.percent_range(low, values, high)
+    room = 0.05 * (max([top, *also]) - min([bottom, *also]))
+    axes.set_ylim(min([bottom, *(value - room for value in also)]), max([top, *(value + room for value in also)]))
     _style.arrows_where_cut(axes, table["at"], low, high, [looks[key][0] for key in table[by]])
 
 
