@@ -96,13 +96,22 @@ def test_a_rehearsal_s_cells_are_taken_for_no_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ViT-H/14", "R152x4", "R50+ViT-L/16", "AxialViT-B/16", "ResNet-20", "ResNet-20-s2+ViT-nano/8"]
+    "name, narrower",
+    [
+        ("ViT-H/14", 1),
+        ("R152x2", 1),
+        ("R152x4", 2),  # of width 2: a third of the time of all rows went to this network
+        ("R50+ViT-L/16", 1),
+        ("AxialViT-B/16", 1),
+        ("ResNet-20", 1),
+        ("ResNet-20-s2+ViT-nano/8", 1),
+    ],
 )
-def test_a_network_keeps_its_name_and_its_width(name: str) -> None:
+def test_a_network_keeps_its_name_and_its_width_but_the_widest(name: str, narrower: int) -> None:
     sizes = {"image_size": 224, "channels": 3, "num_classes": 10, "activations": False}
     options = tuple(registry.family_of(name).rehearsed.items())
     small, whole = flops.count(name, model_options=options, **sizes), flops.count(name, **sizes)
-    assert small.params < 0.55 * whole.params and small.num_features == whole.num_features
+    assert small.params < 0.55 * whole.params and small.num_features * narrower == whole.num_features
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
