@@ -73,7 +73,8 @@ def draw(evidence: Evidence) -> Drawing:
         shown = [x for _, (*networks, mean) in asked for x in (mean.low, mean.high, *(r.ratio for r in networks)) if x]
         _style.plain_log_x(axes, [0.3, *shown], text=lambda value: f"{value:g}×")
         axes.set_xlabel(
-            "← first cheaper · second cheaper →\ntraining compute of the first over the second,\nat equal ImageNet error"
+            "← first cheaper · second cheaper →\n"
+            "training compute of the first over the second,\nat equal ImageNet error"
         )
         _style.legend(
             figure,
