@@ -181,7 +181,7 @@ def _shown(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
 
 def short_data(name: str) -> str:
     """A data set's name without how it is stored: "folder:flowers:224px:rgb" is "flowers"."""
-    return re.sub(r":\d+px|:rgb|:grey|:groups-\w+", "", name).removeprefix("folder:")
+    return re.sub(r":\d+px|:rgb|:grey|:(groups|labels)-\w+", "", name).removeprefix("folder:")
 
 
 def short_name(model: str) -> str:

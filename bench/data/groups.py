@@ -125,7 +125,12 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
     )
     tested += f" ({tested_N.sum():,} of {plural(len(files), 'image')})"
     tested += f", {plural(len(own), 'image')} without a group among them" if own else ""
-    return replace(contents, sources=sources, format=f"{contents.format}; {tested}", groups=groups.word)
+    return replace(
+        contents,
+        sources=sources,
+        format=f"{contents.format}; {tested}",
+        words=f"{contents.words} {groups.word}".strip(),
+    )
 
 
 def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[str], where: str) -> np.ndarray:

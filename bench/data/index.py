@@ -129,10 +129,10 @@ class _Handle:
             os.close(self.handle)
 
 
-def key_of(folder: Path, *, as_published: bool, groups: str = "") -> str:
+def key_of(folder: Path, *, as_published: bool, words: str = "") -> str:
     """The name of a folder's index in the cache. It changes when files are added, removed or renamed, or when one that
     holds several images is written anew."""
-    digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published, *groups.split())).encode())
+    digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published, *words.split())).encode())
     for where, folders, files in os.walk(folder):
         folders.sort()
         for name in ["", *sorted(name for name in files if not is_image(name))]:
@@ -153,17 +153,17 @@ def open_index(folder: Path, split: str, *, found: FolderContents, as_published:
     Raises:
         UserError: too many images cannot be decoded; there is no room for what is copied out.
     """
-    if (known := indexed(folder, split, as_published=as_published, groups=found.groups)) is not None:
+    if (known := indexed(folder, split, as_published=as_published, words=found.words)) is not None:
         return known
-    key = key_of(folder, as_published=as_published, groups=found.groups)
+    key = key_of(folder, as_published=as_published, words=found.words)
     copied = (cache.directory() / f"{key}.images").absolute()
     stored = cache.arrays(key, partial(_build, folder, found, as_published=as_published, copied=copied))
     return ImageIndex(folder, stored, split)
 
 
-def indexed(folder: Path, split: str, *, as_published: bool, groups: str = "") -> ImageIndex | None:
+def indexed(folder: Path, split: str, *, as_published: bool, words: str = "") -> ImageIndex | None:
     """The index of a folder that has one already. One whose copied images are not there any more is removed."""
-    key = key_of(folder, as_published=as_published, groups=groups)
+    key = key_of(folder, as_published=as_published, words=words)
     stored = cache.stored(key)
     if stored is None:
         return None

@@ -68,13 +68,13 @@ class FolderContents:
         sources: "train" and "test"; or "all", of which a part is held out for testing.
         class_names: one per class, in label order.
         format: for people, for example "image folder".
-        groups: the part of the set's name that its groups make; "" without.
+        words: the parts of the set's name that its labels and its groups make, apart by blanks; "" without.
     """
 
     sources: dict[str, Source]
     class_names: tuple[str, ...]
     format: str
-    groups: str = ""
+    words: str = ""
 
 
 def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> Source:
