@@ -87,6 +87,12 @@ class What:
         kind=Kind.LIST,
         read=cli.names_list,
     )
+    metrics: tuple[str, ...] = option(
+        "comma-separated metrics beside accuracy, of every task that takes them: balanced-accuracy, macro-f1",
+        default=(),
+        kind=Kind.LIST,
+        read=cli.names_list,
+    )
     seeds: int | None = option(
         "number of training seeds",
         read=cli.seeds,

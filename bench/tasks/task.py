@@ -208,6 +208,35 @@ def judged(
     return replace(score, stderr=stderr, detail={**score.detail, "test_groups": number})
 
 
+def judged_by(
+    metrics: Sequence[str],
+    predicted_M: np.ndarray,
+    labels_M: np.ndarray,
+    *,
+    names: Sequence[str],
+    copies_M: np.ndarray | None = None,
+    content_hash: str | None = None,
+    groups_M: np.ndarray | None = None,
+    detail: Mapping[str, Any] = NO_DETAIL,
+    facts: Mapping[str, Any] = NO_DETAIL,
+    **head: Any,
+) -> list[Score]:
+    """The accuracy score of predicted classes (`judged`), and one per metric beside it (`bench.tasks._metrics`).
+
+    Args:
+        metrics: of `bench.core.metrics`.
+        names: of the classes.
+        facts: in the detail of accuracy alone.
+    """
+    about: dict[str, Any] = {"content_hash": content_hash, "groups_M": groups_M}
+    accuracy = judged(predicted_M == labels_M, copies_M=copies_M, **about, detail={**detail, **facts}, **head)
+    if not metrics:
+        return [accuracy]
+    from bench.tasks import _metrics
+
+    return [accuracy, *_metrics.scores(metrics, predicted_M, labels_M, names=names, **about, detail=detail, **head)]
+
+
 def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., list[Score]]:
     """The `evaluate` of a task that has a `begin`. `begin` takes the same arguments, reads the features, and returns
     the rest of the computation, which needs neither the model nor the device."""
