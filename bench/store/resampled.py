@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resampled:
+class MetricResamples:
     """The values of one score; `packed` holds them decoded from base64."""
 
     content_hash: str
@@ -40,7 +40,7 @@ def to_detail(values_B: np.ndarray, *, content_hash: str) -> tuple[str, dict[str
     return RESAMPLED, {"content_hash": content_hash, "packed": packed}
 
 
-def from_detail(detail: Mapping[str, Any] | None) -> Resampled | None:
+def from_detail(detail: Mapping[str, Any] | None) -> MetricResamples | None:
     """What `to_detail` left; None where there is nothing, or something else, under that name."""
     match detail.get(RESAMPLED) if detail else None:
         case {"content_hash": str(content_hash), "packed": str(text)}:
@@ -48,5 +48,5 @@ def from_detail(detail: Mapping[str, Any] | None) -> Resampled | None:
                 packed = base64.b64decode(text, validate=True)
             except ValueError:
                 return None
-            return Resampled(content_hash=content_hash, packed=packed) if len(packed) % 4 == 0 else None
+            return MetricResamples(content_hash=content_hash, packed=packed) if len(packed) % 4 == 0 else None
     return None

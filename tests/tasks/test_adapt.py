@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -329,3 +330,16 @@ def test_a_head_predicts_as_its_way(way: str, grouped: bool) -> None:
     w, b = adapt.HEADS[way](x, TRAIN.labels_N, CLASSES, of)
     predicted = adapt.WAYS[way](x, TRAIN.labels_N, pixels(TEST), CLASSES, of)
     assert ((pixels(TEST).astype(np.float64) @ w + b).argmax(1) == predicted).mean() > 0.995
+
+
+def test_other_metrics_are_scores_of_their_own_chosen_by_the_same_metric_in_cross_validation() -> None:
+    plain = adapt.evaluate(context(), data="toy", sizes=(2,), draws=1, ways=("ridge",))
+    made = adapt.evaluate(context(), data="toy", sizes=(2,), draws=1, ways=("ridge",), metrics=("macro-f1",))
+    of_accuracy = [score for score in made if score.metric == "accuracy"]
+    assert [(score.value, score.shots) for score in of_accuracy] == [(score.value, score.shots) for score in plain]
+    last = [score for score in made if score.metric == "macro-f1" and score.shots == LARGEST]
+    x = pixels(TRAIN)
+    validated = adapt.cross_validated(adapt.ridge, x, TRAIN.labels_N, num_classes=CLASSES)
+    assert validated is not None and len(last) == 1
+    assert last[0].detail["validation"] == pytest.approx(f1_score(TRAIN.labels_N, validated, average="macro"))
+    assert "resampled" in last[0].detail and "errors" not in last[0].detail

@@ -9,7 +9,7 @@ from bench.core.errors import UserError, unknown
 from bench.core.metrics import METRICS
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.study import registry
-from bench.study.spec import TaskSpec
+from bench.study.cell import TaskSpec
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
