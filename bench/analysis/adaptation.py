@@ -63,6 +63,7 @@ class Adapted:
         contrary: pairs of copies with different labels.
         groups, test_groups: of labelled images, among which copies connect groups, and of test images; 0 where each
             image stands alone.
+        labels: of mAP, (label, test images that have it, average precision with its ends, F1 with its ends).
         recalls: (class, test images, share of them that are right, its interval's ends), of balanced accuracy.
         pairs, surest: some of them, and the surest errors, as small pictures (`bench.tasks._photos`).
     """
@@ -87,6 +88,7 @@ class Adapted:
     groups: int = 0
     test_groups: int = 0
     recalls: tuple[tuple[str, int, float, float, float], ...] = ()
+    labels: tuple[tuple[str, int, float, float, float, float, float, float], ...] = ()
 
     @property
     def name(self) -> str:
@@ -157,6 +159,7 @@ def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
                         level=evidence.level,
                         groups=detail.get("groups", 0),
                         test_groups=detail.get("test_groups", 0),
+                        labels=tuple(map(tuple, detail.get("labels", ()))),
                         recalls=tuple(map(tuple, detail.get("recalls", ()))),
                     )
                 )

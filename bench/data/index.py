@@ -72,6 +72,9 @@ class ImageIndex:
         self.copied = self._path(len(stored["file_ends"]) - 1) if facts.get("copied") else None
         self.groups_N = stored.get(f"{split}_groups")
         self.multi_labels = real.from_arrays(stored) if split == "test" and "real_classes" in stored else None
+        self.several = f"{split}_several_classes" in stored
+        if self.several:
+            self.multi_labels = real.from_arrays(stored, f"{split}_several")
         self._open = lru_cache(OPEN_FILES)(_Handle)  # of a path: an index that it referred to would outlive its use
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -215,6 +218,9 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
                     raise UserError(what, "Put two or more into a class, or the test images into a folder test/.")
                 built |= {f"{split}_{name}": values[rows_M] for name, values in images.items()}
                 total[split] = int(images["size"][rows_M].sum(dtype=np.int64))
+                if source.several is not None:
+                    kept = kept_N[rows_M].tolist()
+                    built |= real.to_arrays(tuple(source.several[i] for i in kept), f"{split}_several")
             if source.groups_N is not None:
                 built[f"{part}_groups"] = source.groups_N[kept_N[order_N]]
             several = real.beside(folder, source, num_classes=len(contents.class_names)) if part == "test" else None

@@ -22,7 +22,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -617,7 +617,9 @@ def contents(folder: Path, labels: Labels) -> FolderContents:
         if rows:
             own = [min(labels.labels[row], key=lambda name: (counts[name], name), default=most) for row in rows]
             paths = [folder / labels.files[row] for row in rows]
-            sources[part] = image_files(paths, [number[name] for name in own])
+            several = tuple(tuple(sorted(number[name] for name in labels.labels[row])) for row in rows)
+            made = image_files(paths, [number[name] for name in own])
+            sources[part] = replace(made, several=several if labels.several else None)
     return FolderContents(
         sources=sources,
         class_names=tuple(names),

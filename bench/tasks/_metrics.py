@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import unknown
-from bench.core.metrics import BALANCED, MACRO_F1, METRICS
+from bench.core.metrics import BALANCED, BESIDE, MACRO_F1
 from bench.core.seeds import generator
 from bench.store import resampled
 from bench.study.record import Score
@@ -26,8 +26,8 @@ LEVEL = 0.9  # of the intervals of recalls
 def check(metrics: Sequence[str]) -> None:
     """Raises UserError for a metric that is not known."""
     for name in metrics:
-        if name not in METRICS:
-            raise unknown("metric", name, METRICS)
+        if name not in ("accuracy", *BESIDE):
+            raise unknown("metric", name, ("accuracy", *BESIDE))
 
 
 def scores(
@@ -50,7 +50,7 @@ def scores(
         head: other fields of the scores.
     """
     check(metrics)
-    asked = [name for name in METRICS if name in metrics and name != "accuracy"]
+    asked = [name for name in BESIDE if name in metrics]
     if not asked or not len(labels_M):
         return []
     number = len(names)

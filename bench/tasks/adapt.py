@@ -18,7 +18,7 @@ the detail holds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -154,6 +154,9 @@ def begin(
         if not (np.isfinite(x_ND).all() and np.isfinite(test_MD).all()):
             return [accuracy_score(None, **named, detail={"reason": "features are not finite"})]
         started = time.perf_counter()
+        if train.several:
+            chosen = train.take(chosen_N)
+            return _of_several(way, x_ND, chosen, test, test_MD, named, whole=number == largest, seconds=passed)
         predicted_M = WAYS[way](x_ND, labels_N, test_MD, train.num_classes, groups_N)
         fitted = time.perf_counter() - started
         detail: dict[str, Any] = {"num_support": len(chosen_N)}
@@ -195,8 +198,8 @@ def read(
     Raises:
         UserError: as `begin`.
     """
-    train = balanced_part(context.load(data, "train"), train_limit)
-    test = balanced_part(context.load(data, "test"), test_limit)
+    train = balanced_part(context.load(data, "train"), train_limit, several=True)
+    test = balanced_part(context.load(data, "test"), test_limit, several=True)
     if len(np.unique(train.labels_N)) < 2:
         raise UserError(f"{data} has images of one class.", "Adapting needs two classes or more.")
     train_ND, seconds = timed(context.features, train.images_NHWC)
@@ -222,6 +225,34 @@ def cross_validated(
         grouped_N = None if groups_N is None else groups_N[fitted_N]
         predicted_N[left_N] = way(x_ND[fitted_N], labels_N[fitted_N], x_ND[left_N], num_classes, grouped_N)
     return predicted_N
+
+
+def _of_several(
+    way: str,
+    x_ND: np.ndarray,
+    chosen: ImageSet,
+    test: ImageSet,
+    test_MD: np.ndarray,
+    named: Mapping[str, Any],
+    *,
+    whole: bool,
+    seconds: float,
+) -> list[Score]:
+    """Scores of images of several labels. whole: whether these are all labelled images, which are validated too."""
+    from bench.tasks import _several
+
+    started, targets_NK = time.perf_counter(), chosen.targets_NK
+    parts = _several.parts_of(chosen)
+    scores_MK, threshold = _several.WAYS[way](x_ND, targets_NK, test_MD, parts)
+    detail: dict[str, Any] = {"num_support": len(chosen)}
+    if whole:
+        detail |= {"same_images": True, "seconds": seconds + time.perf_counter() - started}
+        detail |= {} if chosen.groups_N is None else {"groups": len(np.unique(chosen.groups_N))}
+    validation = None
+    if whole and parts is not None:
+        validation = _several.cross_validated(_several.WAYS[way], x_ND, targets_NK, parts)
+    about: dict[str, Any] = {"threshold": threshold, "keep": whole, "validation": validation, "detail": detail}
+    return _several.scores(scores_MK, test, **about, **named)
 
 
 def _validated(score: Score, validated_N: np.ndarray | None, labels_N: np.ndarray) -> Score:

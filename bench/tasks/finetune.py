@@ -92,8 +92,8 @@ def evaluate(
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
     train = context.load(data, "train")
-    train = balanced_part(train, train_limit if shots is None else shots * train.num_classes)
-    test = balanced_part(context.load(data, "test"), test_limit)
+    train = balanced_part(train, train_limit if shots is None else shots * train.num_classes, several=True)
+    test = balanced_part(context.load(data, "test"), test_limit, several=True)
     if copies_aside:
         from bench.tasks import _photos
 
@@ -350,9 +350,22 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
 
 
 def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
-    """Accuracy on labelled images; None where training diverged."""
+    """Accuracy on labelled images, or mAP where they have several labels; None where training diverged."""
+    if images.several:
+        return _mean_ap(tuned, images)
     predicted_N = classify(tuned, images)
     return None if predicted_N is None else float((predicted_N == images.labels_N).mean())
+
+
+def _mean_ap(tuned: FineTuned, images: ImageSet) -> float | None:
+    from bench.tasks import _several
+
+    logits_NK = None if tuned.diverged else tuned.logits(images.images_NHWC)
+    return (
+        _several.mean_ap(logits_NK, images.targets_NK)
+        if logits_NK is not None and np.isfinite(logits_NK).all()
+        else None
+    )
 
 
 def classify(tuned: FineTuned, images: ImageSet) -> np.ndarray | None:
@@ -379,6 +392,7 @@ def score_tuned(
 
     Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right. The
     detail of each holds which test images were right (`bench.store.prediction_bits`), so that scores can be paired.
+    Where several labels are to be learned, a sigmoid decides on each; mAP and macro-F1 are scored (`_several.py`).
 
     Raises:
         UserError: there is no model to train.
@@ -443,6 +457,11 @@ def _evaluate(
             )
             facts |= _costs(choice, tuned, len(draws))
             predicted_M = classify(tuned, test)
+            if test.several and predicted_M is not None:
+                from bench.tasks import _several
+
+                scores += _several.scores(tuned.logits(test.images_NHWC), test, threshold=0.0, detail=facts, **head)
+                continue
         if predicted_M is None:
             reason = "training diverged" + ("" if choice.rate else " at every rate")
             scores.append(accuracy_score(None, **head, detail=facts | {"reason": reason}))

@@ -40,18 +40,24 @@ def evaluate(
     """
     if max_iter < 1:
         raise UserError(f"max_iter={max_iter}: the solver needs at least one iteration.")
-    train = balanced_part(context.load(data, "train"), train_limit)
-    test = balanced_part(context.load(data, "test"), test_limit)
+    train = balanced_part(context.load(data, "train"), train_limit, several=True)
+    test = balanced_part(context.load(data, "test"), test_limit, several=True)
     head: dict[str, Any] = {"task": "linear", "data": data, "num_test": len(test), "num_classes": test.num_classes}
     smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())
     try:
-        _check(folds, smallest=smallest, num_classes=train.num_classes)
+        if not train.several:  # of several, labels may be left without folds
+            _check(folds, smallest=smallest, num_classes=train.num_classes)
     except UserError as error:
         raise Unsuited(f"{data}: {error.what}", error.fix, missing=[accuracy_score(None, **head)]) from error
     train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
         return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
     parts = _folds.folds(train.labels_N, _folds.together(train), folds)
+    if train.several:
+        from bench.tasks import _several
+
+        scores_MK, threshold = _several.logistic(train_ND, train.targets_NK, test_MD, parts)
+        return _several.scores(scores_MK, test, threshold=threshold, detail={"num_train": len(train)}, **head)
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, parts=parts, max_iter=max_iter)
     detail = {"inverse_penalty": strength, "num_train": len(train), "folds": 0 if parts is None else folds}
     judge: dict[str, Any] = {"content_hash": test.content_hash, "groups_M": test.groups_N, "names": test.class_names}

@@ -128,12 +128,18 @@ def few_images(**_: object) -> dict[str, int]:
     return {"train_limit": 100}
 
 
-def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:
+def balanced_part(images: ImageSet, limit: int | None, *, several: bool = False) -> ImageSet:
     """The nested, class-balanced part of `limit` images; all of them where there are no more, or limit is None.
 
+    Args:
+        several: whether the task takes images of several labels.
+
     Raises:
-        UserError: a limit below 1.
+        UserError: a limit below 1, or images of several labels for a task of one.
     """
+    if images.several and not several:
+        what = f"{images.name} has images of several labels, and this task decides on one."
+        raise UserError(what, "Take a task that decides on each: --tasks adapt, or linear; or name one label's column.")
     if limit is not None and limit < 1:
         raise UserError(f"A task cannot use {limit} images of {images.name}, {images.split}.", "At least 1, or None.")
     if limit is None or limit >= len(images):

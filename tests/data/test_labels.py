@@ -228,3 +228,62 @@ def test_a_labelled_folder_is_packed_as_it_is_labelled(root: Path) -> None:
     table(root / "photos" / "labels.csv", [(place(name), label) for name, label, *_ in ROWS])
     pack.pack("folder:photos", root / "packed", root=root)
     assert labelled(root, "folder:packed:16px:rgb") == WANTED
+
+
+# -- several labels an image -------------------------------------------------------------------------------------------
+
+TAGS = {f"img_{n}": [tag for k, tag in enumerate(("fog", "haze", "sun")) if n % (k + 2) == 0] for n in range(24)}
+
+
+def tagged(root: Path) -> dict[int, set[str]]:
+    """Shade of each image of both splits -> its labels."""
+    found: dict[int, set[str]] = {}
+    for split in ("train", "test"):
+        images = load("folder:photos:16px:rgb", split, root=root)
+        assert images.several
+        for pixels, row_K in zip(np.asarray(images.images_NHWC[:]), images.targets_NK, strict=True):
+            names = {images.class_names[k] for k in np.flatnonzero(row_K)}
+            assert found.setdefault(round(float(pixels.mean()) / 10), names) is names
+    return found
+
+
+@pytest.mark.parametrize("how", ["bars", "blanks", "lists", "columns"])
+def test_several_labels_of_an_image_are_read_however_they_are_written(root: Path, how: str) -> None:
+    names = sorted({tag for tags in TAGS.values() for tag in tags})
+    path = root / "photos" / ("labels.jsonl" if how == "lists" else "labels.csv")
+    if how == "lists":
+        path.write_text("\n".join(json.dumps({"file": place(n), "labels": tags}) for n, tags in TAGS.items()))
+    elif how == "columns":
+        table(
+            path,
+            [(n, *(str(int(name in tags)) for name in names)) for n, tags in TAGS.items()],
+            f"id,{','.join(names)}",
+        )
+    else:
+        separator = {"bars": "|", "blanks": " "}[how]
+        table(path, [(n, separator.join(tags)) for n, tags in TAGS.items()], "image_name,tags")
+    assert tagged(root) == {n: set(TAGS[f"img_{n}"]) for n in range(24)}
+    train = load("folder:photos:16px:rgb", "train", root=root)
+    rarest = min(names, key=lambda name: sum(name in tags for tags in TAGS.values()))
+    assert {
+        train.class_names[k]
+        for k, row in zip(train.labels_N, train.targets_NK, strict=True)
+        if row[names.index(rarest)]
+    } == {rarest}
+    part = train.take(np.array([3, 0]))
+    np.testing.assert_array_equal(part.targets_NK, train.targets_NK[[3, 0]])
+
+
+def test_other_labels_of_the_same_images_are_another_content(root: Path) -> None:
+    hashes = set()
+    for extra in ("fog", "sun"):
+        rows = [(n, "|".join([*tags, extra] if n == "img_23" else tags)) for n, tags in TAGS.items()]
+        table(root / "photos" / "labels.csv", rows, "image_name,tags")
+        hashes.add(tuple(load("folder:photos:16px:rgb", s, root=root).content_hash for s in ("train", "test")))
+    assert len(hashes) == 2
+
+
+def test_a_column_of_names_with_blanks_holds_one_label_each(root: Path) -> None:
+    rows = [(place(n), ("great dane", "basset hound")[k % 2]) for k, n in enumerate(TAGS)]
+    made = labels.read([table(root / "mine.csv", rows, "file,labels")], root / "photos")
+    assert made is not None and not made.several

@@ -182,7 +182,8 @@ def read(
         source=found.format
         + ("; a tenth held out for testing" if "all" in found.sources else "")
         + _left_out(json.loads(stored["facts"].tobytes())["unreadable"]),
-        multi_labels=real.from_arrays(stored) if several else None,
+        multi_labels=_multi_labels(stored, split, real_too=bool(several)),
+        several=f"{split}_several_classes" in stored,
         groups_N=stored.get(f"{split}_groups"),
     )
 
@@ -287,6 +288,7 @@ def _streamed(opened: index.ImageIndex, storage: Storage, *, name: str, split: s
         kind=DATASET.kind,
         source=f"{opened.format}; streamed" + _left_out(opened.unreadable),
         multi_labels=opened.multi_labels,
+        several=opened.several,
         groups_N=opened.groups_N,
     )
 
@@ -362,11 +364,21 @@ def _build(
     for split, rows_M in rows.items():
         built[f"{split}_images"] = cache.rows(decoded.images_NHWC, rows_M)
         built[f"{split}_labels"] = decoded.labels_N[rows_M]
+        if source.several is not None:
+            kept = decoded.kept_N[rows_M].tolist()
+            built |= real.to_arrays(tuple(source.several[i] for i in kept), f"{split}_several")
     if source.groups_N is not None:
         built[f"{part}_groups"] = source.groups_N[decoded.kept_N[order_N]]
     if several:
         built |= real.to_arrays(tuple(several[i] for i in decoded.kept_N[order_N].tolist()))
     return built
+
+
+def _multi_labels(stored: dict[str, np.ndarray], split: str, *, real_too: bool) -> real.MultiLabels | None:
+    """All classes of each image: by a table of labels, or ReaL's of test images."""
+    if f"{split}_several_classes" in stored:
+        return real.from_arrays(stored, f"{split}_several")
+    return real.from_arrays(stored) if real_too else None
 
 
 DATASET = DataSet(

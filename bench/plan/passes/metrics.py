@@ -6,7 +6,7 @@ import inspect
 from dataclasses import replace
 
 from bench.core.errors import UserError, unknown
-from bench.core.metrics import METRICS
+from bench.core.metrics import BESIDE
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.study import registry
 from bench.study.cell import TaskSpec
@@ -20,9 +20,9 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """
     asked = request.what.metrics
     for name in asked:
-        if name not in METRICS:
-            raise unknown("metric", name, METRICS)
-    metrics = tuple(name for name in METRICS if name in asked and name != "accuracy")
+        if name not in ("accuracy", *BESIDE):
+            raise unknown("metric", name, ("accuracy", *BESIDE))
+    metrics = tuple(name for name in BESIDE if name in asked)
 
     def taking(task: TaskSpec) -> TaskSpec:
         if "metrics" not in inspect.signature(registry.load("task", task.task).evaluate).parameters:
