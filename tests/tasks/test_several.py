@@ -59,7 +59,7 @@ def test_values_of_every_way_are_those_of_scikit_learn_and_beat_chance() -> None
         assert mean_ap.value > mean_ap.chance + 0.2 and abs(mean_ap.detail["validation"] - mean_ap.value) < 0.2
         assert [row[0] for row in mean_ap.detail["labels"]] == list(NAMES[:3])
         for _, number, ap, low, high, f1, f1_low, f1_high in mean_ap.detail["labels"]:
-            assert number and low <= ap <= high > low and f1_low <= f1 <= f1_high
+            assert number and low <= ap <= high and f1_low <= f1 <= f1_high
 
 
 def test_a_resample_has_scikit_learns_value_also_where_scores_are_equal() -> None:
