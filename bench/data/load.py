@@ -102,11 +102,11 @@ def with_tables(
         return root, name
     remember_labels(labels, columns)
     full, size = parse(name)
-    base, _, option = full.partition(":")
-    if (grouped := data_set(base).grouped) is None:
+    plain = DataName.parse(full)
+    if (grouped := data_set(plain.base).grouped) is None:
         raise UserError(f"--labels is about a folder of images, and {name} is none.", "Name it: folder:photos.")
-    option, _ = grouped(option, root=root, file=None, table=labels, columns=columns)
-    return root, f"{base}:{option}" + (f"@{size}" if size else "")
+    option, _ = grouped(plain.option, root=root, file=None, table=labels, columns=columns)
+    return root, str(DataName(plain.base, option)) + (f"@{size}" if size else "")
 
 
 def resizes(name: str) -> bool:
