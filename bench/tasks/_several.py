@@ -188,6 +188,9 @@ def _labels(
     for at, k in enumerate(np.flatnonzero(targets_MK.any(0)).tolist()):
         one = slice(k, k + 1)
         ap, f1 = mean_ap(scores_MK[:, one], targets_MK[:, one]), macro_f1(decided_MK[:, one], targets_MK[:, one])
-        ends = [np.nanpercentile(drawn_BK[:, at], ENDS).tolist() for drawn_BK in (ap_BK, f1_BK)]
-        rows.append([test.class_names[k], int(targets_MK[:, k].sum()), ap, *ends[0], f1, *ends[1]])
+        row: list[Any] = [test.class_names[k], int(targets_MK[:, k].sum())]
+        for value, drawn_BK in ((ap, ap_BK), (f1, f1_BK)):
+            low, high = np.nanpercentile(drawn_BK[:, at], ENDS).tolist()
+            row += [value, min(low, value), max(high, value)]
+        rows.append(row)
     return rows
