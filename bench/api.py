@@ -417,6 +417,8 @@ def probe(
     asked = argparse.Namespace(
         model=model,
         data=data,
+        labels=None,
+        label_columns=(),
         features=None,
         checkpoint=Path(checkpoint) if checkpoint else None,
         image_size=image_size,

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bench.analysis.evidence import Evidence, Point
-from bench.analysis.study_data import measure_of
+from bench.analysis.study_data import ACCURACY, measure_of
+from bench.core.metrics import METRICS
 from bench.stats.intervals import Estimate, Samples, difference, estimate
-from bench.stats.paired import pair
+from bench.stats.paired import pair, resampled_error
 from bench.study.registry import PRETRAINED
 
 TASK = "adapt@"  # begins the tasks of `bench.tasks.adapt`; the way follows
@@ -45,6 +46,7 @@ class Adapted:
 
     Attributes:
         data: the set whose images are labelled.
+        metric: of `bench.core.metrics`; what follows is in it. Errors and pictures are of accuracy alone.
         model: its name.
         point: what was evaluated.
         way: key of WAYS.
@@ -61,10 +63,13 @@ class Adapted:
         contrary: pairs of copies with different labels.
         groups, test_groups: of labelled images, among which copies connect groups, and of test images; 0 where each
             image stands alone.
+        labels: of mAP, (label, test images that have it, average precision with its ends, F1 with its ends).
+        recalls: (class, test images, share of them that are right, its interval's ends), of balanced accuracy.
         pairs, surest: some of them, and the surest errors, as small pictures (`bench.tasks._photos`).
     """
 
     data: str
+    metric: str
     model: str
     point: Point
     way: str
@@ -82,6 +87,8 @@ class Adapted:
     level: float
     groups: int = 0
     test_groups: int = 0
+    recalls: tuple[tuple[str, int, float, float, float], ...] = ()
+    labels: tuple[tuple[str, int, float, float, float, float, float, float], ...] = ()
 
     @property
     def name(self) -> str:
@@ -98,14 +105,21 @@ class Adapted:
         return known, self.validation if known else self.samples[-1].mean  # type: ignore[return-value]
 
 
-def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
+def metrics(evidence: Evidence) -> list[str]:
+    """Metrics that the scores of adapted models have, accuracy first."""
+    tasks = evidence.scores["task"].astype(str)
+    found = {*evidence.scores["metric"][tasks.str.startswith(TASK)].astype(str)}
+    return [metric for metric in METRICS if metric in found]
+
+
+def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
     """Every model in every way, the best first within each data set."""
     tasks = evidence.scores["task"].astype(str)
     adapting_N = tasks.str.startswith(TASK)
     tuning_N = (tasks == TUNED) & evidence.scores["data"].isin(evidence.scores["data"][adapting_N])
-    scores = evidence.scores[adapting_N | tuning_N]
+    scores = evidence.scores[(adapting_N | tuning_N) & (evidence.scores["metric"] == metric)]
     whole = {
-        (record.directory, measure_of(score.task, score.data)): score.detail
+        (record.directory, measure_of(score.task, score.data, score.metric)): score.detail
         for record in evidence.records.records
         for score in (record.horizons[-1].scores if record.horizons else ())
         if "validation" in score.detail or score.task == TUNED
@@ -127,6 +141,7 @@ def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
                 made.append(
                     Adapted(
                         data=sets[str(rows["data"].iloc[0])],
+                        metric=metric,
                         model=models[point.model],
                         way=way,
                         point=point,
@@ -144,6 +159,8 @@ def adapted(evidence: Evidence) -> tuple[Adapted, ...]:
                         level=evidence.level,
                         groups=detail.get("groups", 0),
                         test_groups=detail.get("test_groups", 0),
+                        labels=tuple(map(tuple, detail.get("labels", ()))),
+                        recalls=tuple(map(tuple, detail.get("recalls", ()))),
                     )
                 )
     return tuple(sorted(made, key=lambda a: (a.data, *(-float(x) for x in a.merit), a.name)))
@@ -168,8 +185,14 @@ def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
     if (both := difference(ours, theirs)) is None:
         return None
     images = pair(ours, theirs)
-    both = both if images is None else replace(both, image_error=images.error)
-    return estimate(both, level=first.level), images is not None
+    error = resampled_error(ours, theirs) if images is None else images.error
+    both = both if error is None else replace(both, image_error=error)
+    return estimate(both, level=first.level), error is not None
+
+
+def on(data: str, metric: str) -> str:
+    """A data set as the subject of a finding; another metric than accuracy is part of it."""
+    return data if metric == ACCURACY else f"{data}, {METRICS[metric]}"
 
 
 def _shown(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
@@ -181,7 +204,7 @@ def _shown(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
 
 def short_data(name: str) -> str:
     """A data set's name without how it is stored: "folder:flowers:224px:rgb" is "flowers"."""
-    return re.sub(r":\d+px|:rgb|:grey|:groups-\w+", "", name).removeprefix("folder:")
+    return re.sub(r":\d+px|:rgb|:grey|:(groups|labels)-\w+", "", name).removeprefix("folder:")
 
 
 def short_name(model: str) -> str:

@@ -16,8 +16,9 @@ from bench.core.cell_state import CellState
 from bench.core.errors import UserError
 from bench.core.files import canonical
 from bench.core.formatting import plural
+from bench.core.metrics import METRICS
 from bench.stats.intervals import SHARE, UNBOUNDED, Samples
-from bench.store import grid, planned
+from bench.store import grid, planned, resampled
 from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
 from bench.store.study import CellDirectory, state_of
@@ -327,7 +328,8 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     """One row per score, in the order of the records. Names are categories in alphabetical order, missing numbers NaN.
 
     `measure` names what was measured, see `measure_of`; `group` is the group of tasks that a score belongs to, where
-    its task has groups; `correct` holds which test images were right, None where the record does not.
+    its task has groups; `correct` holds which test images were right, `resampled` a metric's values in resamples of
+    them, each None where the record does not.
     """
     rows = [
         (
@@ -351,18 +353,19 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
             s.detail.get("same_images"),
             s.detail.get("test_groups"),
             from_detail(s.detail),
+            resampled.from_detail(s.detail),
         )
         for record in records
         for horizon in record.horizons
         for s in horizon.scores
     ]
-    table = pd.DataFrame.from_records(rows, columns=[*SCORE_TEXTS, "images_seen", *NUMBERED, "correct"])
+    table = pd.DataFrame.from_records(rows, columns=[*SCORE_TEXTS, "images_seen", *NUMBERED, "correct", "resampled"])
     types = {
         **dict.fromkeys(SCORE_TEXTS, "category"),
         "images_seen": "int64",
         **dict.fromkeys(NUMBERED, "float64"),
     }
-    return table.astype({**types, "correct": "object"})
+    return table.astype({**types, "correct": "object", "resampled": "object"})
 
 
 def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
@@ -392,7 +395,19 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
     table = table.drop_duplicates([*OF_SAMPLE, "seed", "draw"], ignore_index=True)
     table["error"] = _image_error(table)
     table["image_df"] = (table["test_groups"] - 1).where(table["test_groups"] > 1, np.inf)
-    names = ("value", "correct", "seed", "draw", "num_test", "family", "model", "metric", "error", "same_images")
+    names = (
+        "value",
+        "correct",
+        "resampled",
+        "seed",
+        "draw",
+        "num_test",
+        "family",
+        "model",
+        "metric",
+        "error",
+        "same_images",
+    )
     columns = {name: table[name].to_numpy() for name in (*names, "image_df")}
     sampled = {}
     for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False).indices.items():
@@ -400,6 +415,7 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
         made = _rectangle(
             of["value"],
             of["correct"],
+            of["resampled"],
             seeds=of["seed"],
             draws=of["draw"],
             alike=bool((of["same_images"] == 1).all()),
@@ -410,7 +426,7 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
             model=str(of["model"][0]),
             trunk=variant,
             images_seen=int(seen),
-            bounds=SHARE if of["metric"][0] == ACCURACY else UNBOUNDED,
+            bounds=SHARE if of["metric"][0] in METRICS else UNBOUNDED,
         )
         if made is not None:
             sampled[variant, int(seen), measure, None if shots < 0 else int(shots)] = made
@@ -433,6 +449,7 @@ def _image_error(table: pd.DataFrame) -> np.ndarray:
 def _rectangle(
     value: np.ndarray,
     correct: np.ndarray,
+    resamples: np.ndarray,
     *,
     seeds: np.ndarray,
     draws: np.ndarray,
@@ -445,7 +462,7 @@ def _rectangle(
     all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
     if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
         shape = len(all_seeds), len(all_draws)
-        values_SD, correct_SD = value.reshape(shape), correct.reshape(shape)
+        values_SD, correct_SD, resampled_SD = (x.reshape(shape) for x in (value, correct, resamples))
     else:
         at_SD = np.full((len(all_seeds), len(all_draws)), -1)
         at_SD[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = np.arange(len(value))
@@ -456,13 +473,15 @@ def _rectangle(
             at_SD, all_seeds = at_SD[seeds_S], [all_seeds[at] for at in seeds_S]
         else:
             return None
-        values_SD, correct_SD = value[at_SD], correct[at_SD]
+        values_SD, correct_SD, resampled_SD = value[at_SD], correct[at_SD], resamples[at_SD]
     if alike:
-        values_SD, correct_SD, all_draws = values_SD[:, :1], correct_SD[:, :1], [-1]
+        values_SD, correct_SD, resampled_SD = values_SD[:, :1], correct_SD[:, :1], resampled_SD[:, :1]
+        all_draws = [-1]
     return Samples(
         values_SD=values_SD,
         seeds=tuple(all_seeds) if trained else (),
         draws=() if all_draws == [-1] else tuple(all_draws),
         correct_SD=None if None in correct_SD.flat else correct_SD,
+        resampled_SD=None if None in resampled_SD.flat else resampled_SD,
         **about,
     )

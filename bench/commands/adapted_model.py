@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.analysis.adaptation import WAYS, adapted
 from bench.core import files
-from bench.core.data_settings import GROUPS
+from bench.core.data_settings import GROUPS, remember_labels
 from bench.core.errors import UserError
 from bench.report.build import measured
 from bench.store.grid import STUDY_FILE
@@ -46,6 +46,8 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
     said = read_study(study / STUDY_FILE) if (study / STUDY_FILE).is_file() else {}
     if "groups" in said:
         os.environ[GROUPS] = str(said["groups"])
+    if "labels" in said or "label_columns" in said:
+        remember_labels(said.get("labels"), said.get("label_columns", ()))
     recorded = None if (known_SD := chosen.samples[-1].correct_SD) is None else known_SD.flat[0]
     tested = None if recorded is None else recorded.content_hash
     content, right_M = _made(record, chosen.way, root=data_root or said.get("data_root"), tested=tested)

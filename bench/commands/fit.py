@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import printable
 from bench.laws import REFITS
+from bench.logs import POINTS
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
     from bench.laws.table_fit import Request
 
@@ -30,6 +32,8 @@ examples:
   vit-bench fit runs.csv --form chinchilla --x N,D --y loss --delta 1e-3 \\
       --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28             is a published fit an optimum?
   vit-bench fit runs.csv --form repeated --x N,D,U --y loss        D samples of which U are distinct
+  vit-bench fit runs/ --y val/loss --group arch                   TensorBoard, W&B, MLflow or JSON: a point per run
+  vit-bench fit wandb:ENTITY/PROJECT --x tokens --y val/loss       from the server, where WANDB_API_KEY is set
   vit-bench fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
 columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read;
 a column of D (or N) that is not there is compute / (6 N). With --form auto, intervals of slopes, floors, exponents,
@@ -60,7 +64,13 @@ def arguments_parser() -> argparse.ArgumentParser:
             }
         },
     )
-    p.add_argument("csv", type=Path, help="a CSV file with one run per row")
+    p.add_argument(
+        "csv",
+        type=Path,
+        metavar="RUNS",
+        help="a CSV file with one run per row; or logs: a folder of TensorBoard, W&B, MLflow or JSON, a file of one "
+        "of them or what W&B exports, wandb:ENTITY/PROJECT",
+    )
     p.add_argument("--x", help="column of x; N,D for --form chinchilla; N,D,U for --form repeated")
     p.add_argument("--y", help="column of y: a loss or an error; an accuracy is turned into an error")
     p.add_argument(
@@ -84,6 +94,12 @@ def arguments_parser() -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="y is (not) an accuracy (default: by its name)",
+    )
+    p.add_argument(
+        "--points",
+        choices=POINTS,
+        help="of logs: the last value of each run (final, the default), its best, or all values, of which nothing is "
+        "said beyond the data where they are of one run",
     )
     p.add_argument("--cluster", help="column that names the training that a row is from; points of one share its noise")
     p.add_argument("--budget", help="column of budgets, for --form isoflop")
@@ -140,13 +156,12 @@ def main(argv: list[str] | None = None) -> int:
     from bench.core.console import busy
     from bench.laws import runs_table, table_fit, wording
 
+    whole, said = _logged(arguments) or (runs_table.read(arguments.csv), [])
     if not (arguments.x and arguments.y):
-        raise UserError(
-            "--x and --y name the columns to fit.",
-            f"{arguments.csv} has: {', '.join(runs_table.read(arguments.csv).columns)}.",
-        )
+        columns = f"{arguments.csv} has: {', '.join(map(str, whole.columns))}."
+        raise UserError("--x and --y name the columns to fit.", columns)
     asked = request(arguments)
-    table, held = runs_table.split(runs_table.read(arguments.csv), arguments.where, x=asked.x)
+    table, held = runs_table.split(whole, arguments.where, x=asked.x)
     drawn = []
     with busy("Fitting …"):
         result = table_fit.answer(table, asked, held=held)
@@ -156,8 +171,33 @@ def main(argv: list[str] | None = None) -> int:
 
                 fit_figure.save(result, Path(path), style=arguments.style, record=record)
                 drawn.append(f"Figure: {path}")
-    print(json.dumps(result) if arguments.json else printable("\n".join([*wording.lines(result), *drawn])))
+    if arguments.json:
+        print(*said, sep="\n", file=sys.stderr)
+    print(json.dumps(result) if arguments.json else printable("\n".join([*said, *wording.lines(result), *drawn])))
     return EXIT_OK
+
+
+def _logged(arguments: argparse.Namespace) -> tuple[pd.DataFrame, list[str]] | None:
+    """The runs of logs as a table, and how they were read; columns that were not named are filled in. None where there
+    is a table.
+
+    Raises:
+        UserError: see `bench.logs`; --points of a table.
+    """
+    from bench.logs import read, run
+
+    if (logs := read.read(arguments.csv)) is None:
+        if arguments.points:
+            what = f"--points is about logs, and {arguments.csv} is a table: its rows are the points."
+            raise UserError(what, "Leave it out, or name a folder of logs.")
+        return None
+    points = arguments.points or POINTS[0]
+    run.check_points(logs, points)
+    chosen = run.columns(logs, x=arguments.x, y=arguments.y, group=arguments.group)
+    arguments.x, arguments.y, arguments.group = chosen.x, chosen.y, chosen.group
+    if points == "all" and arguments.cluster is None:
+        arguments.cluster = run.RUN
+    return run.table(logs, points=points, y=chosen.y), chosen.said(logs, points)
 
 
 def request(arguments: argparse.Namespace) -> Request:

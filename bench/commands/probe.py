@@ -57,7 +57,10 @@ def parser() -> argparse.ArgumentParser:
         EXAMPLES,
         plugins=registry.add_plugins,
         effects=lambda args: {
-            "idle": {"with --draw": args.draw and "features task shots draws option device dtype"},
+            "idle": {
+                "with --draw": args.draw and "features task shots draws option device dtype",
+                "without --data": not args.data and "labels label_columns",
+            },
             "used": {"with --features": args.features and "features task shots draws option seed"},
         },
     )
@@ -66,6 +69,10 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--features", type=Path, help="an .npz of features, instead of --model and --data")
     result.add_argument("--data", help="a data set, such as fashion-mnist")
     result.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
+    result.add_argument("--labels", type=Path, metavar="TABLE", help="table of the labels of a folder's images")
+    result.add_argument(
+        "--label-columns", type=cli.names_list, default=(), metavar="ROLE=COLUMN,…", help="such as label=species"
+    )
     result.add_argument("--task", default="fewshot", help="a task (default fewshot)")
     result.add_argument(
         "--draw", type=cli.folder, metavar="FOLDER", help="draw its filters, positions and attention; no score"
@@ -133,8 +140,10 @@ def subject(args: argparse.Namespace) -> tuple[TaskContext, str]:
         return TaskContext(features=features, load=load, seed=args.seed), data
     if args.model is None or not args.data:
         raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
-    from bench.data.load import parse
+    from bench.data.load import parse, with_tables
 
+    tables = {"labels": args.labels, "columns": args.label_columns}
+    args.data_root, args.data = with_tables(args.data, root=args.data_root, **tables)
     name, size = parse(args.data)
     registry.load("data set", name)  # report a wrong name before a model is built
     if size is not None:

@@ -178,9 +178,9 @@ def join(items: list[str] | tuple[str, ...], last: str = "and") -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}" if parts else ""
 
 
-def plural(number: int, noun: str) -> str:
-    """ "1 seed", "2 seeds"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+def plural(number: int, noun: str, nouns: str = "") -> str:
+    """ "1 seed", "2 seeds"; "1 class", "2 classes" by the plural that is given."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 MAX_TASKS = 4  # tasks of a mean that are named one by one

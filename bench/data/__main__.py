@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.core.cli import parser
+from bench.core.cli import names_list, parser
 from bench.core.data_settings import allow_unreadable
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
 from bench.data import cache
 from bench.data.data_set import Download
 from bench.data.fetch import check_room
-from bench.data.load import DEFAULT_SIDE, SPLITS, data_set, load, look, named_at, parse, resizes
+from bench.data.load import DEFAULT_SIDE, SPLITS, data_set, load, look, named_at, parse, resizes, with_tables
 from bench.study import registry
 from bench.study.names import DataName
 
@@ -27,6 +27,7 @@ examples:
   vit-bench data                                                all data sets, and whether they are here
   vit-bench data fashion-mnist glyphs@1000                      images, classes, content hash
   vit-bench data folder:mine:224px:stream --data-root data --max-unreadable 5%    index it, and leave those out
+  vit-bench data folder:mine --data-root data --labels labels.csv    its labels from a table
   vit-bench data kmnist --download --data-root data             get it from its authors, by torchvision
   vit-bench data hf:owner/name --download --data-root data      get it from the Hugging Face hub
   vit-bench data pack folder:photos data/photos-256 --data-root data    smaller once, decoded in less time (pack --help)
@@ -89,12 +90,20 @@ def main(argv: list[str] | None = None) -> int:
             "used": {"with --copies": args.copies and "copies picture data_root max_unreadable"},
             "idle": {
                 "without --copies": not args.copies and "picture",
-                "without a set": not (args.copies or args.names) and "max_unreadable",
+                "without a set": not (args.copies or args.names) and "max_unreadable labels label_columns",
             },
         },
     )
     p.add_argument("names", nargs="*", metavar="NAME", help="a data set, to look into (default: list all)")
     p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
+    p.add_argument("--labels", type=Path, metavar="TABLE", help="table of the labels of a folder's images")
+    p.add_argument(
+        "--label-columns",
+        type=names_list,
+        default=(),
+        metavar="ROLE=COLUMN,…",
+        help="its columns, such as label=species",
+    )
     p.add_argument(
         "--max-unreadable", metavar="SHARE", help="prepare a set of which up to such a share (5%%) cannot be read"
     )
@@ -109,6 +118,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = p.parse_args(argv)
     if arguments.max_unreadable:
         allow_unreadable(arguments.max_unreadable)
+    tables = {"labels": arguments.labels, "columns": arguments.label_columns}
+    for at, name in enumerate(arguments.names):
+        arguments.data_root, arguments.names[at] = with_tables(name, root=arguments.data_root, **tables)
     if arguments.copies:
         from bench.data import copies
 

@@ -88,8 +88,9 @@ class DataSet:
         listed_images: (option, root=…) -> training images by the lists in its files.
         some_encoded: (option, root=…) -> a few encoded images, to measure how fast they are decoded.
         indexed: (root) -> numbers of the copy that is here, once its files are indexed; None before.
-        grouped: (option, root=…, file=…) -> the option with the identity of its images' groups (`bench.data.groups`),
-            from a file or from its own, and a sentence's part on them; None where images cannot have groups.
+        grouped: (option, root=…, file=…, table=…, columns=…) -> the option with the identity of its images' labels and
+            groups (`bench.data.labels`, `bench.data.groups`), from tables that are named or its own, and sentences on
+            them; None where images can have none.
         places: (option, root=…) -> the folders that its images may lie in, where neither its name nor its revision says
             which they are (`bench.data.identity`), or None where it is not here; None where these do.
         download: (option) -> what `--download` fetches; None where it has to be got by hand.
@@ -119,7 +120,7 @@ class DataSet:
     listed_images: Callable[..., int] | None = None
     some_encoded: Callable[..., list[bytes]] | None = None
     indexed: Callable[[Path | None], Numbers | None] | None = None
-    grouped: Callable[..., tuple[str, str]] | None = None
+    grouped: Callable[..., tuple[str, tuple[str, ...]]] | None = None
     places: Callable[..., Sequence[Path] | None] | None = None
     download: Callable[[str], Download] | None = None
 

@@ -91,6 +91,7 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
     parts = [np.full(len(each), part) for part, each in contents.sources.items()]
     part_N, labels_N = (np.concatenate(x) for x in (parts, [each.labels_N for each in contents.sources.values()]))
     files = [file for each in contents.sources.values() for file in each.files]
+    several = [row for each in contents.sources.values() for row in each.several or ()]
     names = [Path(os.path.relpath(file, folder)).as_posix() for file in files]
     if len(files) != len(part_N):
         what = f"{groups.path}: groups are of image files, and {folder} holds {contents.format}."
@@ -119,13 +120,19 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
     for part in ("train", "test"):
         rows_M = np.flatnonzero(part_N == part)
         made = image_files([files[i] for i in rows_M.tolist()], labels_N[rows_M])
-        sources[part] = replace(made, groups_N=groups_N[rows_M])
+        mine = tuple(several[i] for i in rows_M.tolist()) if several else None
+        sources[part] = replace(made, groups_N=groups_N[rows_M], several=mine)
     tested = (
         f"{len(np.unique(groups_N[tested_N])):,} of {plural(len(np.unique(groups_N)), 'group')} held out for testing"
     )
     tested += f" ({tested_N.sum():,} of {plural(len(files), 'image')})"
     tested += f", {plural(len(own), 'image')} without a group among them" if own else ""
-    return replace(contents, sources=sources, format=f"{contents.format}; {tested}", groups=groups.word)
+    return replace(
+        contents,
+        sources=sources,
+        format=f"{contents.format}; {tested}",
+        words=f"{contents.words} {groups.word}".strip(),
+    )
 
 
 def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[str], where: str) -> np.ndarray:

@@ -108,6 +108,8 @@ class ImageSet:
         kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set says it.
         source: which copy was read, where there are several ("embedded part", "IDX files", …); for people, not hashed.
         multi_labels: all classes that are in each image, where they are annotated (`bench.data.real`), else None.
+        several: whether `multi_labels` are what is to be learned: an image may have several classes or none, and its
+            label is the rarest of them, by which images are drawn (`bench.data.labels`).
         groups_N: uint64, equal for images that belong together (`bench.data.groups`); None where nobody says.
     """
 
@@ -119,6 +121,7 @@ class ImageSet:
     kind: str
     source: str = ""
     multi_labels: tuple[tuple[int, ...], ...] | None = None
+    several: bool = False
     groups_N: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -134,6 +137,14 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.labels_N)
+
+    @property
+    def targets_NK(self) -> np.ndarray:
+        """bool, which classes each image has."""
+        targets_NK = np.zeros((len(self), self.num_classes), dtype=bool)
+        for row_K, classes in zip(targets_NK, self.multi_labels or (), strict=True):
+            row_K[list(classes)] = True
+        return targets_NK
 
     @property
     def num_classes(self) -> int:
@@ -170,7 +181,8 @@ class ImageSet:
         """sha256 over shape, pixels and labels: the same images give the same hash, whatever file carried them. For
         encoded images it is over what their files hold and how they are decoded."""
         images, labels = self.images_NHWC, np.ascontiguousarray(self.labels_N, dtype="<i8")
-        if (known := (*_place(images), hashlib.sha256(labels.data).digest())) in _hashes:
+        several = repr(self.multi_labels).encode() if self.several else b""
+        if (known := (*_place(images), hashlib.sha256(labels.tobytes() + several).digest())) in _hashes:
             return _hashes[known]
         digest = hashlib.sha256(repr(tuple(images.shape)).encode())
         if isinstance(images, EncodedImages):
@@ -180,6 +192,7 @@ class ImageSet:
             for block in self.blocks():
                 digest.update(block.data)
         digest.update(labels.data)
+        digest.update(several)
         if len(known) > 1:
             _hashes[known] = digest.hexdigest()
         return digest.hexdigest()

@@ -72,6 +72,9 @@ class ImageIndex:
         self.copied = self._path(len(stored["file_ends"]) - 1) if facts.get("copied") else None
         self.groups_N = stored.get(f"{split}_groups")
         self.multi_labels = real.from_arrays(stored) if split == "test" and "real_classes" in stored else None
+        self.several = f"{split}_several_classes" in stored
+        if self.several:
+            self.multi_labels = real.from_arrays(stored, f"{split}_several")
         self._open = lru_cache(OPEN_FILES)(_Handle)  # of a path: an index that it referred to would outlive its use
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -129,10 +132,10 @@ class _Handle:
             os.close(self.handle)
 
 
-def key_of(folder: Path, *, as_published: bool, groups: str = "") -> str:
+def key_of(folder: Path, *, as_published: bool, words: str = "") -> str:
     """The name of a folder's index in the cache. It changes when files are added, removed or renamed, or when one that
     holds several images is written anew."""
-    digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published, *groups.split())).encode())
+    digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published, *words.split())).encode())
     for where, folders, files in os.walk(folder):
         folders.sort()
         for name in ["", *sorted(name for name in files if not is_image(name))]:
@@ -153,17 +156,17 @@ def open_index(folder: Path, split: str, *, found: FolderContents, as_published:
     Raises:
         UserError: too many images cannot be decoded; there is no room for what is copied out.
     """
-    if (known := indexed(folder, split, as_published=as_published, groups=found.groups)) is not None:
+    if (known := indexed(folder, split, as_published=as_published, words=found.words)) is not None:
         return known
-    key = key_of(folder, as_published=as_published, groups=found.groups)
+    key = key_of(folder, as_published=as_published, words=found.words)
     copied = (cache.directory() / f"{key}.images").absolute()
     stored = cache.arrays(key, partial(_build, folder, found, as_published=as_published, copied=copied))
     return ImageIndex(folder, stored, split)
 
 
-def indexed(folder: Path, split: str, *, as_published: bool, groups: str = "") -> ImageIndex | None:
+def indexed(folder: Path, split: str, *, as_published: bool, words: str = "") -> ImageIndex | None:
     """The index of a folder that has one already. One whose copied images are not there any more is removed."""
-    key = key_of(folder, as_published=as_published, groups=groups)
+    key = key_of(folder, as_published=as_published, words=words)
     stored = cache.stored(key)
     if stored is None:
         return None
@@ -215,6 +218,9 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
                     raise UserError(what, "Put two or more into a class, or the test images into a folder test/.")
                 built |= {f"{split}_{name}": values[rows_M] for name, values in images.items()}
                 total[split] = int(images["size"][rows_M].sum(dtype=np.int64))
+                if source.several is not None:
+                    kept = kept_N[rows_M].tolist()
+                    built |= real.to_arrays(tuple(source.several[i] for i in kept), f"{split}_several")
             if source.groups_N is not None:
                 built[f"{part}_groups"] = source.groups_N[kept_N[order_N]]
             several = real.beside(folder, source, num_classes=len(contents.class_names)) if part == "test" else None

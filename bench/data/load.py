@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from bench.core.data_settings import folder_set, is_path, remember_labels
 from bench.core.errors import UserError
 from bench.data import rehearsed
 from bench.data.data_set import DataSet
@@ -81,6 +83,30 @@ def load_held_out(name: str, *, root: Path | None = None, num_images: int | None
             )
         kept = kept[nested(whole.labels_N[kept], num_images, keys_N=whole.content_keys_N[kept])]
     return whole.take(kept), whole.take(out)
+
+
+def with_tables(
+    name: str, *, root: Path | None, labels: Path | None = None, columns: Sequence[str] = ()
+) -> tuple[Path | None, str]:
+    """(data root, name) of a set that may be named by its folder's path, with the labels that a table gives its images.
+
+    Args:
+        labels, columns: as of `--labels` and `--label-columns`.
+
+    Raises:
+        UserError: as `folder_set`; a table for a set that is no folder of images; see `bench.data.labels`.
+    """
+    if is_path(name):
+        root, name = folder_set(name, root)
+    if labels is None and not columns:
+        return root, name
+    remember_labels(labels, columns)
+    full, size = parse(name)
+    plain = DataName.parse(full)
+    if (grouped := data_set(plain.base).grouped) is None:
+        raise UserError(f"--labels is about a folder of images, and {name} is none.", "Name it: folder:photos.")
+    option, _ = grouped(plain.option, root=root, file=None, table=labels, columns=columns)
+    return root, str(DataName(plain.base, option)) + (f"@{size}" if size else "")
 
 
 def resizes(name: str) -> bool:

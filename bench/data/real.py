@@ -91,14 +91,17 @@ def real_hash(content_hash: str, labels: MultiLabels) -> str:
     return hashlib.sha256(repr((content_hash, labels)).encode()).hexdigest()
 
 
-def to_arrays(labels: MultiLabels) -> dict[str, np.ndarray]:
+def to_arrays(labels: MultiLabels, name: str = "real") -> dict[str, np.ndarray]:
     """The images as flat arrays, for the cache: all classes one after another, and where each image's begin."""
     counts = [len(row) for row in labels]
     flat = [label for row in labels for label in row]
-    return {"real_classes": np.array(flat, dtype=np.int64), "real_starts": np.cumsum([0, *counts], dtype=np.int64)}
+    return {
+        f"{name}_classes": np.array(flat, dtype=np.int64),
+        f"{name}_starts": np.cumsum([0, *counts], dtype=np.int64),
+    }
 
 
-def from_arrays(stored: dict[str, np.ndarray]) -> MultiLabels:
+def from_arrays(stored: dict[str, np.ndarray], name: str = "real") -> MultiLabels:
     """The arguments of `to_arrays`."""
-    flat, starts = stored["real_classes"].tolist(), stored["real_starts"].tolist()
+    flat, starts = stored[f"{name}_classes"].tolist(), stored[f"{name}_starts"].tolist()
     return tuple(tuple(flat[start:stop]) for start, stop in itertools.pairwise(starts))

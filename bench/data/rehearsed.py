@@ -84,9 +84,9 @@ def of(one: DataSet) -> DataSet:
         assert one.listed_images is not None
         return one.listed_images(option, root=root) if here(option, root) else TRAIN
 
-    def grouped(option: str, *, root: Path | None, file: Path | None) -> tuple[str, str]:
+    def grouped(option: str, *, root: Path | None, **tables: Any) -> tuple[str, tuple[str, ...]]:
         assert one.grouped is not None
-        return one.grouped(option, root=root, file=file) if here(option, root) else (option, "")
+        return one.grouped(option, root=root, **tables) if here(option, root) else (option, ())
 
     return _with_functions(
         one,

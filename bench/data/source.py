@@ -43,6 +43,7 @@ class Source:
             OSError where the image is not there.
         places: says where the images lie in `files`; None where they have to be unpacked.
         is_pixels: whether `read` gives pixels.
+        several: all classes of each image, where an image may have several or none (`bench.data.labels`).
         groups_N: uint64 per image, equal for those that belong together (`bench.data.groups`); None where nobody says.
         in_order: yields what `read` gives for 0, 1, 2, …, where that is cheaper than by number; called in one thread.
     """
@@ -54,6 +55,7 @@ class Source:
     in_order: Callable[[], Iterator[bytes | np.ndarray]] | None = None
     places: Callable[[], Places] | None = None
     is_pixels: bool = False
+    several: tuple[tuple[int, ...], ...] | None = None
     groups_N: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -68,13 +70,13 @@ class FolderContents:
         sources: "train" and "test"; or "all", of which a part is held out for testing.
         class_names: one per class, in label order.
         format: for people, for example "image folder".
-        groups: the part of the set's name that its groups make; "" without.
+        words: the parts of the set's name that its labels and its groups make, apart by blanks; "" without.
     """
 
     sources: dict[str, Source]
     class_names: tuple[str, ...]
     format: str
-    groups: str = ""
+    words: str = ""
 
 
 def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> Source:

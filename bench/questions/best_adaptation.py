@@ -16,13 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bench.analysis import class_tables, wording
-from bench.analysis.adaptation import USAGE, WAYS, Adapted, adapted, best_of_models, compared, probes
+from bench.analysis.adaptation import USAGE, WAYS, Adapted, adapted, best_of_models, compared, metrics, on, probes
 from bench.analysis.comparisons import difference_finding
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Item, Verdict
 from bench.analysis.question import Question
+from bench.analysis.study_data import ACCURACY
 from bench.analysis.table import Column, Table
 from bench.core.formatting import count, percent, plural
+from bench.core.metrics import METRICS
 from bench.core.phrase import Interval, phrase
 
 NAME = "best adaptation"
@@ -30,7 +32,7 @@ NAME = "best adaptation"
 
 @dataclass(frozen=True, kw_only=True)
 class BestWay(Item):
-    """A model in its best way, with all labelled images. accuracy: on the test images, with its interval. set_aside,
+    """A model in its best way, with all labelled images. accuracy (or `metric`): on the test images. set_aside,
     contrary, groups, test_groups: see `Adapted`."""
 
     model: str
@@ -44,13 +46,14 @@ class BestWay(Item):
     contrary: int = 0
     groups: int = 0
     test_groups: int = 0
+    metric: str = ACCURACY
 
 
 def best_adaptations(evidence: Evidence) -> Iterator[Finding]:
     """One finding per data set; none where there is nothing to compare."""
-    every = probes(adapted(evidence))
-    for data in dict.fromkeys(one.data for one in every):
-        mine = [one for one in every if one.data == data]
+    every = [one for metric in metrics(evidence) for one in probes(adapted(evidence, metric))]
+    for data, metric in dict.fromkeys((one.data, one.metric) for one in every):
+        mine = [one for one in every if (one.data, one.metric) == (data, metric)]
         models = best_of_models(mine)
         first, *others = models if len(models) > 1 else mine
         if not others or (both := compared(first, others[0])) is None:
@@ -58,7 +61,7 @@ def best_adaptations(evidence: Evidence) -> Iterator[Finding]:
         e, paired = both
         accuracy = first.samples[-1].mean - e.value / 2
         yield replace(
-            difference_finding(NAME, (data, first.name, others[0].name), e, accuracy, paired=paired),
+            difference_finding(NAME, (on(data, metric), first.name, others[0].name), e, accuracy, paired=paired),
             leader=first.name,
             evidence=tuple(map(_item, models)),
         )
@@ -78,6 +81,7 @@ def _item(one: Adapted) -> BestWay:
         contrary=one.contrary,
         groups=one.groups,
         test_groups=one.test_groups,
+        metric=one.metric,
     )
 
 
@@ -108,6 +112,10 @@ def sentence(f: Finding) -> str:
     interval = Interval(f"[{percent(best.low)}, {percent(best.high)}]")
     ahead = "ahead of" if f.verdict == Verdict.YES else "behind"
     accuracy = phrase(f"{percent(best.accuracy)} % ", interval)
+    if best.metric != ACCURACY:
+        data = f.subject[0].removesuffix(f", {METRICS[best.metric]}")
+        said = f"{first} has a {METRICS[best.metric]} of "
+        return phrase(said, accuracy, f" on {data}, ", wording.amount(f), f" {ahead} {second}")
     return phrase(f"{first} is right on ", accuracy, f" of {f.subject[0]}, ", wording.amount(f), f" {ahead} {second}")
 
 
@@ -115,14 +123,18 @@ def sentence(f: Finding) -> str:
 
 
 def tables(evidence: Evidence) -> list[Table]:
-    every = adapted(evidence)
-    first = {one.data: one for one in reversed(probes(every))}
-    seen = (one for one in sorted(first.values(), key=lambda one: one.data) if one.classes_seen)
-    return [_ways(every), *(table for one in seen for table in class_tables.tables(one))] if every else []
+    made = list[Table]()
+    for metric in metrics(evidence):
+        every = adapted(evidence, metric)
+        first = {one.data: one for one in reversed(probes(every))}
+        best = sorted(first.values(), key=lambda one: one.data)
+        made += [_ways(every, metric), *(table for one in best for table in class_tables.tables(one))]
+    return made
 
 
-def _ways(every: tuple[Adapted, ...]) -> Table:
+def _ways(every: tuple[Adapted, ...], metric: str) -> Table:
     """One row per model, way and number of labelled images."""
+    plain, name = metric == ACCURACY, METRICS[metric]
     rows = [
         {"data": one.data, "model": one.model, "way": WAYS[one.way], "images": images, "accuracy": e}
         | ({"validation": one.validation} if images == one.images[-1] else {})
@@ -130,14 +142,17 @@ def _ways(every: tuple[Adapted, ...]) -> Table:
         for images, e in zip(one.images, one.estimates, strict=True)
     ]
     return Table(
-        name="adapted",
-        title="Adapted models by number of labelled images",
+        name="adapted" if plain else f"adapted-{metric}",
+        title="Adapted models by number of labelled images" + ("" if plain else f": {name}"),
         columns=(
             Column(key="data", heading="Images", numeric=False),
             Column(key="model", heading="Model", numeric=False),
             Column(key="way", heading="Way", numeric=False),
             Column(key="images", heading="Labelled", text=count),
-            Column(key="accuracy", heading="Test accuracy [%]"),
+            Column(
+                key="accuracy",
+                heading="Test accuracy [%]" if plain else f"{name[:1].upper()}{name[1:]} on test images [%]",
+            ),
             Column(key="validation", heading="Cross-validation [%]", text=percent),
         ),
         rows=tuple(rows),

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bench.analysis import wording
-from bench.analysis.adaptation import TUNED, WAYS, Adapted, adapted, compared, probes
+from bench.analysis.adaptation import TUNED, WAYS, Adapted, adapted, compared, metrics, on, probes
 from bench.analysis.comparisons import difference_finding
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Item
@@ -39,10 +39,11 @@ class TunedAndProbed(Item):
 
 def fine_tuning_gain(evidence: Evidence) -> Iterator[Finding]:
     """One finding per data set and model that was adapted in both ways."""
-    every = adapted(evidence)
-    best = {(one.data, one.model): one for one in reversed(probes(every))}
-    pairs = ((one, best.get((one.data, one.model))) for one in every if one.way == TUNED)
-    yield from (made for tuned, probe in pairs if probe and (made := _compared(tuned, probe)))
+    for metric in metrics(evidence):
+        every = adapted(evidence, metric)
+        best = {(one.data, one.model): one for one in reversed(probes(every))}
+        pairs = ((one, best.get((one.data, one.model))) for one in every if one.way == TUNED)
+        yield from (made for tuned, probe in pairs if probe and (made := _compared(tuned, probe)))
 
 
 def _compared(tuned: Adapted, probe: Adapted) -> Finding | None:
@@ -51,7 +52,7 @@ def _compared(tuned: Adapted, probe: Adapted) -> Finding | None:
     e, paired = both
     values = tuned.samples[-1].mean, probe.samples[-1].mean
     return replace(
-        difference_finding(NAME, (tuned.data, tuned.model), e, sum(values) / 2, paired=paired),
+        difference_finding(NAME, (on(tuned.data, tuned.metric), tuned.model), e, sum(values) / 2, paired=paired),
         evidence=(
             TunedAndProbed(
                 way=probe.way,

@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bench.analysis import wording
-from bench.analysis.adaptation import Adapted, adapted, probes
+from bench.analysis.adaptation import Adapted, adapted, metrics, on, probes
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.finding import Axis, Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import FACTS, Question
+from bench.analysis.study_data import ACCURACY
 from bench.analysis.wording import Number, bracket, shown
 from bench.core.formatting import count, percent
 from bench.core.phrase import phrase
@@ -54,6 +55,7 @@ class Labelling(Item):
     classes: int
     asked: bool
     chance: float | None = None
+    metric: str = ACCURACY
 
     def more(self, images: float) -> float:
         """Images per class beside those that there are."""
@@ -62,9 +64,10 @@ class Labelling(Item):
 
 def images_to_label(evidence: Evidence) -> Iterator[Finding]:
     """One finding per data set and target; none where every image of the test set is right."""
-    best: dict[str, Adapted] = {}
-    for one in probes(adapted(evidence)):
-        best.setdefault(one.data, one)
+    best: dict[tuple[str, str], Adapted] = {}
+    for metric in metrics(evidence):
+        for one in probes(adapted(evidence, metric)):
+            best.setdefault((one.data, metric), one)
     for one in best.values():
         now = one.samples[-1].mean
         for target in evidence.targets or [accuracy for accuracy in TARGETS if accuracy > now][:1]:
@@ -73,11 +76,13 @@ def images_to_label(evidence: Evidence) -> Iterator[Finding]:
 
 def _asked(one: Adapted, target: float, *, named: bool) -> Finding:
     now = one.samples[-1].mean
-    item = Labelling(target=target, accuracy=now, images=one.images[-1], classes=one.classes, asked=named)
+    item = Labelling(
+        target=target, accuracy=now, images=one.images[-1], classes=one.classes, asked=named, metric=one.metric
+    )
     made = partial(
         Finding,
         question=NAME,
-        subject=(one.data, one.name),
+        subject=(on(one.data, one.metric), one.name),
         measure=HEADLINE,
         quantity="images",
         unit=Unit.IMAGES,
@@ -106,7 +111,7 @@ def observed(one: Adapted) -> LabellingCurve:
     errors = tuple(tuple((1 - s.values_SD.mean(axis=0)).tolist()) for s in one.samples)
     last = one.samples[-1]
     num_test = last.num_test
-    if not math.isinf(last.image_df):  # as many independent images as have the error of the groups
+    if one.metric != ACCURACY or not math.isinf(last.image_df):  # as many independent images as have its error
         num_test = min(num_test, max(1, round(last.inside * (1 - last.inside) / last.image_error**2)))
     return LabellingCurve(images=one.images, errors=errors, num_test=num_test)
 
@@ -130,6 +135,8 @@ def say(f: Finding) -> list[str]:
     asked = wording.first(f, Labelling)
     assert asked is not None
     texts = [f"With all {count(asked.images)} labelled images it has {percent(asked.accuracy)} %."]
+    if asked.metric != ACCURACY:
+        texts.append("How often such intervals hold was measured for accuracies alone.")
     if f.estimate is not None and f.high is not None and f.low is not None:
         texts.append(f"That is {count(f.estimate)} [{count(f.low)}, {count(f.high)}] images in all.")
     elif asked.chance is not None:

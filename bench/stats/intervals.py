@@ -68,7 +68,8 @@ class Samples:
         num_test: images of the test set (the smallest, for an average).
         tasks: how many tasks were averaged.
         correct_SD: which test images were right (`bench.store.prediction_bits.Correct`) behind every value; None where
-            the record does not say, or where values are no single scores.
+            record does not say, or where values are no single scores.
+        resampled_SD: of a metric that is no mean over images, its values in resamples (`bench.store.resampled`).
         model: what was trained; its runs have one variance between seeds, but for a trend over accuracy.
         trunk: the training run, but for the seed. Other budgets of it share some of its luck.
         images_seen: in training; 0 where there was none, or where it does not matter.
@@ -83,6 +84,7 @@ class Samples:
     num_test: int
     tasks: int = 1
     correct_SD: np.ndarray | None = None
+    resampled_SD: np.ndarray | None = None
     model: Hashable = ""
     trunk: Hashable = ""
     images_seen: int = 0

@@ -65,6 +65,18 @@ def pair(a: Samples, b: Samples) -> Paired | None:
     return Paired(difference_M=difference_M, content_hash=content, shared=shared, groups_M=groups_M)
 
 
+def resampled_error(a: Samples, b: Samples) -> float | None:
+    """Standard error over test images of a - b, of a metric whose values in the same resamples both have; None without,
+    or of several seeds or draws."""
+    if a.resampled_SD is None or b.resampled_SD is None or a.resampled_SD.size != 1 or b.resampled_SD.size != 1:
+        return None
+    one, other = a.resampled_SD.flat[0], b.resampled_SD.flat[0]
+    if one.content_hash != other.content_hash or len(one.packed) != len(other.packed):
+        return None
+    error = float((one.values_B.astype(float) - other.values_B).std(ddof=1))
+    return error if error > 0 else None  # of equal answers, which do not rule out others
+
+
 def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
     """The plain mean of differences, image by image; None unless all are known and on the same images."""
     known = [one for one in pairs if one is not None]

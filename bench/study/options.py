@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 from bench.core import cli
 from bench.core.cli import Parser
 from bench.core.data_settings import GROUPS as GROUPS_FILE
-from bench.core.data_settings import allow_unreadable
+from bench.core.data_settings import allow_unreadable, folder_set, is_path, remember_labels
 from bench.core.errors import UserError
 from bench.study import registry
 from bench.study.option import Alias, Kind, Option, Values, add_flags, given, option, options_of, resolve, to_toml
@@ -87,6 +87,12 @@ class What:
         kind=Kind.LIST,
         read=cli.names_list,
     )
+    metrics: tuple[str, ...] = option(
+        "comma-separated metrics beside accuracy, of every task that takes them: balanced-accuracy, macro-f1",
+        default=(),
+        kind=Kind.LIST,
+        read=cli.names_list,
+    )
     seeds: int | None = option(
         "number of training seeds",
         read=cli.seeds,
@@ -126,6 +132,19 @@ class Where:
         read=cli.folder,
         metavar="FILE.csv",
     )
+    labels: Path | None = option(
+        "table of an image's file and its label, CSV, JSON Lines or Parquet, in place of a folder per class (default: "
+        "labels.csv or metadata.csv in a folder of images)",
+        read=cli.folder,
+        metavar="TABLE",
+    )
+    label_columns: tuple[str, ...] = option(
+        "columns of that table that are not found by themselves: file, label (labels: several an image), split, group",
+        default=(),
+        kind=Kind.LIST,
+        read=cli.names_list,
+        metavar="ROLE=COLUMN,…",
+    )
     max_unreadable: str | None = option(
         "share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)",
         metavar="SHARE",
@@ -148,6 +167,8 @@ class Where:
             allow_unreadable(self.max_unreadable)
         if self.groups is not None:
             os.environ[GROUPS_FILE] = str(self.groups.absolute())
+        if self.labels is not None or self.label_columns:
+            remember_labels(self.labels, self.label_columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,7 +438,7 @@ class StudyOptions:
     def to_toml(self) -> str:
         """A study file that asks for the same, wherever it is read, but for how it is run and where results go."""
         values = self.values()
-        for name in ("plugins", "data_root", "groups"):
+        for name in ("plugins", "data_root", "groups", "labels"):
             values[name] = _absolute(values[name])
         return to_toml(values, RUN, always=("suite", "scale"))
 
@@ -436,35 +457,14 @@ def by_path(values: Mapping[str, Any]) -> Values:
     """
     root, changed = values["data_root"], {}
     for given_as in ("data", "downstream"):
-        if values[given_as] and any(map(_is_path, values[given_as])):
+        if values[given_as] and any(map(is_path, values[given_as])):
             names = []
             for name in values[given_as]:
-                if _is_path(name):
-                    root, name = _folder_set(name, root)
+                if is_path(name):
+                    root, name = folder_set(name, root)
                 names.append(name)
             changed[given_as] = tuple(names)
     return {**changed, "data_root": root} if changed else {}
-
-
-def _is_path(name: str) -> bool:
-    before = name.partition(":")[0]
-    return before.startswith((".", "~", os.sep)) or "/" in before or os.sep in before
-
-
-def _folder_set(name: str, root: Path | None) -> tuple[Path, str]:
-    """(data root, folder:NAME) of a path with what may follow it: photos/flowers:64px@1000."""
-    path, colon, option = name.partition(":")
-    path, at, number = path.partition("@")
-    place = Path(path).expanduser().absolute()
-    if not place.is_dir():
-        raise UserError(
-            f"There is no folder {path}.", "Name a folder of images, or a data set (vit-bench data lists them)."
-        )
-    if root is not None and place.parent != root.absolute():
-        raise UserError(
-            f"{path} is not in {root}, where the other sets are.", "All folders of a study are in one: --data-root."
-        )
-    return place.parent, f"folder:{place.name}{colon}{option}{at}{number}"
 
 
 def folder_name(suite: str, scale: str, *, rehearse: bool) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,17 @@ def transferred_model(
         return carry_over(model, fresh)
     except ValueError as error:
         raise UserError(f"Model {name!r} cannot be fine-tuned at {image_size} px: {error}.") from error
+
+
+def _by_sets(images: ImageSet, device: str) -> tuple[ImageSet, torch.Tensor | None]:
+    """Images of several classes with the number of their set of classes as the label, and those sets, (S, K)."""
+    if not images.several:
+        return images, None
+    sets_SK, numbers_N = np.unique(images.targets_NK, axis=0, return_inverse=True)
+    names = tuple(f"set {number}" for number in range(len(sets_SK)))
+    labels_N = numbers_N.reshape(-1).astype(np.int64)
+    plain = replace(images, labels_N=labels_N, class_names=names, multi_labels=None, several=False)
+    return plain, torch.from_numpy(sets_SK).to(device)
 
 
 class FineTuner:
@@ -104,6 +116,7 @@ class FineTuner:
         sizes: dict[str, Any] = {"image_size": size, "channels": self.channels, "num_classes": images.num_classes}
         model = transferred_model(self.model, self.name, **sizes, **dict(self.options)).to(self.device)
         seed, streams = stream(self.seed, "fine-tune", purpose), ("fine-tune", purpose)
+        images, targets_SK = _by_sets(images, self.device)
         batches = Batches(images, recipe=recipe, seed=seed, device=self.device, fit=(size, self.channels))
         losses: list[torch.Tensor] = []
         trainer = Trainer(
@@ -115,6 +128,7 @@ class FineTuner:
             device=self.device,
             should_stop=self.should_stop,
             purpose=streams,
+            targets_SK=targets_SK,
         )
         diverged = False
         try:

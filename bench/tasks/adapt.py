@@ -18,7 +18,7 @@ the detail holds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from bench.tasks import _logistic, _photos, fewshot, knn
 from bench.tasks._features import timed
 from bench.tasks._folds import Parts, alone, folds, together
 from bench.tasks._ridge import choose_by_folds, choose_ridge, decompose
-from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, few_images, judged
+from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, few_images, judged_by
 
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 FOLDS = 3
@@ -117,6 +117,7 @@ def begin(
     draws: int = 3,
     train_limit: int | None = None,
     test_limit: int | None = None,
+    metrics: Sequence[str] = (),
 ) -> Callable[[], list[Score]]:
     """Read the features of all images; returns what fits and scores.
 
@@ -126,6 +127,7 @@ def begin(
         sizes: images per class, ascending; larger ones than the largest class are all of it.
         draws: of every number but the last, at which all draws are the same images.
         train_limit, test_limit: nested, class-balanced parts of the splits; None takes all.
+        metrics: beside accuracy, of `bench.core.metrics`.
 
     Raises:
         UserError: options out of range, or data that is not on this machine.
@@ -143,38 +145,45 @@ def begin(
     copies_M, content_hash = None if own else context.copies(test), test.content_hash
     picks = [drawn(train, data, draw) for draw in range(draws)]
 
-    def scored(way: str, number: int, draw: int) -> Score:
+    def scored(way: str, number: int, draw: int) -> list[Score]:
         indices_N, ranks_N = picks[draw]
         chosen_N = indices_N[ranks_N < number]
         x_ND, labels_N = train_ND[chosen_N], train.labels_N[chosen_N]
         groups_N = None if train.groups_N is None else train.groups_N[chosen_N]
         named = head | {"task": f"adapt@{way}", "shots": number, "draw": draw}
         if not (np.isfinite(x_ND).all() and np.isfinite(test_MD).all()):
-            return accuracy_score(None, **named, detail={"reason": "features are not finite"})
+            return [accuracy_score(None, **named, detail={"reason": "features are not finite"})]
         started = time.perf_counter()
+        if train.several:
+            chosen = train.take(chosen_N)
+            return _of_several(way, x_ND, chosen, test, test_MD, named, whole=number == largest, seconds=passed)
         predicted_M = WAYS[way](x_ND, labels_N, test_MD, train.num_classes, groups_N)
         fitted = time.perf_counter() - started
         detail: dict[str, Any] = {"num_support": len(chosen_N)}
-        if number == largest:
-            detail["same_images"], detail["seconds"] = True, passed + fitted  # the same whatever the draw
-            validated_N = cross_validated(WAYS[way], x_ND, labels_N, num_classes=train.num_classes, groups_N=groups_N)
-            detail["validation"] = None if validated_N is None else float(validated_N.mean())
-            detail["errors"] = errors(predicted_M, test.labels_N, train.class_names)
-            detail["classes"] = _photos.by_class(train.class_names, labels_N, test.labels_N, validated_N)
-            if groups_N is not None:
-                detail["groups"] = len(np.unique(groups_N))
-            detail["set_aside"], detail["contrary"] = int(copies.aside_N.sum()), copies.num_contrary
-            detail["contrary_pictures"] = list(copies.contrary)
-            sure_MK = ridge_scores(x_ND, labels_N, test_MD, train.num_classes, groups_N)
-            detail["surest_errors"] = _photos.surest_errors(test, predicted_M, sure_MK)
-        right_M = predicted_M == test.labels_N
-        # Which group each test image is of takes room: it is kept, for pairs, at the largest number alone.
-        kept = content_hash if test.groups_N is None or number == largest else None
-        judge: dict[str, Any] = {"copies_M": copies_M, "content_hash": kept, "groups_M": test.groups_N}
-        return judged(right_M, **judge, **named, detail=detail)
+        facts: dict[str, Any] = {}
+        # Which group each test image is of, and resamples, take room: for pairs, at the largest number alone.
+        kept = content_hash if number == largest or (test.groups_N is None and not metrics) else None
+        judge: dict[str, Any] = {"content_hash": kept, "groups_M": test.groups_N, "names": train.class_names}
+        if number != largest:
+            return judged_by(metrics, predicted_M, test.labels_N, copies_M=copies_M, **judge, **named, detail=detail)
+        detail["same_images"], detail["seconds"] = True, passed + fitted  # the same whatever the draw
+        validated_N = cross_validated(WAYS[way], x_ND, labels_N, num_classes=train.num_classes, groups_N=groups_N)
+        right_N = None if validated_N is None else validated_N == labels_N
+        facts["validation"] = None if right_N is None else float(right_N.mean())
+        facts["errors"] = errors(predicted_M, test.labels_N, train.class_names)
+        facts["classes"] = _photos.by_class(train.class_names, labels_N, test.labels_N, right_N)
+        if groups_N is not None:
+            detail["groups"] = len(np.unique(groups_N))
+        facts["set_aside"], facts["contrary"] = int(copies.aside_N.sum()), copies.num_contrary
+        facts["contrary_pictures"] = list(copies.contrary)
+        sure_MK = ridge_scores(x_ND, labels_N, test_MD, train.num_classes, groups_N)
+        facts["surest_errors"] = _photos.surest_errors(test, predicted_M, sure_MK)
+        judge |= {"copies_M": copies_M, "detail": detail, "facts": facts}
+        made = judged_by(metrics, predicted_M, test.labels_N, **judge, **named)
+        return [made[0], *(_validated(score, validated_N, labels_N) for score in made[1:])]
 
     asked = [(way, n, draw) for way in ways for n in numbers for draw in range(draws if n < largest else 1)]
-    return lambda: [scored(*one) for one in asked]
+    return lambda: [score for one in asked for score in scored(*one)]
 
 
 evaluate = at_once(begin)
@@ -189,8 +198,8 @@ def read(
     Raises:
         UserError: as `begin`.
     """
-    train = balanced_part(context.load(data, "train"), train_limit)
-    test = balanced_part(context.load(data, "test"), test_limit)
+    train = balanced_part(context.load(data, "train"), train_limit, several=True)
+    test = balanced_part(context.load(data, "test"), test_limit, several=True)
     if len(np.unique(train.labels_N)) < 2:
         raise UserError(f"{data} has images of one class.", "Adapting needs two classes or more.")
     train_ND, seconds = timed(context.features, train.images_NHWC)
@@ -207,16 +216,51 @@ def drawn(train: ImageSet, data: str, draw: int) -> tuple[np.ndarray, np.ndarray
 def cross_validated(
     way: Predict, x_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray | None:
-    """Which labelled images are right in cross-validation, bool (N,); None where a class has too few, or too few
-    groups."""
+    """Classes of the labelled images as cross-validation predicts them, (N,); None where a class has too few, or too
+    few groups."""
     if (parts := folds(labels_N, groups_N, FOLDS)) is None:
         return None
-    right_N = np.zeros(len(labels_N), dtype=bool)
+    predicted_N = np.zeros_like(labels_N)
     for fitted_N, left_N in parts:
         grouped_N = None if groups_N is None else groups_N[fitted_N]
-        predicted_N = way(x_ND[fitted_N], labels_N[fitted_N], x_ND[left_N], num_classes, grouped_N)
-        right_N[left_N] = predicted_N == labels_N[left_N]
-    return right_N
+        predicted_N[left_N] = way(x_ND[fitted_N], labels_N[fitted_N], x_ND[left_N], num_classes, grouped_N)
+    return predicted_N
+
+
+def _of_several(
+    way: str,
+    x_ND: np.ndarray,
+    chosen: ImageSet,
+    test: ImageSet,
+    test_MD: np.ndarray,
+    named: Mapping[str, Any],
+    *,
+    whole: bool,
+    seconds: float,
+) -> list[Score]:
+    """Scores of images of several labels. whole: whether these are all labelled images, which are validated too."""
+    from bench.tasks import _several
+
+    started, targets_NK = time.perf_counter(), chosen.targets_NK
+    parts = _several.parts_of(chosen)
+    scores_MK, threshold = _several.WAYS[way](x_ND, targets_NK, test_MD, parts)
+    detail: dict[str, Any] = {"num_support": len(chosen)}
+    if whole:
+        detail |= {"same_images": True, "seconds": seconds + time.perf_counter() - started}
+        detail |= {} if chosen.groups_N is None else {"groups": len(np.unique(chosen.groups_N))}
+    validation = None
+    if whole and parts is not None:
+        validation = _several.cross_validated(_several.WAYS[way], x_ND, targets_NK, parts)
+    about: dict[str, Any] = {"threshold": threshold, "keep": whole, "validation": validation, "detail": detail}
+    return _several.scores(scores_MK, test, **about, **named)
+
+
+def _validated(score: Score, validated_N: np.ndarray | None, labels_N: np.ndarray) -> Score:
+    """A score of another metric than accuracy with its value in cross-validation."""
+    from bench.tasks import _metrics
+
+    value = None if validated_N is None else _metrics.value_of(score.metric, validated_N, labels_N)
+    return replace(score, detail={**score.detail, "validation": value})
 
 
 def errors(predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str]) -> list[list[Any]]:

@@ -27,7 +27,7 @@ from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
 from bench.study.record import Score
 from bench.tasks._ridge import SupportSet, choose_ridge, decompose
-from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, judged
+from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balanced_part, judged_by
 
 PUBLISHED_RIDGE = 2.0**10
 RIDGES = tuple(2.0**power for power in range(-4, 21))
@@ -51,6 +51,7 @@ def begin(
     ridge: str = "both",
     test_limit: int | None = 2_000,
     support_pool: int | None = 10_000,
+    metrics: Sequence[str] = (),
 ) -> Callable[[], list[Score]]:
     """Probe the model of `context` on one data set: reads its features, and returns what solves and scores.
 
@@ -62,6 +63,7 @@ def begin(
         test_limit: score the nested, class-balanced part of this size of the test split; None scores all of it.
         support_pool: draw from the nested part of this size of the training split, so that a set and its embedded part
             give the same draws; None draws from all of it.
+        metrics: beside accuracy, of `bench.core.metrics`.
 
     Returns:
         A function that returns one score per metric, shot and draw.
@@ -88,6 +90,8 @@ def begin(
         copies_M=context.copies(test),
         content_hash=test.content_hash,
         groups_M=test.groups_N,
+        metrics=metrics,
+        names=test.class_names,
     )
 
 
@@ -167,6 +171,8 @@ def score_features(
     copies_M: np.ndarray | None = None,
     content_hash: str | None = None,
     groups_M: np.ndarray | None = None,
+    metrics: Sequence[str] = (),
+    names: Sequence[str] = (),
 ) -> list[Score]:
     """Scores from features; `picks` as `draw_support` gives them. With the test images' `content_hash`, the metric that
     models are compared by ("accuracy") holds which of them were right.
@@ -180,11 +186,15 @@ def score_features(
     heads, predicted_HM = _predict(
         train_ND, train_labels_N, test_MD, picks=picks, num_classes=num_classes, shots=shots, ridge=ridge
     )
-    right_HM = predicted_HM == np.asarray(test_labels_M)
     alike = _alike(picks, shots)
     return [
-        judged(
-            right_M,
+        score
+        for (draw, k, metric, strength, num_support), predicted_M in zip(heads, predicted_HM, strict=True)
+        for score in judged_by(
+            metrics if metric == "accuracy" else (),
+            predicted_M,
+            np.asarray(test_labels_M),
+            names=names,
             copies_M=copies_M,
             content_hash=content_hash if metric == "accuracy" else None,
             groups_M=groups_M,
@@ -197,7 +207,6 @@ def score_features(
             draw=draw,
             detail={"ridge": strength, "num_support": num_support} | ({"same_images": True} if k in alike else {}),
         )
-        for (draw, k, metric, strength, num_support), right_M in zip(heads, right_HM, strict=True)
     ]
 
 

@@ -23,7 +23,17 @@ from bench.data.subset import priorities, rank_within_class
 from bench.study.cell import Recipe
 from bench.study.record import Score
 from bench.tasks._folds import together
-from bench.tasks.task import NO_DETAIL, FineTuned, Task, TaskContext, Unsuited, accuracy_score, balanced_part, judged
+from bench.tasks.task import (
+    NO_DETAIL,
+    FineTuned,
+    Task,
+    TaskContext,
+    Unsuited,
+    accuracy_score,
+    balanced_part,
+    judged,
+    judged_by,
+)
 
 # By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
 # held out are those of the paper's appendix B.1.1, which follow the same sizes.
@@ -53,6 +63,7 @@ def evaluate(
     shift: int = 0,
     flip: bool = False,
     crop: float = 0.0,
+    metrics: Sequence[str] = (),
 ) -> list[Score]:
     """Fine-tune the model of `context` on one data set.
 
@@ -68,10 +79,11 @@ def evaluate(
         average: Polyak averaging of the weights, decay per step; 0 for none.
         shift, flip, crop: random translation by up to this many stored pixels; mirroring; random crops that keep at
             least this share of the area (the paper: 0.05), 0 for none.
+        metrics: beside accuracy, of `bench.core.metrics`; the learning rate is chosen by accuracy.
 
     Returns:
-        One score per repeat. Its detail holds what was chosen from what, whether at the sweep's edge, the costs, and
-        which test images were right.
+        One score per repeat and metric. Its detail holds what was chosen from what, whether at the sweep's edge, the
+        costs, and which test images were right.
 
     Raises:
         UserError: options out of range, a size that the model cannot take, data that is not on this machine.
@@ -80,8 +92,8 @@ def evaluate(
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
     train = context.load(data, "train")
-    train = balanced_part(train, train_limit if shots is None else shots * train.num_classes)
-    test = balanced_part(context.load(data, "test"), test_limit)
+    train = balanced_part(train, train_limit if shots is None else shots * train.num_classes, several=True)
+    test = balanced_part(context.load(data, "test"), test_limit, several=True)
     if copies_aside:
         from bench.tasks import _photos
 
@@ -101,7 +113,7 @@ def evaluate(
     named_size = nominal_size or image_size
     task = "finetune" if named_size is None else f"finetune@{named_size}px"
     task += "" if shots is None else f"@{shots}shot"
-    return score_tuned(context, train, test, settings, task=task, data=data, draws=range(repeats))
+    return score_tuned(context, train, test, settings, task=task, data=data, draws=range(repeats), metrics=metrics)
 
 
 def forward_images(
@@ -338,9 +350,22 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
 
 
 def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
-    """Accuracy on labelled images; None where training diverged."""
+    """Accuracy on labelled images, or mAP where they have several labels; None where training diverged."""
+    if images.several:
+        return _mean_ap(tuned, images)
     predicted_N = classify(tuned, images)
     return None if predicted_N is None else float((predicted_N == images.labels_N).mean())
+
+
+def _mean_ap(tuned: FineTuned, images: ImageSet) -> float | None:
+    from bench.tasks import _several
+
+    logits_NK = None if tuned.diverged else tuned.logits(images.images_NHWC)
+    return (
+        _several.mean_ap(logits_NK, images.targets_NK)
+        if logits_NK is not None and np.isfinite(logits_NK).all()
+        else None
+    )
 
 
 def classify(tuned: FineTuned, images: ImageSet) -> np.ndarray | None:
@@ -361,11 +386,13 @@ def score_tuned(
     data: str,
     draws: Sequence[int],
     detail: Mapping[str, Any] = NO_DETAIL,
+    metrics: Sequence[str] = (),
 ) -> list[Score]:
     """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
 
     Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right. The
     detail of each holds which test images were right (`bench.store.prediction_bits`), so that scores can be paired.
+    Where several labels are to be learned, a sigmoid decides on each; mAP and macro-F1 are scored (`_several.py`).
 
     Raises:
         UserError: there is no model to train.
@@ -374,7 +401,9 @@ def score_tuned(
     if context.fine_tune is None:
         raise UserError(f"The task {task} trains the network, but only features are available.", "Give --model.")
     try:
-        return _evaluate(context, train, test, settings, task=task, data=data, draws=draws, detail=detail)
+        return _evaluate(
+            context, train, test, settings, task=task, data=data, draws=draws, detail=detail, metrics=metrics
+        )
     except UserError as error:
         head: dict[str, Any] = {"task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes}
         missing = [accuracy_score(None, **head, draw=draw, detail=detail) for draw in draws]
@@ -391,6 +420,7 @@ def _evaluate(
     data: str,
     draws: Sequence[int],
     detail: Mapping[str, Any],
+    metrics: Sequence[str],
 ) -> list[Score]:
     assert context.fine_tune is not None
     purpose = f"{task}/{data}"
@@ -427,13 +457,19 @@ def _evaluate(
             )
             facts |= _costs(choice, tuned, len(draws))
             predicted_M = classify(tuned, test)
+            if test.several and predicted_M is not None:
+                from bench.tasks import _several
+
+                scores += _several.scores(tuned.logits(test.images_NHWC), test, threshold=0.0, detail=facts, **head)
+                continue
         if predicted_M is None:
             reason = "training diverged" + ("" if choice.rate else " at every rate")
             scores.append(accuracy_score(None, **head, detail=facts | {"reason": reason}))
             continue
-        right_M, content = predicted_M == test.labels_N, test.content_hash
+        content = test.content_hash
         judge: dict[str, Any] = {"copies_M": copies_M, "content_hash": content, "groups_M": test.groups_N}
-        scores.append(judged(right_M, **judge, **head, detail=facts))
+        judge |= {"names": test.class_names}
+        scores += judged_by(metrics, predicted_M, test.labels_N, **judge, **head, detail=facts)
         if test.multi_labels is not None:
             right_R, content = real_right(predicted_M, test.multi_labels), real_hash(content, test.multi_labels)
             head |= {"data": f"{data}-real", "num_test": len(right_R)}

@@ -5,13 +5,14 @@ As in DINO (Caron et al. 2021, arXiv:2104.14294, section 4.1: k = 20, temperatur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bench.core.errors import UserError
 from bench.study.record import Score
-from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, few_images, judged
+from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, few_images, judged_by
 
 CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities
 
@@ -24,8 +25,12 @@ def evaluate(
     temperature: float = 0.07,
     train_limit: int | None = 10_000,
     test_limit: int | None = 2_000,
+    metrics: Sequence[str] = (),
 ) -> list[Score]:
     """Classify each test image by its nearest training images; both splits are nested, class-balanced parts.
+
+    Args:
+        metrics: beside accuracy, of `bench.core.metrics`.
 
     Raises:
         UserError: options out of range, or data that is not on this machine.
@@ -42,9 +47,9 @@ def evaluate(
     predicted_M = predict(
         train_ND, train.labels_N, test_MD, num_classes=train.num_classes, neighbours=neighbours, temperature=temperature
     )
-    right_M, content = predicted_M == test.labels_N, test.content_hash
-    judge: dict[str, Any] = {"copies_M": context.copies(test), "content_hash": content, "groups_M": test.groups_N}
-    return [judged(right_M, **judge, **head, detail=detail)]
+    judge: dict[str, Any] = {"content_hash": test.content_hash, "groups_M": test.groups_N, "names": test.class_names}
+    judge |= {"copies_M": context.copies(test)}
+    return judged_by(metrics, predicted_M, test.labels_N, **judge, **head, detail=detail)
 
 
 def forward_images(

@@ -6,6 +6,7 @@ one group and copies of each other are in one fold; where no such folds have eve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.study.record import Score
 from bench.tasks import _folds
-from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, few_images, judged
+from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, few_images, judged_by
 
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
 
@@ -26,8 +27,12 @@ def evaluate(
     test_limit: int | None = 2_000,
     folds: int = 3,
     max_iter: int = 300,
+    metrics: Sequence[str] = (),
 ) -> list[Score]:
     """Fit on a nested, class-balanced part of the training split, score on one of the test split.
+
+    Args:
+        metrics: beside accuracy, of `bench.core.metrics`.
 
     Raises:
         UserError: options out of range, or data that is not on this machine.
@@ -35,23 +40,29 @@ def evaluate(
     """
     if max_iter < 1:
         raise UserError(f"max_iter={max_iter}: the solver needs at least one iteration.")
-    train = balanced_part(context.load(data, "train"), train_limit)
-    test = balanced_part(context.load(data, "test"), test_limit)
+    train = balanced_part(context.load(data, "train"), train_limit, several=True)
+    test = balanced_part(context.load(data, "test"), test_limit, several=True)
     head: dict[str, Any] = {"task": "linear", "data": data, "num_test": len(test), "num_classes": test.num_classes}
     smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())
     try:
-        _check(folds, smallest=smallest, num_classes=train.num_classes)
+        if not train.several:  # of several, labels may be left without folds
+            _check(folds, smallest=smallest, num_classes=train.num_classes)
     except UserError as error:
         raise Unsuited(f"{data}: {error.what}", error.fix, missing=[accuracy_score(None, **head)]) from error
     train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
         return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
     parts = _folds.folds(train.labels_N, _folds.together(train), folds)
+    if train.several:
+        from bench.tasks import _several
+
+        scores_MK, threshold = _several.logistic(train_ND, train.targets_NK, test_MD, parts)
+        return _several.scores(scores_MK, test, threshold=threshold, detail={"num_train": len(train)}, **head)
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, parts=parts, max_iter=max_iter)
     detail = {"inverse_penalty": strength, "num_train": len(train), "folds": 0 if parts is None else folds}
-    right_M, content = predicted_M == test.labels_N, test.content_hash
-    judge: dict[str, Any] = {"copies_M": context.copies(test), "content_hash": content, "groups_M": test.groups_N}
-    return [judged(right_M, **judge, **head, detail=detail)]
+    judge: dict[str, Any] = {"content_hash": test.content_hash, "groups_M": test.groups_N, "names": test.class_names}
+    judge |= {"copies_M": context.copies(test)}
+    return judged_by(metrics, predicted_M, test.labels_N, **judge, **head, detail=detail)
 
 
 def forward_images(

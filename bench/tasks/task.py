@@ -128,12 +128,18 @@ def few_images(**_: object) -> dict[str, int]:
     return {"train_limit": 100}
 
 
-def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:
+def balanced_part(images: ImageSet, limit: int | None, *, several: bool = False) -> ImageSet:
     """The nested, class-balanced part of `limit` images; all of them where there are no more, or limit is None.
 
+    Args:
+        several: whether the task takes images of several labels.
+
     Raises:
-        UserError: a limit below 1.
+        UserError: a limit below 1, or images of several labels for a task of one.
     """
+    if images.several and not several:
+        what = f"{images.name} has images of several labels, and this task decides on one."
+        raise UserError(what, "Take a task that decides on each: --tasks adapt, or linear; or name one label's column.")
     if limit is not None and limit < 1:
         raise UserError(f"A task cannot use {limit} images of {images.name}, {images.split}.", "At least 1, or None.")
     if limit is None or limit >= len(images):
@@ -206,6 +212,35 @@ def judged(
     error, number = cluster_error(right_M, groups_M)
     stderr = score.stderr if math.isnan(error) else error
     return replace(score, stderr=stderr, detail={**score.detail, "test_groups": number})
+
+
+def judged_by(
+    metrics: Sequence[str],
+    predicted_M: np.ndarray,
+    labels_M: np.ndarray,
+    *,
+    names: Sequence[str],
+    copies_M: np.ndarray | None = None,
+    content_hash: str | None = None,
+    groups_M: np.ndarray | None = None,
+    detail: Mapping[str, Any] = NO_DETAIL,
+    facts: Mapping[str, Any] = NO_DETAIL,
+    **head: Any,
+) -> list[Score]:
+    """The accuracy score of predicted classes (`judged`), and one per metric beside it (`bench.tasks._metrics`).
+
+    Args:
+        metrics: of `bench.core.metrics`.
+        names: of the classes.
+        facts: in the detail of accuracy alone.
+    """
+    about: dict[str, Any] = {"content_hash": content_hash, "groups_M": groups_M}
+    accuracy = judged(predicted_M == labels_M, copies_M=copies_M, **about, detail={**detail, **facts}, **head)
+    if not metrics:
+        return [accuracy]
+    from bench.tasks import _metrics
+
+    return [accuracy, *_metrics.scores(metrics, predicted_M, labels_M, names=names, **about, detail=detail, **head)]
 
 
 def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., list[Score]]:

@@ -201,6 +201,9 @@ class Batches:
             from bench.train.compiled import fused
 
             self._mirrored, self._cut = (fused(function, device=device) for function in (_mirrored, _cut))
+        if images.several:
+            what = f"{images.name} has images of several labels, which pre-training does not take."
+            raise UserError(what, "Adapt pre-trained models to them: --suite adapt.")
         self.num_images = len(images)
         self.draws = Draws(num_images=len(images), recipe=recipe, seed=seed, share=self.share)
         self.tier = tier or images.tier(free_memory(device))

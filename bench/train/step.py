@@ -29,14 +29,26 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits_BK, labels_B) -> the batch's mean."""
 
 
-def make_loss(recipe: Recipe) -> Loss:
+def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
     """Cross-entropy over classes, in float32 whatever the logits are.
 
     "softmax": one class of many; smoothing mixes in the uniform distribution, as in torch. "sigmoid": every class is
     decided on its own and the losses of an image's classes are added up, as in the paper's upstream runs; smoothing s
     then makes targets 1 − s and s (their public configurations: onehot on 0.9999, off 0.0001).
+
+    Args:
+        targets_SK: for images of several classes, or none: the sets of classes that there are, 0 or 1. A label is the
+            number of a set, and every class is decided on its own.
     """
     smoothing = recipe.label_smoothing
+    if targets_SK is not None:
+        softened_SK = smoothing + (1.0 - 2 * smoothing) * targets_SK.float()
+
+        def several(logits_BK: Tensor, sets_B: Tensor) -> Tensor:
+            targets_BK = softened_SK[sets_B]
+            return F.binary_cross_entropy_with_logits(logits_BK.float(), targets_BK, reduction="sum") / len(sets_B)
+
+        return several
 
     def softmax(logits_BK: Tensor, labels_B: Tensor) -> Tensor:
         return F.cross_entropy(logits_BK.float(), labels_B, label_smoothing=smoothing)
@@ -135,6 +147,7 @@ class Step:
             once. Gradients add up to those of the whole batch, within rounding; but dropout draws differ, as would
             statistics over a batch.
         average: of the weights, kept up to date.
+        targets_SK: see `make_loss`.
         ranks: the processes that share each batch. Dropout follows the micro-batch's place in the global batch, so
             that draws do not depend on the number of ranks where `micro_batch` divides every rank's share.
     """
@@ -147,6 +160,7 @@ class Step:
         device: str,
         ranks: Ranks = ONE_RANK,
         average: Ema | None = None,
+        targets_SK: Tensor | None = None,
     ) -> None:
         self.model, self.recipe, self.device, self.ranks = model, recipe, device, ranks
         self.weights, self._generators = list(model.parameters()), generators(device)
@@ -155,7 +169,7 @@ class Step:
         sharded = ranks.is_sharded(model)
         mode = "off" if sharded else modes.mode_for(device)
         self.working = working_weights(model, self.dtype, ranks=ranks, apart=mode != "off")
-        self.both_ways = forward_and_backward(self.working, make_loss(recipe))
+        self.both_ways = forward_and_backward(self.working, make_loss(recipe, targets_SK))
         self.rule = Update(
             self.weights, recipe=recipe, dtype=self.dtype, device=device, average=average, sharded=sharded
         )

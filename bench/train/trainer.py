@@ -223,6 +223,7 @@ class Trainer:
         saving: Checkpoints | None = None,
         ranks: Ranks = ONE_RANK,
         purpose: tuple[str, ...] = (),
+        targets_SK: torch.Tensor | None = None,
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
         self.horizons, self.saving, self.ranks, self.purpose = horizons, saving, ranks, purpose
@@ -235,7 +236,8 @@ class Trainer:
         self.best = Best(model, recipe.stopping_checks) if recipe.stopping_checks else None
         self.train_step: Step | None = None
         if self.segments:
-            self.train_step = Step(model=model, recipe=recipe, device=device, ranks=ranks, average=self.ema)
+            about: dict[str, Any] = {"device": device, "ranks": ranks, "average": self.ema, "targets_SK": targets_SK}
+            self.train_step = Step(model=model, recipe=recipe, **about)
         self.optimizer = self.train_step.optimizer if self.train_step else None
         self.curve = LossCurve(self.segments, batch=recipe.batch)
         self.progress = TrainingProgress()

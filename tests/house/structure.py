@@ -18,7 +18,7 @@ LAYERS = (
     ("bench.core",),
     ("bench.study",),
     ("bench.data", "bench.store", "bench.cost"),
-    ("bench.train", "bench.tasks", "bench.stats", "bench.laws", "bench.trackers"),
+    ("bench.train", "bench.tasks", "bench.stats", "bench.laws", "bench.logs", "bench.trackers"),
     ("bench.analysis",),
     ("bench.claims", "bench.questions", "bench.validity"),
     ("bench.report",),

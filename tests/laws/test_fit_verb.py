@@ -340,7 +340,8 @@ def test_more_points_than_a_law_needs_and_no_regular_file_are_refused(tmp_path, 
     assert verb.main([csv({"compute": x, "error": 60 * x**-0.25}), "--x", "compute", "--y", "error"]) == 2
     assert "30,000 points" in capsys.readouterr().err
     os.mkfifo(tmp_path / "pipe.csv")
-    irregular = dict.fromkeys((tmp_path / "pipe.csv", Path("/dev/zero"), tmp_path), "not a regular file")
+    irregular = dict.fromkeys((tmp_path / "pipe.csv", Path("/dev/zero")), "not a regular file")
+    irregular[tmp_path] = "holds no logs of runs"
     for path, message in (irregular | {tmp_path / "absent.csv": "There is no file"}).items():
         assert verb.main([str(path), "--x", "compute", "--y", "error"]) == 2
         assert message in capsys.readouterr().err

@@ -45,7 +45,7 @@ def find(folder: Path) -> FolderContents:
     if not first:
         if loose := sum(1 for entry in os.scandir(folder) if entry.is_file() and _is_image(entry.name)):
             what = f"{folder} holds {plural(loose, 'image')}, but none in a class folder."
-            raise UserError(what, "Put them in folders named by their class.")
+            raise UserError(what, "Put them in folders named by their class, or name a table of labels: --labels.")
         raise UserError(
             f"{folder} holds no images.", "Expected a folder of images per class, .parquet, .tar, .npz or IDX files."
         )

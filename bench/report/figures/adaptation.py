@@ -7,9 +7,11 @@ from typing import Any
 import pandas as pd
 import seaborn.objects as so
 
-from bench.analysis.adaptation import TUNED, Adapted, adapted, best_of_models, probes
+from bench.analysis.adaptation import TUNED, Adapted, adapted, best_of_models, metrics, probes
 from bench.analysis.evidence import Evidence
+from bench.analysis.study_data import ACCURACY
 from bench.core.formatting import count, percent
+from bench.core.metrics import METRICS
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.intervals import contents
@@ -20,7 +22,8 @@ MAX_MODELS = 8
 
 def draw(evidence: Evidence) -> Drawing:
     """A panel per data set, a line per model."""
-    every = adapted(evidence)
+    metric = (metrics(evidence) or [ACCURACY])[0]
+    every = adapted(evidence, metric)
     best = best_of_models(probes(every))
     panels = list(dict.fromkeys(one.data for one in best))
     chosen = [one for data in panels for one in [o for o in best if o.data == data][:MAX_MODELS]]
@@ -45,7 +48,7 @@ def draw(evidence: Evidence) -> Drawing:
                 color=so.Nominal({name: colour for name, (colour, _) in looks.items()}),
                 marker=so.Nominal({name: marker for name, (_, marker) in looks.items()}),
             )
-            .label(x="Labelled images", y="Test accuracy [%]")
+            .label(x="Labelled images", y=f"Test {METRICS[metric]} [%]")
             .theme(_style.theme())
             .on(figure)
             .plot()

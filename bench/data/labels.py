@@ -1,0 +1,632 @@
+"""Labels of images in a table, in place of a folder per class.
+
+A row names an image file and says its class; other columns may say its split, and which images belong together
+(`bench.data.groups`). Tables are CSV (with or without a header), JSON Lines or Parquet. `labels.csv` in the folder of
+the images counts by itself, and so does `metadata.csv`, as `imagefolder` of Hugging Face's package `datasets` has it;
+another table is named with `--labels`.
+
+Which column is which follows from the names of the columns and from the files that are there; what was taken is said,
+and `--label-columns` names others. No row and no image is left out unsaid. A set's name ends in a hash of what the
+table says ("folder:photos:labels-0a1b2c3d4e"): other labels are another set.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import posixpath
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bench.core.data_settings import LABELS
+from bench.core.errors import UserError, unknown
+from bench.core.formatting import join, plural
+from bench.data.formats.images import NO_CLASSES
+from bench.data.readable import printable
+from bench.data.source import SPLIT_WORDS, FolderContents, checked_names, image_files, is_image
+
+WORD = re.compile(r"labels-[0-9a-f]{10}")
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+OWN, METADATA = "labels", "metadata"  # names, without an ending, of tables that count by themselves
+FILES = ("file_name", "filename", "file", "path", "filepath", "image", "image_path", "img", "image_id", "id")
+LABEL_NAMES = ("label", "class", "category", "target", "species", "class_name", "label_name", "diagnosis", "dx", "y")
+SEVERAL_NAMES = ("labels", "classes", "categories", "tags", "finding_labels")
+SPLITS = ("split", "set", "subset", "partition", "phase")
+GROUPS = ("group", "group_id", "patient", "patient_id", "subject", "subject_id", "lesion_id", "camera", "camera_id")
+SEPARATORS = "|;,"  # between labels of one image, the first that occurs
+FEW = 10  # images of a class; of fewer, one or none is tested
+MAX_BYTES = 2 << 30  # of a table
+MAX_NAMED = 3  # files or labels in an error
+LOOKED_AT = 200  # rows by which the column of files is found
+COLUMN = "column {}"  # the name of a column of a table without a header
+WRITE = "Write a table with a header, a row per image, and files as they lie below the folder: file,label."
+
+Asked = Mapping[str, Sequence[str]]
+"""A key of `bench.core.data_settings.ROLES` -> the columns that the user has named for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """The labels of a folder's images.
+
+    Attributes:
+        path: of the table, for messages.
+        files: images that have a label, below the folder, in alphabetical order.
+        labels: of each file; several where `several` is set, one otherwise.
+        splits: "train" or "test" of each file; "all" of every file where the table does not divide them.
+        groups: file -> its group, of those that have one.
+        several: whether an image may have several labels, or none.
+        word: the labels' part of a set's name.
+        said: how the table was read, and what was left out; parts of a sentence.
+    """
+
+    path: Path
+    files: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+    splits: tuple[str, ...]
+    groups: Mapping[str, str] = field(default_factory=dict)
+    several: bool = False
+    word: str
+    said: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the table was read, what was left out, and classes of few images."""
+        counts = Counter(label for row in self.labels for label in row)
+        held = f"{plural(len(self.files), 'image')} of {plural(len(counts), 'class', 'classes')}"
+        few = sorted((number, name) for name, number in counts.items() if number < FEW)
+        if not few:
+            return *self.said, held
+        named = ", ".join(f"{printable(name)} {number}" for number, name in few[:MAX_NAMED])
+        more = ", …" if len(few) > MAX_NAMED else ""
+        return *self.said, held, f"{plural(len(few), 'class', 'classes')} of fewer than {FEW} images: {named}{more}"
+
+
+# -- which table -------------------------------------------------------------------------------------------------------
+
+
+def _remembered() -> tuple[Path | None, Asked]:
+    said = json.loads(os.environ.get(LABELS) or "{}")
+    return (Path(said["path"]) if said.get("path") else None), said.get("columns", {})
+
+
+def own_tables(folder: Path) -> list[Path]:
+    """Tables of labels that count by themselves: `labels.csv`, or `metadata.csv` in the folder or in folders of splits
+    below it; of several endings the first."""
+    for ending in ENDINGS:
+        if (path := folder / f"{OWN}{ending}").is_file():
+            return [path]
+    for ending in ENDINGS:
+        places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))]
+        if found := [path for place in places if (path := place / f"{METADATA}{ending}").is_file()]:
+            return found
+    return []
+
+
+def of_folder(folder: Path, word: str) -> Labels | None:
+    """The labels of a set: those that its name asks for, else those of a table in its folder; None without.
+
+    Raises:
+        UserError: as `read`; no table has the labels that the name asks for.
+    """
+    named, asked = _remembered()
+    own = own_tables(folder)
+    if not word:
+        return read(own, folder, asked) if own else None
+    candidates = [paths for paths in (own, [named] if named else []) if paths]
+    found = [labels for paths in candidates if (labels := read(paths, folder, asked)) is not None]
+    chosen = next((labels for labels in found if labels.word == word), None)
+    if chosen is None:
+        changed = " and ".join(printable(labels.path) for labels in found) or "the table"
+        what = f"{folder} has other labels than {word}: {changed} has changed, or is not there."
+        fix = f"Put the table back, or name it with --labels. Without :{word} in its name the set has today's labels."
+        raise UserError(what, fix)
+    return chosen
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def read(paths: Sequence[Path], folder: Path, asked: Asked | None = None) -> Labels | None:
+    """The labels in one table, or in one per folder of a split.
+
+    Args:
+        folder: of the images.
+        asked: columns that the user has named; None for those of `remember_labels`.
+
+    Returns:
+        None for `metadata.csv` in which no column is known to hold labels: it may hold captions.
+
+    Raises:
+        UserError: it cannot be read; a file that is not there; a label in two spellings; ….
+    """
+    asked = _remembered()[1] if asked is None else asked
+    images = _images(folder)
+    if not images.paths and paths == own_tables(folder):  # beside shards, say
+        return None
+    if not images.paths:
+        raise UserError(f"{folder} holds no images.", "Name the folder that the files of the table lie in.")
+    tables = [_table(path, images) for path in paths]
+    path, table = paths[0], pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    if table.empty:
+        raise UserError(f"{printable(path)} has no rows.", WRITE)
+    chosen = _columns(table, path, asked, folder, images)
+    if chosen is None:
+        return None
+    labels = _labels_of(table, chosen.labels, several=chosen.several, path=path)
+    named_N = np.array([bool(one) for one in labels]) | chosen.several
+    if (rows := int((~named_N).sum())) == len(table):
+        raise UserError(f"{printable(path)} holds no label in column {chosen.labels[0]!r}.", WRITE)
+    left_out = [f"{plural(rows, 'row')} without a label left out"] if rows else []
+    kept = np.flatnonzero(named_N).tolist()
+    table, labels, files = table.iloc[kept], [labels[i] for i in kept], [chosen.files[i] for i in kept]
+    _check_rows(files, labels, path, several=chosen.several)
+    splits, unused = _splits_of(table, chosen.split, path)
+    left_out += unused
+    of_file = {file: (label, split) for file, label, split in zip(files, labels, splits, strict=True) if split}
+    if spare := len(images.paths) - len(set(chosen.files)):
+        left_out.append(f"{plural(spare, 'image')} without a row left out")
+    groups = dict(zip(files, table[chosen.group].str.strip(), strict=True)) if chosen.group else {}
+    groups = {file: group for file, group in sorted(groups.items()) if group and file in of_file}
+    ordered = sorted(of_file)
+    made = [(file, of_file[file], groups.get(file, "")) for file in ordered]
+    digest = hashlib.sha256(repr((chosen.several, made)).encode(errors="surrogateescape")).hexdigest()[:10]
+    labelled = Labels(
+        path=path,
+        files=tuple(ordered),
+        labels=tuple(of_file[file][0] for file in ordered),
+        splits=tuple(of_file[file][1] for file in ordered),
+        groups=groups,
+        several=chosen.several,
+        word=f"labels-{digest}",
+        said=(chosen.said(path), *left_out),
+    )
+    _check_classes(labelled)
+    return labelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Images:
+    """Images of a folder: their paths below it, and the paths that a name, a path without ending, or a name without
+    ending stands for."""
+
+    folder: Path
+    paths: frozenset[str]
+    by_name: Mapping[str, list[str]]
+    without_ending: Mapping[str, list[str]]
+    by_stem: Mapping[str, list[str]]
+
+
+def _images(folder: Path) -> _Images:
+    paths = list[str]()
+    for where, below, names in os.walk(folder, followlinks=True):
+        below[:] = sorted(name for name in below if name not in NO_CLASSES and not name.startswith("."))
+        inside = Path(os.path.relpath(where, folder)).as_posix()
+        paths += [posixpath.normpath(f"{inside}/{n}") for n in names if is_image(n) and not n.startswith(".")]
+
+    def by(key: Callable[[str], str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for path in paths:
+            found.setdefault(key(path), []).append(path)
+        return found
+
+    return _Images(
+        folder=folder,
+        paths=frozenset(paths),
+        by_name=by(posixpath.basename),
+        without_ending=by(lambda path: posixpath.splitext(path)[0]),
+        by_stem=by(lambda path: posixpath.splitext(posixpath.basename(path))[0]),
+    )
+
+
+Rule = Callable[[str, _Images, Path], Sequence[str]]
+"""(what a row says, the images, the folder of the table) -> the images that it may mean."""
+RULES: dict[str, Rule] = {  # how files are written -> what they mean; all rows are read by one of them
+    "": lambda text, images, _: [path for path in [posixpath.normpath(text)] if path in images.paths],
+    "as it lies beside the table": lambda text, images, beside: [
+        path for path in [Path(os.path.relpath(beside / text, images.folder)).as_posix()] if path in images.paths
+    ],
+    "without an ending": lambda text, images, _: images.without_ending.get(posixpath.normpath(text), ()),
+    "by name alone": lambda text, images, _: images.by_name.get(posixpath.basename(text), ()),
+    "by name alone, without an ending": lambda text, images, _: images.by_stem.get(posixpath.basename(text), ()),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Columns:
+    """The columns that were taken. files: the image of each row, below the folder. how: a key of RULES."""
+
+    file: str
+    how: str
+    files: list[str]
+    labels: tuple[str, ...]
+    several: bool
+    split: str = ""
+    group: str = ""
+
+    def said(self, path: Path) -> str:
+        """How the table was read."""
+        labels = join(self.labels) if len(self.labels) <= MAX_NAMED else f"{len(self.labels)} columns of 0 and 1"
+        taken = {"file": self.file, "labels" if self.several else "label": labels}
+        taken |= {"split": self.split, "group": self.group}
+        read_as = ", ".join(f"{role} = {column}" for role, column in taken.items() if column)
+        return f"labels from {printable(path.name)} ({read_as})" + (f", files {self.how}" if self.how else "")
+
+
+def _table(path: Path, images: _Images) -> pd.DataFrame:
+    """A table as text, lists of labels as lists; what a cell leaves open is "". Of `metadata.csv` in the folder of a
+    split, files are given that folder, and rows the split.
+
+    Raises:
+        UserError: it is no table, or too large.
+    """
+    try:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise UserError(f"{printable(path)} has {size:,} bytes.", f"A table of labels may have {MAX_BYTES:,}.")
+        if path.suffix == ".parquet":
+            table = _parquet(path)
+        elif path.suffix in (".jsonl", ".ndjson", ".json"):
+            text = path.read_text(encoding="utf-8-sig")
+            rows = (
+                json.loads(text)
+                if text.lstrip().startswith("[")
+                else map(json.loads, filter(str.strip, text.splitlines()))
+            )
+            table = pd.DataFrame(list(rows), dtype=object)
+        else:
+            table = _csv(path, images)
+    except (OSError, ValueError, TypeError, csv.Error, RecursionError) as error:
+        raise UserError(f"The labels {printable(path)} cannot be read: {error}.", WRITE) from error
+    table = table.rename(columns=lambda name: str(name).strip())
+    if repeated := sorted({name for name in table.columns if (table.columns == name).sum() > 1}):
+        raise UserError(f"{printable(path)} has several columns named {repeated[0]!r}.", "Give each a name of its own.")
+    for name in table.columns:
+        table[name] = table[name].map(_cell)
+    below = Path(os.path.relpath(path.parent, images.folder)).as_posix()
+    if path.stem == METADATA and below != "." and not below.startswith(".."):
+        column = next((name for name in table.columns if _plain(name) in _plains(FILES)), "")
+        if column:
+            table[column] = [posixpath.join(below, text) for text in table[column]]
+        words = {*SPLIT_WORDS["train"], *SPLIT_WORDS["test"]}
+        if below in words and not any(_plain(name) in _plains(SPLITS) for name in table.columns):
+            table["split"] = below
+    return table
+
+
+def _csv(path: Path, images: _Images) -> pd.DataFrame:
+    """Text between commas, semicolons, tabs, bars or blanks. The first line is a row where it names an image."""
+    text = path.read_text(encoding="utf-8-sig")
+    first = text.partition("\n")[0]
+    separator = max(",;\t|", key=first.count)
+    if separator not in first:
+        separator = " " if " " in first.strip() else ","
+    rows = [row for row in csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True) if any(row)]
+    if not rows:
+        return pd.DataFrame()
+    width = len(rows[0])
+    for number, row in enumerate(rows, start=1):
+        if len(row) > width and any(map(str.strip, row[width:])):
+            raise UserError(
+                f"Row {number} of {printable(path)} has {len(row)} fields, the first has {width}.",
+                "Quote fields that hold the separator.",
+            )
+    rows = [[*row[:width], *[""] * (width - len(row))] for row in rows]
+    usual = {_plain(name) for names in (FILES, LABEL_NAMES, SEVERAL_NAMES, SPLITS, GROUPS) for name in names}
+    headless = any(is_image(cell) for cell in rows[0]) or (
+        not usual & {_plain(cell) for cell in rows[0]}
+        and any(rule(cell, images, path.parent) for cell in rows[0] if cell for rule in RULES.values())
+    )
+    names = [COLUMN.format(i) for i in range(1, width + 1)] if headless else rows.pop(0)
+    names = [name.strip() or COLUMN.format(i) for i, name in enumerate(names, start=1)]
+    return pd.DataFrame(rows, columns=names, dtype=object)
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        what = f"{printable(path)}: Parquet is read by pyarrow, which is not installed."
+        raise UserError(what, "pip install pyarrow, or save the table as CSV.") from error
+    table = pyarrow.parquet.read_table(path)
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    return pd.DataFrame(columns, dtype=object)
+
+
+def _cell(value: Any) -> Any:
+    """A cell as text, without blanks around it: 3.0 is "3"; a list of labels is a tuple of such."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return tuple(str(_cell(one)) for one in value)
+    if value is None or (isinstance(value, float) and value != value) or value is pd.NA or value is pd.NaT:
+        return ""
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _plain(name: Any) -> str:
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def _plains(names: Iterable[str]) -> list[str]:
+    return [_plain(name) for name in names]
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _columns(table: pd.DataFrame, path: Path, asked: Asked, folder: Path, images: _Images) -> _Columns | None:
+    """The columns of each role: those that were named, or else those that are likely.
+
+    Raises:
+        UserError: no such column; none that names images; none that is likely to hold labels, or several.
+    """
+    for names in asked.values():
+        for name in names:
+            if name not in table.columns:
+                raise unknown(f"column of {printable(path)}", name, map(str, table.columns))
+    text = [str(name) for name in table.columns if not table[name].map(lambda cell: isinstance(cell, tuple)).any()]
+    file, how = _file_column(table, path, asked.get("file", text)[:None], folder, images)
+    taken = [file, *(name for role in ("split", "group") for name in asked.get(role, ()))]
+
+    def likely(names: Sequence[str], fits: Callable[[str], bool] = lambda column: True) -> str:
+        known = _plains(names)
+        rest = [str(name) for name in table.columns if name not in taken and _plain(name) in known]
+        return next((name for name in sorted(rest, key=lambda name: known.index(_plain(name))) if fits(name)), "")
+
+    words = {"", *SPLIT_WORDS["train"], *SPLIT_WORDS["test"]}
+    split = asked["split"][0] if "split" in asked else likely(SPLITS, lambda c: {*table[c].map(str.lower)} <= words)
+    group = asked["group"][0] if "group" in asked else likely(GROUPS, lambda c: c in text)
+    taken += [split, group]
+    labels, several = tuple(asked.get("label", ())), False
+    if asked.get("labels"):
+        labels, several = tuple(asked["labels"]), True
+    elif not labels:
+        labels = tuple(name for name in [likely(LABEL_NAMES) or likely(SEVERAL_NAMES)] if name)
+        rest = [str(name) for name in table.columns if name not in taken]
+        if not labels and path.stem == METADATA:
+            return None
+        if not labels and len(rest) > 1 and all({*table[name]} <= {"", "0", "1"} for name in rest):
+            labels = tuple(rest)
+            several = bool((table[rest] == "1").sum(axis=1).ne(1).any())
+        elif not labels:
+            if len(rest) != 1:
+                held = f"besides {file!r} it has {', '.join(map(repr, rest))}" if rest else f"it has {file!r} alone"
+                what = f"Which column of {printable(path)} is the label? {held[:1].upper()}{held[1:]}."
+                raise UserError(what, "Name it: --label-columns label=COLUMN (labels=COLUMN for several an image).")
+            labels = (rest[0],)
+        elif len(labels) == 1:
+            several = _holds_several(table[labels[0]], plural_name=_plain(labels[0]) in _plains(SEVERAL_NAMES))
+    files = [rule_of(how, text, images, path.parent) for text in table[file]]
+    return _Columns(
+        file=file,
+        how=how,
+        files=_all_there(files, table[file], path, images),
+        labels=labels,
+        several=several,
+        split=split,
+        group=group,
+    )
+
+
+def rule_of(how: str, text: str, images: _Images, beside: Path) -> Sequence[str]:
+    """The images that a text may mean, by a rule of RULES."""
+    return RULES[how](text, images, beside) if text else ()
+
+
+def _file_column(
+    table: pd.DataFrame, path: Path, columns: Sequence[str], folder: Path, images: _Images
+) -> tuple[str, str]:
+    """The column, and the rule, by which most rows name an image of the folder; of equal ones the likelier name.
+
+    Raises:
+        UserError: none names any.
+    """
+    some = table.iloc[np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))]
+    known = _plains(FILES)
+    found = [
+        (sum(len(rule_of(how, text, images, path.parent)) == 1 for text in some[name]), -at, name, how)
+        for name in sorted(columns, key=lambda name: known.index(_plain(name)) if _plain(name) in known else len(known))
+        for at, how in enumerate(RULES)
+    ]
+    hits, _, name, how = max(found, key=lambda one: one[:2], default=(0, 0, "", ""))
+    if not hits:
+        first = next((name for name in columns if _plain(name) in known), columns[0] if columns else "")
+        example = f" (the first {first!r} is {some[first].iloc[0]!r})" if first else ""
+        what = f"No column of {printable(path)} names an image of {folder}{example}."
+        raise UserError(what, f"Write files as they lie below it, such as {min(images.paths)}; or name another folder.")
+    return name, how
+
+
+def _all_there(files: Sequence[Sequence[str]], texts: Iterable[str], path: Path, images: _Images) -> list[str]:
+    """The image of every row.
+
+    Raises:
+        UserError: some are not there, or may be several.
+    """
+    missing = [text for text, found in zip(texts, files, strict=True) if not found]
+    twice = [text for text, found in zip(texts, files, strict=True) if len(found) > 1]
+    if twice:
+        what = f"{printable(path)} names {plural(len(twice), 'file')} that several folders have: {_some(twice)}."
+        raise UserError(what, f"Write each as it lies below {images.folder}.")
+    if missing:
+        unread = [text for text in missing if text and (images.folder / text).is_file()]
+        if unread:
+            what = (
+                f"{printable(path)} names {plural(len(unread), 'file')} that cannot be read as images: {_some(unread)}."
+            )
+            raise UserError(what, "Save them as JPEG or PNG, or take their rows out.")
+        named = [text or "an empty cell" for text in missing]
+        what = (
+            f"{printable(path)} names {plural(len(named), 'file')} that {images.folder} does not have: {_some(named)}."
+        )
+        raise UserError(what, "Put the files there, or take their rows out.")
+    return [found[0] for found in files]
+
+
+def _holds_several(column: pd.Series, *, plural_name: bool) -> bool:
+    """Whether a column holds several labels an image: as lists, or in a column of such a name between separators."""
+    if column.map(lambda cell: isinstance(cell, tuple)).any():
+        return True
+    return plural_name and bool(_separator(column))
+
+
+def _separator(column: pd.Series) -> str:
+    """The separator between the labels of an image. A blank is one where words are used again: in "haze primary",
+    "clear primary", and not in "great dane", "basset hound"."""
+    for separator in SEPARATORS:
+        if column.str.contains(separator, regex=False).any():
+            return separator
+    values = {text for text in column if text}
+    words = {word for text in values for word in text.split()}
+    return " " if any(" " in text for text in values) and len(words) < len(values) else ""
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _labels_of(table: pd.DataFrame, columns: Sequence[str], *, several: bool, path: Path) -> list[tuple[str, ...]]:
+    """The labels of every row; () where it has none."""
+    if len(columns) > 1:
+        if wrong := next((c for c in columns if not {*table[c]} <= {"", "0", "1"}), ""):
+            raise UserError(f"Column {wrong!r} of {printable(path)} holds more than 0 and 1.", "Name a single column.")
+        at = [(table[name] == "1").to_numpy() for name in columns]
+        rows = [tuple(name for name, has_N in zip(columns, at, strict=True) if has_N[row]) for row in range(len(table))]
+        return _one_spelling(rows, path)
+    column = table[columns[0]]
+    if not several:
+        if column.map(lambda cell: isinstance(cell, tuple) and len(cell) != 1).any():
+            what = f"{printable(path)} has rows with several labels in column {columns[0]!r}."
+            raise UserError(what, f"Read it as such: --label-columns labels={columns[0]}.")
+        texts = [cell[0] if isinstance(cell, tuple) else cell for cell in column]
+        return _one_spelling([(text,) if text else () for text in texts], path)
+    texts = column[~column.map(lambda cell: isinstance(cell, tuple))]
+    separator = _separator(texts) if len(texts) else ""
+    rows = []
+    for cell in column:
+        parts = cell if isinstance(cell, tuple) else cell.split(separator) if separator else [cell]
+        rows.append(tuple(sorted({part.strip() for part in parts} - {""})))
+    return _one_spelling(rows, path)
+
+
+def _one_spelling(rows: list[tuple[str, ...]], path: Path) -> list[tuple[str, ...]]:
+    """The rows, if no label is there in two spellings. Letters, and classes that `classes.txt` lists, may differ in
+    their case alone."""
+    counts = Counter(label for row in rows for label in row)
+    listed_in = path.parent / "classes.txt"
+    listed = {*listed_in.read_text(encoding="utf-8").splitlines()} if listed_in.is_file() else set[str]()
+    spelt: dict[str, str] = {}
+    for label in sorted(counts, key=lambda label: -counts[label]):
+        if (len(label) == 1 and label.isalpha()) or label in listed:
+            continue
+        other = spelt.setdefault(_spelling(label), label)
+        if other != label:
+            what = f"{printable(path)} spells a label in two ways: {other!r} ({counts[other]:,}) and {label!r} "
+            fix = f"Write one of them; if they are two classes, list both in {listed_in.name} beside the table."
+            raise UserError(f"{what}({counts[label]:,} images).", fix)
+    return rows
+
+
+def _spelling(label: str) -> str:
+    """The same for "Red fox", "red_fox" and "red  fox"; for "1", "01" and "1.0"."""
+    try:
+        return repr(float(label))
+    except ValueError:
+        return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", label).casefold()).strip()
+
+
+def _check_rows(files: Sequence[str], labels: list[tuple[str, ...]], path: Path, *, several: bool) -> None:
+    """Raises UserError where rows of one image say different things."""
+    of: dict[str, tuple[str, ...]] = {}
+    twice = [file for file, label in zip(files, labels, strict=True) if of.setdefault(file, label) != label]
+    if twice:
+        what = f"{printable(path)} gives {plural(len({*twice}), 'image')} different labels in different rows: "
+        fix = "Keep one row per image" + ("." if several else "; several labels of one go into one cell, as cat|dog.")
+        raise UserError(f"{what}{_some(sorted({*twice}))}.", fix)
+
+
+def _splits_of(table: pd.DataFrame, column: str, path: Path) -> tuple[list[str], list[str]]:
+    """("train", "test" or "" of every row, what was left out); "all" without a division.
+
+    Raises:
+        UserError: a word that names no split, rows without one, no row to train on.
+    """
+    if not column:
+        return ["all"] * len(table), []
+    words = table[column].map(str.lower)
+    known = {word: split for split, words in SPLIT_WORDS.items() for word in words}
+    if strange := sorted({*words} - {*known, ""}):
+        what = f"Column {column!r} of {printable(path)} names splits that are not known: {_some(strange)}."
+        raise UserError(what, f"Write {' or '.join([*SPLIT_WORDS['train'][:1], *SPLIT_WORDS['test']])}.")
+    if blank := int((words == "").sum()):
+        raise UserError(f"{plural(blank, 'row')} of {printable(path)} are of no split ({column!r}).", "Fill them in.")
+    here = {*words}
+    used = {split: next((word for word in words if word in here), "") for split, words in SPLIT_WORDS.items()}
+    if not used["train"]:
+        raise UserError(
+            f"{printable(path)} has no row of the split train ({column!r}).", "Name the rows to learn from."
+        )
+    if not used["test"]:
+        return ["all"] * len(table), []
+    made = [next((split for split, word in used.items() if word == text), "") for text in words]
+    unused = sorted(here - {*used.values()})
+    counted = join([f"{plural(int((words == word).sum()), 'image')} of {word}" for word in unused])
+    return made, [f"{counted} left out, as {used['test']} is there"] if unused else []
+
+
+def _check_classes(labels: Labels) -> None:
+    """Raises UserError for one class alone, or a class to test of which there is nothing to learn from."""
+    counts: dict[str, Counter[str]] = {"train": Counter(), "test": Counter(), "all": Counter()}
+    for row, split in zip(labels.labels, labels.splits, strict=True):
+        counts[split].update(row)
+    learned = counts["train"] + counts["all"]
+    if len(learned) < (1 if labels.several else 2):
+        what = f"{printable(labels.path)} has images of one label only: {_some(list(learned))}."
+        raise UserError(what, "There is nothing to tell apart: give images of two labels or more.")
+    if strange := sorted(counts["test"].keys() - learned.keys()):
+        what = f"{printable(labels.path)} tests {plural(len(strange), 'label')} that no training image has: "
+        raise UserError(f"{what}{_some(strange)}.", "Move images of each to the split train, or take them out.")
+
+
+# -- the images --------------------------------------------------------------------------------------------------------
+
+
+def contents(folder: Path, labels: Labels) -> FolderContents:
+    """The images of a folder as a table labels them. An image of several labels has the rarest of them as its own, by
+    which images are drawn; one without labels that of most images."""
+    counts = Counter(label for row in labels.labels for label in row)
+    names = sorted(counts)
+    names = sorted(names, key=int) if all(name.isascii() and name.isdigit() for name in names) else names
+    number = {name: at for at, name in enumerate(checked_names(names, where=labels.path))}
+    most = max(names, key=lambda name: counts[name])
+    sources = {}
+    for part in ("train", "test", "all"):
+        rows = [row for row, split in enumerate(labels.splits) if split == part]
+        if rows:
+            own = [min(labels.labels[row], key=lambda name: (counts[name], name), default=most) for row in rows]
+            paths = [folder / labels.files[row] for row in rows]
+            several = tuple(tuple(sorted(number[name] for name in labels.labels[row])) for row in rows)
+            made = image_files(paths, [number[name] for name in own])
+            sources[part] = replace(made, several=several if labels.several else None)
+    return FolderContents(
+        sources=sources,
+        class_names=tuple(names),
+        format="; ".join(["image files", *labels.notes]),
+        words=labels.word,
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(printable, names[:MAX_NAMED])) + (", …" if len(names) > MAX_NAMED else "")

@@ -1,0 +1,116 @@
+"""MLflow: its store, a folder `mlruns` or a database of SQLite. The package is not needed."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.core.errors import UserError
+from bench.logs.run import Run
+
+KIND = "MLflow"
+MAGIC = b"SQLite format 3\0"
+FINISHED = "FINISHED"
+STATES = {"1": "RUNNING", "2": "SCHEDULED", "3": FINISHED, "4": "FAILED", "5": "KILLED"}  # in files of a folder
+QUERIES = {
+    "runs": "SELECT run_uuid, name, status FROM runs WHERE lifecycle_stage = 'active' ORDER BY start_time, run_uuid",
+    "params": "SELECT run_uuid, key, value FROM params",
+    "metrics": "SELECT run_uuid, key, step, value FROM metrics WHERE is_nan = 0 ORDER BY step, timestamp",
+}
+
+
+def is_store(place: Path) -> bool:
+    """Whether a folder is a store of runs."""
+    return next(_folders(place), None) is not None
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    """Folders of runs, in the store or in one of its experiments."""
+    for pattern in ("*/*/meta.yaml", "*/meta.yaml", "meta.yaml"):
+        yield from (path.parent for path in sorted(place.glob(pattern)) if (path.parent / "metrics").is_dir())
+
+
+def read(place: Path) -> list[Run]:
+    """The runs of a folder, without those that were deleted."""
+    made = []
+    for folder in dict.fromkeys(_folders(place)):
+        about = dict(
+            re.findall(r"^(\w+): *'?(.*?)'?$", (folder / "meta.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+        )
+        if about.get("lifecycle_stage", "active") != "active" or ".trash" in folder.parts:
+            continue
+        params = {
+            _name(folder / "params", path): _typed(path.read_text(encoding="utf-8"))
+            for path in _files(folder / "params")
+        }
+        series = {_name(folder / "metrics", path): _series(path) for path in _files(folder / "metrics")}
+        state = STATES.get(about.get("status", "3")) or about["status"]
+        name = about.get("run_name") or folder.name
+        made.append(Run(name=name, settings=params, series=series, status="" if state == FINISHED else state.lower()))
+    return made
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+
+
+def _name(folder: Path, path: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _series(path: Path) -> list[tuple[float, float]]:
+    """Lines of "time value step"."""
+    rows = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
+    return [
+        (float(row[2]) if len(row) > 2 else number, float(row[1])) for number, row in enumerate(rows) if len(row) > 1
+    ]
+
+
+def _typed(text: str) -> Any:
+    """A parameter, which MLflow keeps as text, as a number where it is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is one of SQLite."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def read_database(path: Path) -> list[Run]:
+    """The runs of a database, which is not written to.
+
+    Raises:
+        UserError: it is not MLflow's.
+    """
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            runs, params, metrics = (connection.execute(query).fetchall() for query in QUERIES.values())
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise UserError(f"{path} is no store of MLflow: {error}.", "Name mlflow.db, or the folder mlruns.") from error
+    settings: dict[str, dict[str, Any]] = {}
+    series: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for run, name, value in params:
+        settings.setdefault(run, {})[name] = _typed(value)
+    for run, name, step, value in metrics:
+        series.setdefault(run, {}).setdefault(name, []).append((float(step), float(value)))
+    return [
+        Run(
+            name=name or run,
+            settings=settings.get(run, {}),
+            series=series.get(run, {}),
+            status="" if status == FINISHED else str(status).lower(),
+        )
+        for run, name, status in runs
+    ]
