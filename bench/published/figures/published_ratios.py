@@ -72,7 +72,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.grid(axis="y", visible=False)
         shown = [x for _, (*networks, mean) in asked for x in (mean.low, mean.high, *(r.ratio for r in networks)) if x]
         _style.plain_log_x(axes, [0.3, *shown], text=lambda value: f"{value:g}×")
-        over = "training compute of the first over the second,\nat equal ImageNet error"
+        over = "the first's training compute over the\nsecond's, at equal ImageNet error"
         axes.set_xlabel(f"← first cheaper · second cheaper →\n{over}")
         _style.legend(
             figure,

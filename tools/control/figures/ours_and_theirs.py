@@ -21,8 +21,8 @@ from tools.control.kinds import OUTSIDE
 if TYPE_CHECKING:
     from bench.stats.intervals import Estimate
 
-TITLE = "The study's networks and somebody else's, by kind"
-OURS, THEIRS = "the study's best", "the best of others"
+TITLE = "The study's networks and those of timm and vit-pytorch, by kind"
+OURS, THEIRS = "the study's best network", "the best of timm and vit-pytorch"
 
 
 def draw(evidence: Evidence) -> Drawing:

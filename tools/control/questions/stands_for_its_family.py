@@ -88,13 +88,17 @@ def say(f: Finding) -> list[str]:
 def sentence(f: Finding) -> str:
     side = "ahead of" if wording.or_nan(f.estimate) >= 0 else "behind"
     kind = f.subject[0]
-    return phrase(f"At its worst budget the study's best {kind} is ", wording.amount(f), f" {side} the best of others")
+    return phrase(
+        f"Where it does worst, the study's best {kind} is ",
+        wording.amount(f),
+        f" {side} the best of timm and vit-pytorch",
+    )
 
 
 QUESTION = Question(
     name=NAME,
     label="Stands for its family?",
-    text="Is no network of somebody else more than two points better than the study's own of that kind?",
+    text="Is no network of timm or vit-pytorch more than two points better than the study's own of its kind?",
     yes="stands",
     no="is beaten",
     ask=ask,

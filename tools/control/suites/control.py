@@ -67,7 +67,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 SUITE = Suite(
     name="control",
     title="stands-for-its-family",
-    question="does a network of somebody else stand better for a family than those of the main study?",
+    question="is a network of timm or vit-pytorch better than the main study's own of its kind?",
     figures=("ours-and-theirs",),
     questions=("stands-for-its-family", "ahead-at-own-rates"),
     headline=("upstream",),
