@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+PRETRAINED = "+pretrained"  # ends the name of a network from outside that comes with its weights
+
+
 def check_nothing(name: str) -> None:
     """`ModelFamily.check` of a family that builds whatever it accepts."""
 
@@ -23,6 +26,40 @@ def no_more(name: str) -> Mapping[str, str]:
 
 def any_size(name: str) -> int | None:
     """`ModelFamily.input_size` of models that are made for no size in particular."""
+    return None
+
+
+def nothing_to_say(name: str, **options: object) -> str:
+    """`ModelFamily.about` of models that are taken as they are."""
+    return ""
+
+
+def ends_in_pretrained(name: str) -> bool:
+    """`ModelFamily.comes_trained` of libraries whose networks come with weights where that is asked for."""
+    return name.endswith(PRETRAINED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The trained weights of a model, as far as it is known without fetching them.
+
+    Attributes:
+        where: a repository, an address or a folder.
+        licence: as its publisher names it; "" where that is not known.
+        megabytes: of the file, 10^6 bytes.
+        here: whether it is on this disk.
+        gated: whether its publisher asks for terms to be accepted first.
+    """
+
+    where: str
+    licence: str = ""
+    megabytes: float | None = None
+    here: bool = False
+    gated: bool = False
+
+
+def no_weights(name: str) -> Weights | None:
+    """`ModelFamily.weights_of` of models that come without any."""
     return None
 
 
@@ -47,6 +84,9 @@ class ModelFamily:
         identity: name -> what else its results depend on: versions, digests of files.
         input_size: name -> pixels per side that the model was made for.
         on_disk: names of models whose trained weights are on this machine, where they are otherwise fetched.
+        comes_trained: whether a model of this name comes with trained weights.
+        about: (name, **options) -> what is taken of a model from elsewhere, in words; "" where that is its name.
+        weights_of: name -> what fetching its trained weights takes; None without.
         source: name -> the file that the model is made in; None where that is the family's own.
         module: the module that exports it; the registry fills it in.
     """
@@ -66,6 +106,9 @@ class ModelFamily:
     identity: Callable[[str], Mapping[str, str]] = no_more
     input_size: Callable[[str], int | None] = any_size
     on_disk: Callable[[], Sequence[str]] = tuple
+    comes_trained: Callable[[str], bool] = ends_in_pretrained
+    about: Callable[..., str] = nothing_to_say
+    weights_of: Callable[[str], Weights | None] = no_weights
     source: Callable[[str], Path] | None = None
     module: str = ""
 

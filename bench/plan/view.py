@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bench.study import registry
 from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.console import add_row, drop_columns, make_table, show_table, write
@@ -105,7 +106,7 @@ def plan_table(plan: Plan) -> Table:
 
 def _takes_checkpoints(plan: Plan) -> bool:
     """Whether nothing is trained upstream: networks come with their weights."""
-    return all(cell.cell.model.endswith(PRETRAINED) and cell.cell.horizons == (0,) for cell in plan.cells)
+    return all(registry.comes_trained(cell.cell.model) and cell.cell.horizons == (0,) for cell in plan.cells)
 
 
 def _times(left: Sequence[PlannedCell], plan: Plan) -> list[str]:
