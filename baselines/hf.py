@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines._hub import without_a_hub_that_nobody_knows
-from vit.model_family import ModelFamily, Weights
+from vit.model_family import Classifier, ModelFamily, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -515,6 +515,25 @@ def weights_of(name: str) -> Weights | None:
     return Weights(where=where, licence=licence, megabytes=None, here=False)
 
 
+def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """The checkpoint with its own classifier; see `baselines._own_heads`.
+
+    Raises:
+        ValueError: it has none; a file of weights beside its own.
+    """
+    from baselines import _own_heads
+
+    check(name)
+    if checkpoint is not None:
+        raise ValueError(f"{PREFIX}… comes with its weights: leave --checkpoint out")
+    place = _place(name)
+    try:
+        with without_a_hub_that_nobody_knows(), quiet():
+            return _own_heads.of_transformers(place.source, revision=place.revision)
+    except OSError as error:
+        raise ValueError(refusal(place.source, error)) from error
+
+
 def on_disk() -> list[str]:
     """Checkpoints of transformers that the cache of the Hugging Face hub holds with their weights."""
     from huggingface_hub.constants import HF_HUB_CACHE
@@ -542,4 +561,5 @@ FAMILY = ModelFamily(
     comes_trained=lambda name: True,
     about=about,
     weights_of=weights_of,
+    classifier=classifier,
 )

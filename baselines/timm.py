@@ -18,7 +18,7 @@ from typing import Any
 
 from baselines._hub import without_a_hub_that_nobody_knows
 from baselines.published import timm_costs
-from vit.model_family import ModelFamily, Weights
+from vit.model_family import Classifier, ModelFamily, Weights
 
 PREFIX, PRETRAINED = "timm:", "+pretrained"
 HUB = "models--timm--"  # begins the folders of timm's weights in the cache of the Hugging Face hub
@@ -141,6 +141,16 @@ def weights_of(name: str) -> Weights | None:
     )
 
 
+def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """The network with its own classifier; see `baselines._own_heads`."""
+    from baselines import _own_heads
+
+    check(name)
+    source, pretrained = _parse(name)
+    with without_a_hub_that_nobody_knows():
+        return _own_heads.of_timm(source, pretrained=pretrained, checkpoint=checkpoint)
+
+
 def _config(name: str) -> dict[str, Any]:
     """The pretrained configuration: input size, mean, std, …"""
     from timm.models import get_pretrained_cfg
@@ -216,4 +226,5 @@ FAMILY = ModelFamily(
     on_disk=on_disk,
     label_of=label_of,
     weights_of=weights_of,
+    classifier=classifier,
 )

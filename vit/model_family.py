@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import nn
@@ -58,6 +58,38 @@ class Weights:
     gated: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """A checkpoint with the classifier that it was trained with.
+
+    Attributes:
+        network: x_BCHW -> logits_BK.
+        prepare: an image of Pillow, as its file has it -> x_CHW.
+        classes: what each class is called, a WordNet id first; empty where nobody says.
+        num_classes: K.
+        said: how images are prepared, in words.
+        published: test set and measure ("in1k_top1", "real_top1", "v2_top1", …) -> the published share.
+        publisher: who published these.
+    """
+
+    network: nn.Module
+    prepare: Callable[[Any], Any]
+    classes: tuple[tuple[str, ...], ...]
+    num_classes: int
+    said: str
+    published: Mapping[str, float]
+    publisher: str
+
+
+def no_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """`ModelFamily.classifier` of families whose checkpoints are not known with one.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError("its own classifier is not known here; those of timm:…, torchvision:… and hf:… are")
+
+
 def no_weights(name: str) -> Weights | None:
     """`ModelFamily.weights_of` of models that come without any."""
     return None
@@ -87,6 +119,7 @@ class ModelFamily:
         comes_trained: whether a model of this name comes with trained weights.
         about: (name, **options) -> what is taken of a model from elsewhere, in words; "" where that is its name.
         weights_of: name -> what fetching its trained weights takes; None without.
+        classifier: (name, checkpoint=FILE or None) -> the network with its own classifier; ValueError says why not.
         source: name -> the file that the model is made in; None where that is the family's own.
         module: the module that exports it; the registry fills it in.
     """
@@ -109,6 +142,7 @@ class ModelFamily:
     comes_trained: Callable[[str], bool] = ends_in_pretrained
     about: Callable[..., str] = nothing_to_say
     weights_of: Callable[[str], Weights | None] = no_weights
+    classifier: Callable[..., Classifier] = no_classifier
     source: Callable[[str], Path] | None = None
     module: str = ""
 
