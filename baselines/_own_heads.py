@@ -84,7 +84,8 @@ def of_timm(source: str, *, pretrained: bool, checkpoint: Path | None) -> Classi
             load_checkpoint(network, str(checkpoint))
         except (RuntimeError, KeyError, TypeError) as error:
             raise ValueError(f"{checkpoint} does not fit {source}: {str(error).splitlines()[0]}") from error
-    if not network.num_classes:
+    number: int = network.num_classes  # type: ignore[assignment]
+    if not number:
         raise ValueError("it comes without a classifier: its features are probed by vit-bench probe")
     settings: Mapping[str, Any] = getattr(network, "pretrained_cfg", {})
     config = resolve_data_config({}, model=network, use_test_size=True)
@@ -92,13 +93,13 @@ def of_timm(source: str, *, pretrained: bool, checkpoint: Path | None) -> Classi
     labels = settings.get("label_names") or ()
     side, tag = int(config["input_size"][-1]), settings.get("tag")
     name = source.rpartition("/")[2] if ":" in source else source
-    name = f"{name}.{tag}" if tag and "." not in name else name
+    name = f"{name}.{tag}" if tag and "." not in name and checkpoint is None else name
     return Classifier(
         network=network,
         prepare=partial(_prepared, create_transform(**config, is_training=False)),
         classes=_of_imagenet(subset) if subset else _with_ids(labels),
-        num_classes=int(network.num_classes),
-        said=f"{side} px, the central {config['crop_pct']:.1%} of the image, {config['interpolation']}, as timm evaluates",
+        num_classes=number,
+        said=f"{side} px, the central {config['crop_pct']:.1%}, {config['interpolation']}, as timm evaluates",
         published=_published(name, image_size=side),
         publisher=f"timm's results of {name} at {side} px",
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.core import cli, files
 from bench.core.by_key import by_key
-from bench.core.device import BATCH, InBatches
+from bench.core.device import BATCH, InBatches, check_usable
 from bench.core.errors import EXIT_OK, UserError, command, one_class
 from bench.data.image_set import Images, ImageSet
 from bench.store import weights
@@ -222,13 +222,8 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         model = _adapted(args.model, **sizes)
     if args.checkpoint is not None:
         load_into(model, args.checkpoint)
-    try:
-        if args.device.startswith("cuda:"):  # whoever asks without a number asks this one: streams, graphs, its name
-            torch.cuda.set_device(args.device)
-        model.to(args.device)
-        torch.zeros(1, device=args.device).item()  # "meta" is a device, and computes nothing
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"Device {args.device!r} cannot be used: {error}.", "Use --device cpu.") from error
+    check_usable(args.device)
+    model.to(args.device)
     args.dtype, batches = inference.resolve(args.dtype, args.device, model), InBatches(device=args.device)
     network = inference.in_precision(model, dtype=args.dtype, device=args.device, batches=batches)
     tuner = FineTuner(

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bench.study import registry
 from bench.core.by_key import by_key
 from bench.core.cell_state import CellState
 from bench.core.console import add_row, drop_columns, make_table, show_table, write
@@ -32,7 +31,7 @@ from bench.plan.estimate import MIN_PROCESSOR_SHARE, Reporter
 from bench.plan.plan import Plan, PlannedCell
 from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
-from bench.study.registry import PRETRAINED
+from bench.study import registry
 
 if TYPE_CHECKING:
     from bench.plan.price import Price

@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from baselines import hf
 from bench.commands import probe
-from bench.study import fingerprint, registry
 from bench.core.errors import UserError
 from bench.cost import flops
+from bench.study import fingerprint, registry
 from bench.tasks._features import extractor
 from bench.tasks._finetuner import transferred_model
 
