@@ -19,7 +19,7 @@ from bench.core.formatting import percent, signed
 from bench.study import registry
 
 if TYPE_CHECKING:
-    from bench.tasks._own_head import Judged, Share
+    from bench.tasks._own_head import OwnHeadShares, Share
     from vit.model_family import Classifier
 
 EXAMPLES = """examples:
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     return EXIT_OK
 
 
-def _judged(args: argparse.Namespace) -> tuple[Classifier, Judged]:
+def _judged(args: argparse.Namespace) -> tuple[Classifier, OwnHeadShares]:
     from bench.core.device import check_usable
     from bench.data.sets.folder import contents
     from bench.tasks import _own_head
@@ -108,7 +108,7 @@ def place_of(data: str, *, root: Path | None) -> Path:
     return places[0]
 
 
-def _facts(args: argparse.Namespace, classifier: Classifier, judged: Judged) -> dict[str, Any]:
+def _facts(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShares) -> dict[str, Any]:
     """As JSON types."""
     return {
         "model": args.model,
@@ -126,7 +126,7 @@ def _facts(args: argparse.Namespace, classifier: Classifier, judged: Judged) -> 
     }
 
 
-def _text(args: argparse.Namespace, classifier: Classifier, judged: Judged) -> list[str]:
+def _text(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShares) -> list[str]:
     """What was found, in lines."""
     from bench.tasks._own_head import PARTS, SETS
 

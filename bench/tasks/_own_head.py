@@ -67,7 +67,7 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class OwnHeadShares:
     """What was found of a checkpoint.
 
     Attributes:
@@ -213,7 +213,7 @@ def judge(
     batch: int = 64,
     test_set: str | None = None,
     step: Callable[[int], None] = lambda images: None,
-) -> Judged:
+) -> OwnHeadShares:
     """Score every image.
 
     Args:
@@ -256,7 +256,7 @@ def judge(
         right_R = real.real_right(top_NK[:, 0], several)
         if len(right_R):
             shares.append(share("ReaL, top-1", "real_top1", right_R, published("real_top1")))
-    return Judged(
+    return OwnHeadShares(
         shares=tuple(shares),
         images=len(source),
         classes=len(names),

@@ -65,7 +65,7 @@ def of_timm(imagenet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def judged(name: str, checkpoint: Path | None, folder: Path, **more: Any) -> _own_head.Judged:
+def judged(name: str, checkpoint: Path | None, folder: Path, **more: Any) -> _own_head.OwnHeadShares:
     classifier = registry.own_classifier(name, checkpoint)
     return _own_head.judge(classifier, *_own_head.test_images(folder, contents), folder=folder, **more)
 
