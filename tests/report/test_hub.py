@@ -82,7 +82,11 @@ def test_a_study_is_pushed_without_anything_private_and_compared_with(
     assert b"seeds = 2" in files["study.toml"] and b"clip = 0.5" in files["study.toml"]
     assert files["README.md"].startswith(b"---\ntags:\n- vit-scaling-bench\n")
     names = sorted(name for name in files if name.startswith("cells/"))
-    assert len(names) == 8 and "RuntimeError in …/mine.py on [removed].example.org for [removed]" in said
+    assert len(names) == 8
+    (reason,) = {one for name in names if (one := json.loads(files[name])["reason"])}
+    assert reason == (
+        "RuntimeError in …/mine.py on [removed] for [removed]: [removed], [removed], …/weights.bin and …/1.jpg"
+    )
 
     assert compare.main(["hub:lab/mine", str(study), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
