@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _judged(args: argparse.Namespace) -> tuple[Classifier, OwnHeadShares]:
     from bench.core.device import check_usable
-    from bench.data.sets.folder import contents
+    from bench.data.sets.folder import About, contents
     from bench.tasks import _own_head
 
     registry.check_model(args.model)
@@ -68,7 +68,7 @@ def _judged(args: argparse.Namespace) -> tuple[Classifier, OwnHeadShares]:
         what = f"{args.model} comes without trained weights, and so without a classifier that knows anything."
         raise UserError(what, f"Add +pretrained ({args.model}+pretrained), or --checkpoint FILE.")
     place = place_of(args.data, root=args.data_root)
-    source, names = _own_head.test_images(place, contents)
+    source, names = _own_head.test_images(place, lambda folder: contents(folder, About()))
     classifier = registry.own_classifier(args.model, args.checkpoint)
     check_usable(args.device)
     given = None if args.published is None else args.published.replace("none", "")

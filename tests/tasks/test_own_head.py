@@ -23,7 +23,7 @@ from timm.utils import accuracy
 
 from bench.commands import evaluate
 from bench.core.errors import UserError
-from bench.data.sets.folder import contents
+from bench.data.sets.folder import About, contents
 from bench.study import registry
 from bench.tasks import _own_head
 from vit.model_family import Classifier
@@ -67,7 +67,9 @@ def of_timm(imagenet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def judged(name: str, checkpoint: Path | None, folder: Path, **more: Any) -> _own_head.OwnHeadShares:
     classifier = registry.own_classifier(name, checkpoint)
-    return _own_head.judge(classifier, *_own_head.test_images(folder, contents), folder=folder, **more)
+    return _own_head.judge(
+        classifier, *_own_head.test_images(folder, lambda place: contents(place, About())), folder=folder, **more
+    )
 
 
 def test_every_answer_is_that_of_timms_own_evaluation(imagenet: Path, of_timm: Path, tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def test_a_public_test_set_is_known_by_its_names(folder: str, names: list[str], 
 
 def contents_of(folder: Path) -> Any:
     Image.new("RGB", (8, 8)).save(folder / "train" / "a" / "1.jpg")
-    return contents(folder).sources["all"]
+    return contents(folder, About()).sources["all"]
 
 
 def test_published_numbers_stand_beside_an_interval() -> None:

@@ -340,15 +340,6 @@ def parse_words(words: Sequence[str], *, shown: str, options: str) -> tuple[Stor
     return Storage(size=size, channels=channels), streamed
 
 
-def contents(folder: Path) -> FolderContents:
-    """The images of a folder, listed and not decoded, in whichever format.
-
-    Raises:
-        UserError: it holds none.
-    """
-    return _format(folder).find(folder)
-
-
 def _format(folder: Path) -> ModuleType:
     """The reader for what lies in a folder and one level below."""
     names = {path.name for path in folder.iterdir()}
