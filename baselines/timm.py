@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from baselines._hub import without_a_hub_that_nobody_knows
 from baselines.published import timm_costs
-from vit.model_family import ModelFamily
+from vit.model_family import Classifier, ModelFamily, Weights
 
 PREFIX, PRETRAINED = "timm:", "+pretrained"
 HUB = "models--timm--"  # begins the folders of timm's weights in the cache of the Hugging Face hub
@@ -72,7 +72,7 @@ def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
     from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
 
     kind, where = parse_model_name(source)
-    with _without_a_hub_that_nobody_knows() if kind == "hf-hub" else nullcontext():
+    with without_a_hub_that_nobody_knows() if kind == "hf-hub" else nullcontext():
         read = load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path
         config, base, arguments = read(where)
     return dict(config), base, dict(arguments or {})
@@ -121,6 +121,36 @@ def on_disk() -> list[str]:
     return sorted({f"{PREFIX}{file.parts[-4].removeprefix(HUB)}{PRETRAINED}" for file in files if file.is_file()})
 
 
+def weights_of(name: str) -> Weights | None:
+    """Where the weights lie, how large they are (in float32) and under which licence, by timm's configuration."""
+    source, config = _parse(name)[0], _config(name)
+    if source.startswith("local-dir:"):
+        files = [*Path(source.removeprefix("local-dir:")).glob("*.safetensors")]
+        size = sum(path.stat().st_size for path in files) / 1e6
+        return Weights(where=source.removeprefix("local-dir:"), megabytes=size or None, here=True)
+    row = timm_costs.table().get(architecture(name))
+    hub = source.removeprefix("hf-hub:") if ":" in source else config.get("hf_hub_id") or ""
+    params = int(row["params"]) if row else 0
+    if row and "num_classes" in config:  # the table has the architecture's own number of classes
+        params += (int(config["num_classes"]) - int(row["num_classes"])) * (int(row["num_features"]) + 1)
+    return Weights(
+        where=f"{hub} of the hub" if hub else str(config.get("url") or source),
+        licence=str(config.get("license") or ""),
+        megabytes=params * 4 / 1e6 if params else None,
+        here=name in on_disk(),
+    )
+
+
+def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """The network with its own classifier; see `baselines._own_heads`."""
+    from baselines import _own_heads
+
+    check(name)
+    source, pretrained = _parse(name)
+    with without_a_hub_that_nobody_knows():
+        return _own_heads.of_timm(source, pretrained=pretrained, checkpoint=checkpoint)
+
+
 def _config(name: str) -> dict[str, Any]:
     """The pretrained configuration: input size, mean, std, …"""
     from timm.models import get_pretrained_cfg
@@ -130,28 +160,6 @@ def _config(name: str) -> dict[str, Any]:
         return _stored(source)[0]
     found = get_pretrained_cfg(source)
     return found.to_dict() if found is not None else {}
-
-
-@contextmanager
-def _without_a_hub_that_nobody_knows() -> Iterator[None]:
-    """Let the hub's library look on this disk alone where nobody knows the hub's address, as without a network: it
-    would ask for each file six times in half a minute. A proxy may know it."""
-    import socket
-    import urllib.parse
-    import urllib.request
-
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE
-    if not before and not urllib.request.getproxies():
-        try:
-            socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, None)
-        except OSError:
-            constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
@@ -191,7 +199,7 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None, whole=whole)
     on_meta = torch.get_default_device().type == "meta"  # which keeps no weights
     fetches = pretrained and not on_meta
-    with _without_a_hub_that_nobody_knows() if fetches else nullcontext():
+    with without_a_hub_that_nobody_knows() if fetches else nullcontext():
         network = make(anatomy.input_size, anatomy.channels, fetches)
     classifier = getattr(network, "default_cfg", {}).get("classifier") or ()
     module = sys.modules[type(network).__module__]
@@ -217,4 +225,6 @@ FAMILY = ModelFamily(
     input_size=input_size,
     on_disk=on_disk,
     label_of=label_of,
+    weights_of=weights_of,
+    classifier=classifier,
 )

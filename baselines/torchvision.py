@@ -9,7 +9,7 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from vit.model_family import ModelFamily
+from vit.model_family import Classifier, ModelFamily, Weights
 
 PREFIX, PRETRAINED = "torchvision:", "+pretrained"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -116,6 +116,23 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     return model
 
 
+def weights_of(name: str) -> Weights | None:
+    """Where the default weights lie and how large they are."""
+    from torchvision import models
+
+    weights = models.get_model_weights(_parse(name)[0]).DEFAULT
+    size = weights.meta.get("_file_size")
+    return Weights(where=weights.url, megabytes=size * 1.048576 if size else None, here=name in on_disk())
+
+
+def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """The network with its own classifier; see `baselines._own_heads`."""
+    from baselines import _own_heads
+
+    check(name)
+    return _own_heads.of_torchvision(_parse(name)[0], checkpoint=checkpoint)
+
+
 def on_disk() -> list[str]:
     """Models whose default weights torch's cache holds."""
     import torch
@@ -136,4 +153,6 @@ FAMILY = ModelFamily(
     input_size=input_size,
     on_disk=on_disk,
     label_of=label_of,
+    weights_of=weights_of,
+    classifier=classifier,
 )

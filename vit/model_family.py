@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+PRETRAINED = "+pretrained"  # ends the name of a network from outside that comes with its weights
 
 
 def check_nothing(name: str) -> None:
@@ -23,6 +26,72 @@ def no_more(name: str) -> Mapping[str, str]:
 
 def any_size(name: str) -> int | None:
     """`ModelFamily.input_size` of models that are made for no size in particular."""
+    return None
+
+
+def nothing_to_say(name: str, **options: object) -> str:
+    """`ModelFamily.about` of models that are taken as they are."""
+    return ""
+
+
+def ends_in_pretrained(name: str) -> bool:
+    """`ModelFamily.comes_trained` of libraries whose networks come with weights where that is asked for."""
+    return name.endswith(PRETRAINED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The trained weights of a model, as far as it is known without fetching them.
+
+    Attributes:
+        where: a repository, an address or a folder.
+        licence: as its publisher names it; "" where that is not known.
+        megabytes: of the file, 10^6 bytes.
+        here: whether it is on this disk.
+        gated: whether its publisher asks for terms to be accepted first.
+    """
+
+    where: str
+    licence: str = ""
+    megabytes: float | None = None
+    here: bool = False
+    gated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """A checkpoint with the classifier that it was trained with.
+
+    Attributes:
+        network: x_BCHW -> logits_BK.
+        prepare: an image of Pillow, as its file has it -> x_CHW.
+        classes: what each class is called, a WordNet id first; empty where nobody says.
+        num_classes: K.
+        said: how images are prepared, in words.
+        published: test set and measure ("in1k_top1", "real_top1", "v2_top1", …) -> the published share.
+        publisher: who published these.
+    """
+
+    network: nn.Module
+    prepare: Callable[[Any], Any]
+    classes: tuple[tuple[str, ...], ...]
+    num_classes: int
+    said: str
+    published: Mapping[str, float]
+    publisher: str
+
+
+def no_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """`ModelFamily.classifier` of families whose checkpoints are not known with one.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError("its own classifier is not known here; those of timm:…, torchvision:… and hf:… are")
+
+
+def no_weights(name: str) -> Weights | None:
+    """`ModelFamily.weights_of` of models that come without any."""
     return None
 
 
@@ -47,6 +116,10 @@ class ModelFamily:
         identity: name -> what else its results depend on: versions, digests of files.
         input_size: name -> pixels per side that the model was made for.
         on_disk: names of models whose trained weights are on this machine, where they are otherwise fetched.
+        comes_trained: whether a model of this name comes with trained weights.
+        about: (name, **options) -> what is taken of a model from elsewhere, in words; "" where that is its name.
+        weights_of: name -> what fetching its trained weights takes; None without.
+        classifier: (name, checkpoint=FILE or None) -> the network with its own classifier; ValueError says why not.
         source: name -> the file that the model is made in; None where that is the family's own.
         module: the module that exports it; the registry fills it in.
     """
@@ -66,6 +139,10 @@ class ModelFamily:
     identity: Callable[[str], Mapping[str, str]] = no_more
     input_size: Callable[[str], int | None] = any_size
     on_disk: Callable[[], Sequence[str]] = tuple
+    comes_trained: Callable[[str], bool] = ends_in_pretrained
+    about: Callable[..., str] = nothing_to_say
+    weights_of: Callable[[str], Weights | None] = no_weights
+    classifier: Callable[..., Classifier] = no_classifier
     source: Callable[[str], Path] | None = None
     module: str = ""
 

@@ -210,4 +210,4 @@ def short_data(name: str) -> str:
 def short_name(model: str) -> str:
     """A model's name without where it comes from: "timm:local-dir:nets/small+pretrained" is "small"."""
     plain = model.removesuffix(PRETRAINED)
-    return plain.rpartition(":")[2].rpartition("/")[2] if plain.startswith(("timm:", "torchvision:")) else plain
+    return plain.rpartition(":")[2].rpartition("/")[2] if plain.startswith(("timm:", "torchvision:", "hf:")) else plain

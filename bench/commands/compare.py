@@ -23,6 +23,7 @@ from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
 from bench.core.formatting import count, flops, flops_range, judged_on, percent, plural, points, printable, signed
 from bench.core.shown import Picture, Shown
+from bench.report import hub
 from bench.store import grid, index
 from bench.study import registry
 
@@ -40,6 +41,7 @@ examples:
   vit-bench compare ViT ResNet --suite scaling               two families: the best model of each
   vit-bench compare ViT-femto/7 R11x0.25 --suite scaling --at images   at equal images seen
   vit-bench compare results/scaling other/scaling            two folders: the same runs before and after a change
+  vit-bench compare hub:my-lab/scaling results/scaling       a published study (report --to hub:…), and your own
   vit-bench compare v0.1 main --suite scaling                two commits or tags that records name
   vit-bench compare results/scaling new/scaling --fail-if worse || echo "do not merge"
 exit codes: 0; 4 if --fail-if applies; 2 for a mistake
@@ -138,9 +140,7 @@ def main(argv: list[str] | None = None) -> int:
         "vit-bench compare",
         __doc__ or "",
         EXAMPLES,
-        effects=lambda args: {
-            "idle": {"for two folders": _is_folder(args.a) and _is_folder(args.b) and "suite results"}
-        },
+        effects=lambda args: {"idle": {"for two folders": all(map(_is_study, (args.a, args.b))) and "suite results"}},
     )
     p.add_argument("a", metavar="A", help="a study's folder, a model, a family, or a commit")
     p.add_argument("b", metavar="B", help="what is compared with it")
@@ -173,9 +173,12 @@ def compare(
 
     if at not in (None, *AXES_AT):
         raise UserError(f"Models cannot be compared at {at!r}.", f"At: {', '.join(AXES_AT)}.")
+    fetched = {name: str(hub.fetch(name)) for name in (a, b) if hub.accepts(name)}
+    shown = {path: name for name, path in fetched.items()}
+    a, b = fetched.get(a, a), fetched.get(b, b)
     folders = _is_folder(a) and _is_folder(b)
     studies = {} if folders else _of_both(_studies(suite, results), a, b)
-    one, two = (find(name, studies) for name in (a, b))
+    one, two = (dataclasses.replace(side := find(name, studies), name=shown.get(name, side.name)) for name in (a, b))
     kinds = {one.kind, two.kind}
     named = kinds & {"model", "family"}
     if at is not None and not named:
@@ -206,6 +209,10 @@ Studies = Mapping[Path, "Records"]
 
 def _is_folder(name: str) -> bool:
     return (Path(name) / "cells").is_dir()
+
+
+def _is_study(name: str) -> bool:
+    return hub.accepts(name) or _is_folder(name)
 
 
 def study_of(path: Path) -> Records:

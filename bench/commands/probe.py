@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.core import cli, files
 from bench.core.by_key import by_key
-from bench.core.device import BATCH, InBatches
+from bench.core.device import BATCH, InBatches, check_usable
 from bench.core.errors import EXIT_OK, UserError, command, one_class
 from bench.data.image_set import Images, ImageSet
 from bench.store import weights
@@ -41,6 +41,7 @@ EXAMPLES = """examples:
   vit-bench probe --model ViT-B/16 --checkpoint B_16.npz --data eurosat --task vtab --device cuda
   vit-bench probe --model timm:resnet18 --checkpoint resnet18.pth --data digits
   vit-bench probe --model timm:local-dir:saved_for_hf+pretrained --data digits
+  vit-bench probe --model hf:facebook/dinov2-small --data eurosat    (transformers: of the hub, or hf:FOLDER)
   vit-bench probe --model my_model.py:Net --checkpoint my_net.pth --data digits --image-size 28
   vit-bench probe --model ViT-B/16 --checkpoint B_16.npz --data flowers102 --data-root ~/data --draw inside
 
@@ -113,9 +114,11 @@ def main(argv: list[str] | None = None) -> int:
     context, data = subject(args)
     if args.features is None:
         context = announced(context, name=args.model)
+        if args.model and (taken := registry.about(args.model)):
+            print(f"  {args.model}: {taken}", file=sys.stderr)
     scores = task.evaluate(context, data=data, **options)
     has_weights = context.model is not None and any(parameter.numel() for parameter in context.model.parameters())
-    untrained = args.checkpoint is None and has_weights and "+pretrained" not in (args.model or "")
+    untrained = args.checkpoint is None and has_weights and not registry.comes_trained(args.model)
     if args.json:
         remarks = [f"  {args.model} is untrained: no --checkpoint was given"] if untrained else []
         remarks += ["  features and logits are bfloat16"] if args.dtype == "bfloat16" else []
@@ -219,13 +222,8 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         model = _adapted(args.model, **sizes)
     if args.checkpoint is not None:
         load_into(model, args.checkpoint)
-    try:
-        if args.device.startswith("cuda:"):  # whoever asks without a number asks this one: streams, graphs, its name
-            torch.cuda.set_device(args.device)
-        model.to(args.device)
-        torch.zeros(1, device=args.device).item()  # "meta" is a device, and computes nothing
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"Device {args.device!r} cannot be used: {error}.", "Use --device cpu.") from error
+    check_usable(args.device)
+    model.to(args.device)
     args.dtype, batches = inference.resolve(args.dtype, args.device, model), InBatches(device=args.device)
     network = inference.in_precision(model, dtype=args.dtype, device=args.device, batches=batches)
     tuner = FineTuner(

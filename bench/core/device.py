@@ -93,6 +93,23 @@ def find_device(wanted: str) -> DeviceChoice:
     return DeviceChoice("cpu", f"{drivers[0]} was found, but {why}")
 
 
+def check_usable(device: str) -> None:
+    """Refuse a device that computes nothing here, and make the one of a number the process's own: whoever asks without
+    a number asks this one (streams, graphs, its name).
+
+    Raises:
+        UserError: what is wrong with it.
+    """
+    import torch
+
+    try:
+        if device.startswith("cuda:"):
+            torch.cuda.set_device(device)
+        torch.zeros(1, device=device).item()  # "meta" is a device, and computes nothing
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"Device {device!r} cannot be used: {error}.", "Use --device cpu.") from error
+
+
 def accelerators(device: str) -> tuple[str, ...]:
     """Ids of all devices that this process may use, as CUDA_VISIBLE_DEVICES takes them: an inherited choice is kept,
     and the parts of a divided GPU (MIG) count each, beside GPUs that are whole. None for the CPU, and for mps, which is

@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from baselines._hub import reachable
 from bench.core.formatting import duration, join, plural
 from bench.cost.sight import Sight
 from bench.data.load import data_set
 from bench.plan.estimate import Rates, rate_key
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.plan.study_cells import StudyCells
+from bench.study import registry
 from bench.study.cell import Cell
 from bench.study.options import Selection, What
 from bench.study.overrides import Overrides
 from bench.study.suite import Suite
 from bench.suites._recipes import DEFAULT, FAMILY, PAPER, SWEPT, WIDTH, rate_and_rule
+from vit.model_family import Weights
 
 OF_WHAT = "Rows, and the runs counted below, are of the whole study; images, time, memory and disk are of this run."
 RULES = {
@@ -87,6 +90,28 @@ def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: Data
             sight = Sight(pixels=known.sees, group=known.group)
             said[cell.model, cell.image_size] = sight.sentence(image_size=cell.image_size)
     return [f"{model}: {sentence}." for (model, _), sentence in said.items() if sentence]
+
+
+def from_outside(cells: Sequence[Cell]) -> list[str]:
+    """Notes on checkpoints: what is taken of each, and what its weights take, be they here or to be fetched."""
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    taken = [f"{model}: {said}." for model in models if (said := registry.about(model))]
+    known = {model: weights for model in models if (weights := registry.weights_of(model)) is not None}
+    needs = "; ".join(_need(model, weights) for model, weights in known.items())
+    if not needs:
+        return taken
+    without = [model for model, weights in known.items() if not weights.here]
+    if without and not reachable():
+        needs += ". There is no network here: those that are not here cannot be fetched; --models takes others"
+    return [*taken, f"Weights: {needs}."]
+
+
+def _need(model: str, weights: Weights) -> str:
+    """What the weights of one model take: "vit_small, 86 MB, licence mit, here"."""
+    size = f"{weights.megabytes:,.0f} MB" if weights.megabytes else "of unknown size"
+    licence = f", licence {weights.licence}" if weights.licence else ""
+    gated = ", gated: accept its terms on the hub and set HF_TOKEN" if weights.gated else ""
+    return f"{model} {size}{licence}, " + ("here" if weights.here else f"to be fetched from {weights.where}{gated}")
 
 
 def absent(suite: Suite, what: What, cells: Sequence[Cell], *, root: Path | None) -> list[str]:

@@ -349,6 +349,7 @@ def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new:
     said = (
         *study.notes,
         *notes.costly(study, known, sizes),
+        *notes.from_outside(study.chosen),
         *notes.short_sighted(study.chosen, known, sizes),
         *notes.absent(suite, what, study.chosen, root=where.data_root),
         *notes.unswept(scale, overrides, undone),

@@ -31,7 +31,7 @@ from bench.plan.estimate import MIN_PROCESSOR_SHARE, Reporter
 from bench.plan.plan import Plan, PlannedCell
 from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
-from bench.study.registry import PRETRAINED
+from bench.study import registry
 
 if TYPE_CHECKING:
     from bench.plan.price import Price
@@ -105,7 +105,7 @@ def plan_table(plan: Plan) -> Table:
 
 def _takes_checkpoints(plan: Plan) -> bool:
     """Whether nothing is trained upstream: networks come with their weights."""
-    return all(cell.cell.model.endswith(PRETRAINED) and cell.cell.horizons == (0,) for cell in plan.cells)
+    return all(registry.comes_trained(cell.cell.model) and cell.cell.horizons == (0,) for cell in plan.cells)
 
 
 def _times(left: Sequence[PlannedCell], plan: Plan) -> list[str]:

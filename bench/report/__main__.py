@@ -14,6 +14,7 @@ from bench.core.cli import accuracies, folder, parser
 from bench.core.console import busy
 from bench.core.errors import EXIT_OK, command, unknown
 from bench.core.formatting import plural, printable
+from bench.report import hub
 from bench.report.build import build, say, to_json
 from bench.report.style import PAGE, style_named
 from bench.store import index
@@ -42,6 +43,9 @@ examples:
   vit-bench report --to trackio        then: trackio show --project scaling
   vit-bench report --to mlflow --follow         while a run, here or on a cluster, is at work
 
+  vit-bench report --to hub:my-lab/scaling      records, page and figures as a data set of the hub, nothing private
+  vit-bench report --to hub:my-lab/scaling --into look    the same into a folder, to look at; nothing is sent
+
   vit-bench report --cell results/ablation/cells/NAME    filters, position embeddings, attention distance and
                                              roll-out, before and after training; the study's next report shows them
 """
@@ -60,7 +64,9 @@ def main(argv: list[str] | None = None) -> int:
             "idle": {
                 "without --cell or --export": not (args.cell or args.export) and "data_root",
                 "without --to": not args.to and "follow project",
+                "without --to hub:": not hub.accepts(args.to or "") and "private with_photos",
                 "with --to": args.to and "reference target style verbose",
+                "with --to hub:": hub.accepts(args.to or "") and "follow project",
             },
         },
     )
@@ -84,7 +90,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     p.add_argument("--into", type=folder, help="another folder: records of the grid, and the report; files of --to")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
-    p.add_argument("--to", help=f"send runs instead: {', '.join((CSV, *registry.names('tracker')))}")
+    p.add_argument("--to", help=f"send runs instead: {', '.join((CSV, *registry.names('tracker')))}, hub:ORG/NAME")
+    p.add_argument("--private", action="store_true", help="with --to hub: a new data set is for its owner alone")
+    p.add_argument("--with-photos", action="store_true", help="with --to hub: small photos of your set are sent too")
     p.add_argument("--follow", action="store_true", help="with --to: send what is new until every run is done")
     p.add_argument("--project", default="", help="with --to: name of the project there (default: the study's)")
     p.add_argument("--parent", type=int, help=argparse.SUPPRESS)  # stop following when this process has ended
@@ -105,6 +113,10 @@ def main(argv: list[str] | None = None) -> int:
     suite = named or "scaling"
     directory = results / suite
     if arguments.to is not None:
+        if hub.accepts(arguments.to):
+            if not directory.is_dir():
+                raise index.absent(suite, results)
+            return _publish(directory, arguments)
         if arguments.to not in (known := (CSV, *registry.names("tracker"))):
             raise unknown("tracker", arguments.to, known)
         if not directory.is_dir():
@@ -147,6 +159,23 @@ def _export(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
     path = arguments.export
     said = export(directory, suite=index.suite_of(directory), path=path, data_root=arguments.data_root)
     print(json.dumps({"model": str(path), "usage": USAGE}) if arguments.json else f"{said}\n\n{USAGE}")
+    return EXIT_OK
+
+
+def _publish(study: Path, arguments: argparse.Namespace) -> int:
+    suite = index.suite_of(study)
+    repo, _ = hub.repository(arguments.to)
+    with busy("Taking out what is private, building the page …"):
+        if arguments.into:
+            number = hub.prepare(study, arguments.into, suite=suite, repo=repo, photos=arguments.with_photos)
+            where, said = str(arguments.into), "Nothing was sent: without --into it is."
+        else:
+            where, number = hub.push(
+                study, arguments.to, suite=suite, only_private=arguments.private, photos=arguments.with_photos
+            )
+            said = f"Compare with it: vit-bench compare {arguments.to} results/{suite}"
+    facts = {"published": where, "runs": number, "sent": arguments.into is None}
+    print(json.dumps(facts) if arguments.json else f"{where}: {plural(number, 'run')}, the page and a card. {said}")
     return EXIT_OK
 
 

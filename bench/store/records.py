@@ -78,6 +78,20 @@ def write_record(path: Path, record: Record, *, new: bool = False) -> None:
     faults.reach("record-after-replace")
 
 
+def changed(path: Path, change: Callable[[Json], Json]) -> bytes:
+    """A record's bytes after a change of its contents, sealed anew.
+
+    Raises:
+        UserError: as `read_record`.
+    """
+    read_record(path)
+    body = _parse(_bytes(path))
+    body.pop("digest", None)
+    body = change(body)
+    body["digest"] = digest(body)
+    return to_bytes(body)
+
+
 def to_bytes(body: Json) -> bytes:
     """A record as it is written: canonical JSON, with every field on a line of its own."""
     return ("{" + ",\n".join(f'"{key}":{canonical(body[key])}' for key in sorted(body)) + "}\n").encode()

@@ -31,16 +31,15 @@ from bench.core.user_code import prints_aside
 from bench.study.cell import RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
 from bench.study.kinds import KINDS, SUBFOLDERS
 from bench.study.names import DataName, ModelName
-from vit.model_family import ModelFamily
+from vit.model_family import PRETRAINED, Classifier, ModelFamily, Weights
 
 if TYPE_CHECKING:
     from torch import nn
 
-PRETRAINED = "+pretrained"  # ends the name of a network from outside that comes with its weights
 LONGEST, LONGEST_PATH = 100, 1000  # letters of a model's name; of one that holds a path
 
 
-ADAPTERS = ("file", "timm", "torchvision")  # families of any network, whose names begin with where it comes from
+ADAPTERS = ("file", "hf", "timm", "torchvision")  # families of any network, whose names begin with where it comes from
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
 
@@ -260,7 +259,7 @@ def family_of(name: str) -> ModelFamily:
     raise UserError(
         error.what,
         f"{error.fix} Naming rules: vit-bench flops --list. Others: timm:NAME, "
-        "torchvision:NAME, path/to/file.py:CALLABLE.",
+        "torchvision:NAME, hf:ORG/NAME, path/to/file.py:CALLABLE.",
     )
 
 
@@ -269,7 +268,7 @@ def _meant(name: str) -> str:
     if name.endswith(".py"):
         return f"{name}:CALLABLE"
     if re.fullmatch(r"[a-z0-9][\w.-]*/[\w.-]*[a-z][\w.-]*", name):
-        return f"timm:hf-hub:{name}"
+        return f"timm:hf-hub:{name}" if name.startswith("timm/") else f"hf:{name}"
     return f"timm:{name}" if re.fullmatch(r"[a-z]+\d*(_[a-z0-9]+)*(\.\w+)?", name) and re.search(r"\d", name) else ""
 
 
@@ -319,6 +318,37 @@ def own_image_size(name: str) -> int | None:
     return family_of(name).input_size(ModelName.parse(name).base)
 
 
+def comes_trained(name: str) -> bool:
+    """Whether a model comes with trained weights."""
+    parsed = ModelName.parse(name)
+    return family_of(name).comes_trained(parsed.base) and parsed.options.get("weights") != "random"
+
+
+def about(name: str) -> str:
+    """What is taken of a model from elsewhere (the class token, its processor's size), in words; "" of others."""
+    parsed = ModelName.parse(name)
+    return family_of(name).about(parsed.base, **parsed.options)
+
+
+def weights_of(name: str) -> Weights | None:
+    """What fetching the trained weights of a model takes; None where it comes without any."""
+    return family_of(name).weights_of(ModelName.parse(name).base) if comes_trained(name) else None
+
+
+def own_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """A checkpoint with the classifier that it was trained with.
+
+    Raises:
+        UserError: nobody builds it, it has none, or its weights are not to be had.
+    """
+    try:
+        return family_of(name).classifier(ModelName.parse(name).base, checkpoint=checkpoint)
+    except ValueError as error:
+        raise UserError(f"{name} cannot be judged by its own classifier: {str(error).rstrip('.')}.") from error
+    except OSError as error:  # as all errors of the hub are
+        raise _unfetched(name, error) from error
+
+
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
     """A freshly initialised model: `model(x_BCHW) -> logits_BK`, `model.features(x_BCHW) -> x_BD`.
 
@@ -343,18 +373,22 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
         if "out of memory" in str(error).lower():
             raise
         if base.endswith(PRETRAINED) and isinstance(error, OSError):  # as all errors of the hub are
-            here = [one for family in families() for one in family.on_disk()]
-            raise UserError(
-                f"The weights of {name!r} are not on this machine and cannot be fetched ({type(error).__name__}).",
-                f"On this disk: {', '.join(here) or 'none'}. timm:local-dir:FOLDER+pretrained takes them from a folder "
-                "that timm.models.save_for_hf has written.",
-            ) from error
+            raise _unfetched(name, error) from error
         path = str(source_of(name))
         what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
         raise UserError(
             f"Model {name!r} cannot be built at {image_size} px: {what} ({path}{_line(error, path)}).",
             "vit-bench check names what a model must have.",
         ) from error
+
+
+def _unfetched(name: str, error: OSError) -> UserError:
+    here = [one for family in families() for one in family.on_disk()]
+    return UserError(
+        f"The weights of {name!r} are not on this machine and cannot be fetched ({type(error).__name__}).",
+        f"On this disk: {', '.join(here) or 'none'}. timm:local-dir:FOLDER+pretrained takes them from a folder "
+        "that timm.models.save_for_hf has written, hf:FOLDER from one of transformers.",
+    )
 
 
 def model_revision(name: str) -> int:

@@ -14,11 +14,11 @@ from bench.study import registry
 from bench.study.cell import Cell, Recipe
 from bench.study.suite import Suite, SuiteOptions, pick, task
 
-MODELS = {  # tiny to base; supervised, self-supervised, by captions, all free to fetch; pixels per side
-    "timm:vit_tiny_patch16_224.augreg_in21k+pretrained": 224,
-    "timm:vit_small_patch14_dinov2.lvd142m+pretrained": 224,
-    "timm:convnext_tiny.fb_in22k+pretrained": 224,
-    "timm:vit_base_patch16_clip_224.openai+pretrained": 224,
+MODELS = {  # pixels per side, by timm's configurations: supervised, self-supervised, by captions
+    "timm:convnext_nano.in12k+pretrained": 224,  # 90 MB, Apache 2.0
+    "timm:vit_small_patch16_dinov3.lvd1689m+pretrained": 256,  # 86 MB, DINOv3 licence
+    "timm:eva02_small_patch14_336.mim_in22k_ft_in1k+pretrained": 336,  # 89 MB, MIT
+    "timm:vit_base_patch16_siglip_224.v2_webli+pretrained": 224,  # SigLIP 2, 372 MB, Apache 2.0
 }
 DATA = "fashion-mnist"
 SIDE = 64  # pixels per side of images for models that are made for no size

@@ -1,5 +1,6 @@
 """A Hugging Face hub on this machine: its addresses and answers, for data sets in folders."""
 
+import base64
 import hashlib
 import json
 import threading
@@ -24,6 +25,7 @@ class Hub(ThreadingHTTPServer):
     stop_after: int | None = None
     lies: dict[str, bytes]  # path -> what is sent instead
     sent: list[tuple[str, str | None]]
+    private: set[str]  # data sets that were made for their owners alone
 
     @property
     def url(self) -> str:
@@ -67,6 +69,49 @@ class Handler(BaseHTTPRequestHandler):
         if self.command == "GET":
             self.wfile.write(body[start : hub.stop_after])
 
+    def do_POST(self) -> None:
+        """What pushing a folder asks: a data set, how files are sent, and a commit of small files."""
+        hub, path = self.server, unquote(urlsplit(self.path).path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        hub.sent.append((path, self.headers.get("Authorization")))
+        if not hub.token or self.headers.get("Authorization") != f"Bearer {hub.token}":
+            return self.answer(401, b'{"error": "Invalid username or password."}')
+        parts = path.strip("/").split("/")
+        if parts == ["api", "repos", "create"]:
+            asked = json.loads(body)
+            repo = f"{asked['organization']}/{asked['name']}" if asked.get("organization") else asked["name"]
+            if hub.main(repo) is not None:
+                return self.answer(409, b'{"url": "' + f"{hub.url}/datasets/{repo}".encode() + b'"}')
+            if asked.get("private") or asked.get("visibility") == "private":  # as versions of the client say it
+                hub.private.add(repo)
+            hub.commits[repo, "0" * 40] = {".gitattributes": b""}
+            return self.answer(200, json.dumps({"url": f"{hub.url}/datasets/{repo}"}).encode())
+        if parts[1:2] == ["validate-yaml"]:
+            return self.answer(200, b'{"errors": [], "warnings": []}')
+        repo = "/".join(parts[2:4])
+        if parts[4] == "preupload":
+            files = [
+                {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for one in json.loads(body)["files"]
+            ]
+            return self.answer(200, json.dumps({"files": files}).encode())
+        before = hub.main(repo)
+        there = dict(hub.commits[repo, str(before)])
+        for line in map(json.loads, body.splitlines()):
+            if line["key"] == "deletedFile":
+                there.pop(line["value"]["path"])
+            elif line["key"] == "file":
+                there[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+        commit = hashlib.sha1(body).hexdigest()
+        hub.commits[repo, commit] = there
+        made = {"commitUrl": f"{hub.url}/datasets/{repo}/commit/{commit}", "commitOid": commit, "success": True}
+        self.answer(200, json.dumps(made).encode())
+
     def api(self, repo: str, rest: list[str]) -> None:
         hub, main = self.server, self.server.main(repo)
         if main is None:
@@ -80,6 +125,10 @@ class Handler(BaseHTTPRequestHandler):
                     [{"id": one, "authors": [], "date": stamp, "title": "", "message": ""} for one in commits]
                 ).encode(),
             )
+        if rest[:1] == ["tree"]:
+            files = hub.commits[repo, main if rest[1] == "main" else rest[1]]
+            tree = [{"type": "file", "path": n, "size": len(b), "oid": git_sha1(b)} for n, b in files.items()]
+            return self.answer(200, json.dumps(tree).encode())
         asked = rest[1] if rest[:1] == ["revision"] else "main"
         commit = main if asked == "main" else asked
         if (repo, commit) not in hub.commits:
@@ -100,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
@@ -118,7 +167,7 @@ def is_large(name: str) -> bool:
 @contextmanager
 def serving() -> Iterator[Hub]:
     hub = Hub(("127.0.0.1", 0), Handler)
-    hub.commits, hub.cards, hub.sent, hub.lies = {}, {}, [], {}
+    hub.commits, hub.cards, hub.sent, hub.lies, hub.private = {}, {}, [], {}, set()
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -47,7 +47,7 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--models", "resnet50"), ("mean 'timm:resnet50'",)),
         (
             ("--suite", "smoke", "--models", "google/vit-base-patch16-224"),
-            ("'timm:hf-hub:google/vit-base-patch16-224'",),
+            ("'hf:google/vit-base-patch16-224'",),
         ),
         (("--suite", "smoke", "--data", "folder:../mine/flowers:64px"), ("folder:flowers:64px --data-root ../mine",)),
         (("--suite", "smoke", "--results", "/proc/x"), ("No folder or file can be made there: /proc/x", "--results")),

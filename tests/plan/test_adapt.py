@@ -17,6 +17,7 @@ from bench.study import registry
 from bench.study.cell import Cell
 from bench.suites.adapt import MODELS, TUNING
 from tests.plan.making import cells_of, grid_of
+from vit.model_family import Weights
 
 SMALL, LARGE = "timm:test_vit", "timm:vit_base_patch16_224"
 
@@ -25,14 +26,41 @@ def tasks(cell: Cell) -> list[str]:
     return [task.task for task in cell.tasks]
 
 
+LICENCES = {"Apache 2.0": "apache-2.0", "MIT": "mit", "DINOv3 licence, of Meta": "dinov3-license"}
+
+
 @pytest.mark.parametrize("name", MODELS)
-def test_the_models_are_timms_and_free_to_fetch(name: str) -> None:
+def test_the_models_are_timms_with_the_licence_and_size_that_the_page_says(name: str, project: Path) -> None:
     tag = name.removeprefix("timm:").removesuffix("+pretrained")
     known = timm.models.get_pretrained_cfg(tag)
-    assert tag in timm.list_pretrained() and known.hf_hub_id == f"timm/{tag}" and known.license == "apache-2.0"
+    assert tag in timm.list_pretrained() and known.hf_hub_id == f"timm/{tag}"
+    page = (project / "docs" / "your-images.md").read_text()
+    row = re.search(rf"\| `{re.escape(tag)}` \|.*\| (\d+) \| (.*) \|", page)
+    assert row is not None and LICENCES[row[2]] == known.license
     with meta():
         network = registry.build_model(name, image_size=MODELS[name], channels=3, num_classes=3)
+        whole = timm.create_model(tag)
     assert network.own_input.input_size == MODELS[name]
+    size = sum(4 * parameter.numel() for parameter in whole.parameters()) / 1e6
+    weights = registry.weights_of(name)
+    assert weights is not None and weights.megabytes is not None and weights.licence == known.license
+    assert size == pytest.approx(float(row[1]), rel=0.02) and size == pytest.approx(weights.megabytes, rel=0.02)
+
+
+def test_a_plan_says_what_weights_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Weights(where="lab/one of the hub", licence="mit", megabytes=86.0, here=True)
+    gated = Weights(where="lab/two of the hub", megabytes=1200.0, gated=True)
+    monkeypatch.setattr(registry, "weights_of", {"one": here, "two": gated, "three": None}.get)
+    monkeypatch.setattr(registry, "about", {"one": "", "two": "features are the class token", "three": ""}.get)
+    monkeypatch.setattr(notes, "reachable", lambda: False)
+    cells = [Cell(model=name, data="digits") for name in ("one", "two", "three", "one")]
+    assert notes.from_outside(cells) == [
+        "two: features are the class token.",
+        "Weights: one 86 MB, licence mit, here; two 1,200 MB, to be fetched from lab/two of the hub, gated: accept its "
+        "terms on the hub and set HF_TOKEN. There is no network here: those that are not here cannot be fetched; "
+        "--models takes others.",
+    ]
+    assert notes.from_outside(cells[2:3]) == []
 
 
 def test_tiles_are_taken_as_they_are_by_a_model_of_larger_images() -> None:

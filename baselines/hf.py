@@ -1,0 +1,565 @@
+"""Checkpoints of Hugging Face's transformers (Apache-2.0): hf:ORG/NAME[@REVISION], or hf:FOLDER that `save_pretrained`
+wrote.
+
+A checkpoint comes with its weights, unless `weights=random` asks for its architecture alone. AutoModel reads it, or
+AutoBackbone where transformers has it as nothing else. Of a model of images and texts the image encoder is taken. Size
+and normalisation are those of the checkpoint's own image processor. `features` says what is taken of its output:
+
+* pooled: its `pooler_output` (the mean, the attention head or the dense layer that it has for that);
+* class: the class token of its last layer; mean: the mean of the tokens of its patches;
+* auto: the first of pooled, class and mean that it has trained weights for. transformers fills a pooler that the
+  checkpoint lacks with random numbers, and such a pooler is never used.
+
+Code that a checkpoint brings along is never run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from baselines._hub import without_a_hub_that_nobody_knows
+from vit.model_family import Classifier, ModelFamily, Weights
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+PREFIX = "hf:"
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB = "models--"  # begins the folders of models in the cache of the Hugging Face hub
+CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
+FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+FEATURES = ("auto", "pooled", "class", "mean")
+SAID = {"pooled": "its pooled output", "class": "the class token", "mean": "the mean of its patches' tokens"}
+CLASS_TOKENS = re.compile(r"(^|\.)(cls_token|class_token|class_embedding|cls_embedding|cls_tokens)$")
+UNUSED = re.compile(r"(^|\.)(mask_token|pooler\..*)$")  # weights that no feature here depends on
+OWN_SIZE, HALF = 224, (0.5, 0.5, 0.5)
+METADATA_SECONDS = 5.0  # that a plan waits for the hub to say how large weights are
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` has the form hf:…"""
+    return name.startswith(PREFIX) and len(name) > len(PREFIX)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A checkpoint's folder, or its repository on the hub with the revision that was asked for."""
+
+    source: str
+    revision: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        return Path(self.source).is_dir()
+
+
+def _place(name: str) -> _Place:
+    text = name.removeprefix(PREFIX)
+    if Path(text).is_dir():
+        return _Place(text)
+    source, _, revision = text.partition("@")
+    return _Place(source, revision or None)
+
+
+def _file(place: _Place, name: str, *, fetch: bool = False) -> Path | None:
+    """A file of the checkpoint on this disk; None where it has none, or, unless it is fetched, where it is not here.
+
+    Raises:
+        OSError: the hub does not give it.
+    """
+    if place.is_folder:
+        beside = Path(place.source) / name
+        return beside if beside.is_file() else None
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    found = try_to_load_from_cache(place.source, name, revision=place.revision)
+    if isinstance(found, str):
+        return Path(found)
+    if not fetch:
+        return None
+    with without_a_hub_that_nobody_knows():
+        try:
+            return Path(hf_hub_download(place.source, name, revision=place.revision))
+        except LocalEntryNotFoundError:
+            raise
+        except EntryNotFoundError:
+            return None
+
+
+def _config(place: _Place) -> Mapping[str, Any]:
+    """The checkpoint's config.json.
+
+    Raises:
+        ValueError: it has none, or is of no kind that transformers reads.
+        OSError: the hub does not give it.
+    """
+    path = _file(place, CONFIG, fetch=True)
+    if path is None:
+        raise ValueError(f"{place.source} has no {CONFIG}, which save_pretrained of transformers writes")
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict) or "model_type" not in config:
+        kind = "timm's: name it timm:hf-hub:… or timm:local-dir:…" if "architecture" in config else "of another library"
+        raise ValueError(f"{path} names no model_type of transformers; it is {kind}")
+    return config
+
+
+def _processor(place: _Place) -> Mapping[str, Any]:
+    """The settings of the checkpoint's image processor; {} where it has none."""
+    with contextlib.suppress(OSError):
+        if (path := _file(place, PROCESSOR, fetch=True)) is not None:
+            return json.loads(path.read_bytes())
+    return {}
+
+
+def _need_transformers() -> Any:
+    """The library.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        import transformers
+    except ImportError as error:
+        raise ValueError(f"transformers cannot be imported: {error}. pip install 'vit-scaling-bench[hf]'") from error
+    return transformers
+
+
+def check(name: str) -> None:
+    """Refuse a name that nothing stands behind; asks the hub where the checkpoint is not on this disk.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    place = _place(name)
+    if name.endswith("+pretrained"):
+        raise ValueError(
+            f"{PREFIX}… comes with its weights: leave +pretrained out (:weights=random is its architecture alone)"
+        )
+    if not place.is_folder and not REPOSITORY.fullmatch(place.source):
+        raise ValueError(f"{place.source} is no folder, and no name of the hub such as facebook/dinov2-small")
+    _need_transformers()
+    try:
+        _config(place)
+    except OSError as error:
+        raise ValueError(refusal(place.source, error)) from error
+
+
+def refusal(source: str, error: BaseException) -> str:
+    """What the hub's refusal of a repository means, in one sentence."""
+    if Path(source).is_dir():
+        return f"{source} holds no weights that transformers reads, such as {FILES[0]}"
+    kinds = {kind.__name__ for kind in type(error).__mro__} | {kind.__name__ for kind in type(error.__cause__).__mro__}
+    if "GatedRepoError" in kinds:
+        return (
+            f"{source} is gated: accept its terms on https://huggingface.co/{source}, then set HF_TOKEN or run hf auth "
+            "login"
+        )
+    if "RepositoryNotFoundError" in kinds:
+        return f"the hub has no public repository {source}; a private one takes HF_TOKEN or hf auth login"
+    if "RevisionNotFoundError" in kinds:
+        return f"{source} has no such revision"
+    return (
+        f"{source} is not on this disk and cannot be fetched ({type(error).__name__}). A folder that save_pretrained "
+        "wrote needs no network: hf:FOLDER"
+    )
+
+
+def label_of(name: str) -> str:
+    """transformers' own family, such as "hf:dinov2"."""
+    return f"{PREFIX}{_config(_place(name))['model_type']}"
+
+
+def identity(name: str) -> dict[str, str]:
+    """What a network depends on: the version of transformers, and a folder's content or a repository's commit."""
+    from importlib.metadata import version
+
+    place, found = _place(name), {"transformers": f"version {version('transformers')}"}
+    if place.is_folder:
+        for path in sorted(Path(place.source).iterdir()):
+            if path.is_file() and path.suffix in (".json", ".safetensors", ".bin"):
+                with open(path, "rb") as file:
+                    found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    elif (config := _file(place, CONFIG)) is not None:
+        found[place.source] = f"commit {config.parent.name}"
+    return found
+
+
+def _side(value: Any) -> int | None:
+    """Pixels per side, of the ways in which processors and configurations write them."""
+    if isinstance(value, Mapping):
+        value = value.get("height") or value.get("shortest_edge")
+    elif isinstance(value, list | tuple):
+        value = value[-1] if value else None
+    return int(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def _vision(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a configuration that is about images."""
+    return config.get("vision_config") or config
+
+
+def input_size(name: str) -> int:
+    """Pixels per side of what the checkpoint's processor makes; of its configuration where it has none."""
+    place = _place(name)
+    processor, config = _processor(place), _vision(_config(place))
+    cropped = processor.get("crop_size") if processor.get("do_center_crop", "crop_size" in processor) else None
+    return _side(cropped) or _side(processor.get("size")) or _side(config.get("image_size")) or OWN_SIZE
+
+
+def _normalisation(place: _Place) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of pixels in [0, 1]. Without a processor they are one half, as of most ViTs."""
+    processor = _processor(place)
+    if processor and not processor.get("do_normalize", True):
+        return (0.0,) * 3, (1.0,) * 3
+    return tuple(processor.get("image_mean") or HALF), tuple(processor.get("image_std") or HALF)
+
+
+def _stored_names(place: _Place) -> list[str] | None:
+    """Names of the weights that the checkpoint holds; None where they are not on this disk, or not in safetensors."""
+    single, index = (_file(place, name) for name in FILES[:2])
+    if single is not None:
+        from safetensors import safe_open
+
+        with safe_open(single, framework="pt") as opened:
+            return list(opened.keys())
+    return list(json.loads(index.read_bytes())["weight_map"]) if index is not None else None
+
+
+def _pooler_is_trained(place: _Place, config: Any) -> bool:
+    """Whether the checkpoint has weights for the pooler of its architecture: by its files, or, where these are not
+    here, by the class that wrote it."""
+    names = _stored_names(place)
+    if names is None:
+        import torch
+
+        transformers = _need_transformers()
+        cls = getattr(transformers, (config.architectures or [""])[0], None)
+        if cls is None:
+            return False
+        with torch.device("meta"):
+            names = [name for name, _ in cls._from_config(copy.deepcopy(config)).named_parameters()]
+    return any(".pooler." in f".{name}" for name in names)
+
+
+def _is_backbone_alone(config: Any) -> bool:
+    """Whether transformers has an architecture as a backbone only."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_BACKBONE_MAPPING, MODEL_MAPPING
+
+    return type(config) not in MODEL_MAPPING and type(config) in MODEL_FOR_BACKBONE_MAPPING
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' progress bars and reports of loading from the terminal."""
+    logging = _need_transformers().utils.logging
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _read_config(place: _Place) -> Any:
+    """transformers' own configuration of the checkpoint.
+
+    Raises:
+        ValueError: this transformers does not know its kind.
+    """
+    transformers, stored = _need_transformers(), _config(place)
+    with without_a_hub_that_nobody_knows(), quiet():
+        try:
+            return transformers.AutoConfig.from_pretrained(
+                place.source, revision=place.revision, trust_remote_code=False
+            )
+        except ValueError as error:
+            what = f"transformers {transformers.__version__} has no model of type {stored['model_type']!r}"
+            if "auto_map" in stored:
+                what = f"{place.source} needs code of its own, which is not run here"
+            raise ValueError(what) from error
+
+
+def _taken(place: _Place, config: Any, features: str, *, trained: bool) -> str:
+    """Which of FEATURES is taken, as the architecture and the checkpoint's weights allow.
+
+    Raises:
+        ValueError: the network has no such features, or would make them of weights that nobody trained.
+    """
+    import torch
+
+    from baselines._caches import forget_meta
+
+    if features not in FEATURES:
+        raise ValueError(f"features={features!r}; there are {', '.join(FEATURES)}")
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        body = _network(place, config, trained=False)
+    try:
+        with torch.device("meta"), torch.no_grad():
+            vision = _vision_of(config)
+            side = _side(getattr(vision, "image_size", None)) or OWN_SIZE
+            made = body(pixel_values=torch.zeros(1, getattr(vision, "num_channels", 3), side, side))
+        has_output = getattr(made, "pooler_output", None) is not None
+    except Exception:  # of a network that needs values of tensors; those that do have a pooler
+        has_output = True
+    finally:
+        forget_meta()
+    names = [name for name, _ in body.named_parameters()]
+    untrained = trained and any(".pooler." in f".{name}" for name in names) and not _pooler_is_trained(place, config)
+    pooled = has_output and not untrained
+    has_token = any(CLASS_TOKENS.search(name) for name in names)
+    if features == "auto":
+        return "pooled" if pooled else "class" if has_token else "mean"
+    if features == "pooled" and not pooled:
+        raise ValueError("it has no pooled output with trained weights: features=class or features=mean")
+    if features == "class" and not has_token:
+        raise ValueError("it has no class token: features=pooled or features=mean")
+    return features
+
+
+def _vision_of(config: Any) -> Any:
+    """The part of transformers' configuration that is about images."""
+    return getattr(config, "vision_config", config)
+
+
+def _network(place: _Place, config: Any, *, trained: bool) -> nn.Module:
+    """The image encoder, as transformers makes it.
+
+    Raises:
+        ValueError: it has none, or its weights do not fill it.
+        OSError: its weights cannot be fetched.
+    """
+    import torch
+
+    transformers = _need_transformers()
+    auto = transformers.AutoBackbone if _is_backbone_alone(config) else transformers.AutoModel
+    with quiet():
+        if trained:
+            with without_a_hub_that_nobody_knows():
+                whole, report = auto.from_pretrained(
+                    place.source,
+                    revision=place.revision,
+                    config=copy.deepcopy(config),
+                    dtype=torch.float32,
+                    output_loading_info=True,
+                )
+            missing = [
+                name
+                for name in sorted({*report["missing_keys"], *(key[0] for key in report["mismatched_keys"])})
+                if not UNUSED.search(name) and not name.startswith("text_model.")
+            ]
+            if missing:
+                raise ValueError(f"the checkpoint lacks {len(missing)} of its weights, such as {missing[0]}")
+        else:
+            try:
+                whole = auto.from_config(copy.deepcopy(config))
+            except ValueError as error:
+                raise ValueError(f"transformers has no image model of type {config.model_type!r}") from error
+    if not hasattr(config, "vision_config"):
+        return whole
+    vision = getattr(whole, "vision_model", None)
+    if vision is None:
+        raise ValueError(f"models of type {config.model_type!r} have no image encoder that stands alone")
+    return vision
+
+
+def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: int, width: int | None) -> nn.Module:
+    """features(x) of the encoder, and a new classifier behind them."""
+    import torch
+    from torch import nn
+
+    vision = _vision_of(config)
+    own, patch = _side(getattr(vision, "image_size", None)), _side(getattr(vision, "patch_size", None))
+    more: dict[str, bool] = {}
+    if own not in (None, size) and "interpolate_pos_encoding" in inspect.signature(body.forward).parameters:
+        more["interpolate_pos_encoding"] = True
+
+    class Checkpoint(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = body
+            if width is None:
+                with torch.no_grad():
+                    found = self.pool(torch.zeros(2, getattr(vision, "num_channels", 3), size, size)).shape[1]
+            self.classifier = nn.Linear(width or found, num_classes)
+
+        def pool(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+            made = self.encoder(pixel_values=x_BCHW, **more)
+            if how == "pooled":
+                return made.pooler_output.flatten(1)
+            last = made.last_hidden_state if hasattr(made, "last_hidden_state") else made.feature_maps[-1]
+            if last.ndim == 4:
+                return last.mean((2, 3))
+            if how == "class":
+                return last[:, 0]
+            patches = (size // patch) ** 2 if patch else last.shape[1]
+            return last[:, max(0, last.shape[1] - patches) :].mean(1)
+
+        def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+            return self.classifier(self.pool(x_BCHW))
+
+    if patch and size % patch:
+        raise ValueError(f"its patches of {patch} px do not divide {size} px")
+    if how != "pooled" and getattr(body, "pooler", None) is not None:
+        body.pooler = None  # type: ignore[assignment]  # its weights are random, or unused, and are neither counted nor trained
+    return Checkpoint()
+
+
+def build(
+    name: str,
+    *,
+    image_size: int,
+    channels: int,
+    num_classes: int,
+    features: str = "auto",
+    weights: str = "trained",
+    **options: Any,
+) -> Any:
+    """The model (or, under `torch.device("meta")`, its shapes).
+
+    Args:
+        features: what is taken of the encoder's output, of FEATURES.
+        weights: "trained", or "random" for the architecture alone.
+        options: fields of transformers' configuration; input_size: pixels per side that the network is given.
+
+    Raises:
+        ValueError: unknown name or option, or a size that it does not take.
+    """
+    import torch
+
+    from baselines import _outside
+
+    check(name)
+    if weights not in ("trained", "random"):
+        raise ValueError(f"weights={weights!r}; there are trained and random")
+    place = _place(name)
+    wanted = options.pop("input_size", None)
+    config = _read_config(place)
+    vision = _vision_of(config)
+    for option, value in options.items():
+        if not hasattr(vision, option):
+            raise ValueError(f"{type(vision).__name__} has no field {option!r}")
+        setattr(vision, option, value)
+    given_channels = int(getattr(vision, "num_channels", 3))
+    trained = weights == "trained"
+    how = _taken(place, config, features, trained=trained)
+
+    def make(size: int, given: int, fetches: bool = False, width: int | None = None) -> nn.Module:
+        if given != given_channels:
+            raise ValueError("it takes colour images")
+        body = _network(place, config, trained=fetches)
+        return _module(body, config, how=how, num_classes=num_classes, size=size, width=width)
+
+    sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, input_size(name))
+    anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None)
+    fetches = trained and torch.get_default_device().type != "meta"
+    try:
+        network = make(anatomy.input_size, anatomy.channels, fetches, anatomy.num_features)
+    except OSError as error:
+        raise ValueError(refusal(place.source, error)) from error
+    mean, std = _normalisation(place)
+    return _outside.Outside(network, anatomy, mean=mean, std=std)
+
+
+def about(name: str, **options: Any) -> str:
+    """What is taken of a checkpoint, in a sentence."""
+    place = _place(name)
+    trained = options.get("weights") != "random"
+    how = _taken(place, _read_config(place), options.get("features", "auto"), trained=trained)
+    mean, std = (", ".join(f"{value:.3g}" for value in values) for values in _normalisation(place))
+    whose = "its processor's" if _processor(place) else "no processor is there, so assumed"
+    return (
+        f"features are {SAID[how]}, images have {input_size(name)} px; mean {mean}, standard deviation {std} ({whose})"
+    )
+
+
+def weights_of(name: str) -> Weights | None:
+    """Where the weights lie, how large they are and under which licence."""
+    place = _place(name)
+    licence, where = "", place.source if place.is_folder else f"{place.source} of the hub"
+    with contextlib.suppress(OSError):
+        if (card := _file(place, "README.md")) is not None:
+            found = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+            licence = found[1] if found else ""
+    here = [path for file in FILES if (path := _file(place, file)) is not None]
+    if here:
+        size = sum(path.stat().st_size for path in here if path.suffix != ".json")
+        if not size and place.is_folder:
+            size = sum(path.stat().st_size for path in Path(place.source).glob("*.safetensors"))
+        return Weights(where=where, licence=licence, megabytes=size / 1e6 or None, here=True)
+    from huggingface_hub import HfApi
+
+    with contextlib.suppress(Exception), without_a_hub_that_nobody_knows():  # a plan is not stopped by it
+        info = HfApi().model_info(place.source, revision=place.revision, files_metadata=True, timeout=METADATA_SECONDS)
+        sizes = {one.rfilename: one.size or 0 for one in info.siblings or []}
+        suffix = ".safetensors" if any(one.endswith(".safetensors") for one in sizes) else ".bin"
+        size = sum(size for one, size in sizes.items() if one.endswith(suffix) and "/" not in one)
+        licence = licence or str(getattr(info.card_data, "license", None) or "")
+        return Weights(where=where, licence=licence, megabytes=size / 1e6 or None, gated=bool(info.gated))
+    return Weights(where=where, licence=licence, megabytes=None, here=False)
+
+
+def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
+    """The checkpoint with its own classifier; see `baselines._own_heads`.
+
+    Raises:
+        ValueError: it has none; a file of weights beside its own.
+    """
+    from baselines import _own_heads
+
+    check(name)
+    if checkpoint is not None:
+        raise ValueError(f"{PREFIX}… comes with its weights: leave --checkpoint out")
+    place = _place(name)
+    try:
+        with without_a_hub_that_nobody_knows(), quiet():
+            return _own_heads.of_transformers(place.source, revision=place.revision)
+    except OSError as error:
+        raise ValueError(refusal(place.source, error)) from error
+
+
+def on_disk() -> list[str]:
+    """Checkpoints of transformers that the cache of the Hugging Face hub holds with their weights."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    found = set()
+    for file in Path(HF_HUB_CACHE).glob(f"{HUB}*/snapshots/*/{FILES[0]}"):
+        with contextlib.suppress(OSError, ValueError):
+            config = json.loads((file.parent / CONFIG).read_bytes())
+            if "model_type" in config and {"image_size", "vision_config", "num_channels"} & set(config):
+                found.add(f"{PREFIX}{file.parts[-4].removeprefix(HUB).replace('--', '/', 1)}")
+    return sorted(found)
+
+
+FAMILY = ModelFamily(
+    label="hf",
+    naming="hf:ORG/NAME[@REVISION] of the Hugging Face hub, hf:FOLDER that save_pretrained wrote: a checkpoint of "
+    "transformers with its weights; :features=pooled, class or mean; :weights=random",
+    accepts=accepts,
+    build=build,
+    check=check,
+    identity=identity,
+    input_size=input_size,
+    on_disk=on_disk,
+    label_of=label_of,
+    comes_trained=lambda name: True,
+    about=about,
+    weights_of=weights_of,
+    classifier=classifier,
+)

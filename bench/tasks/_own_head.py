@@ -1,0 +1,279 @@
+"""The accuracy of a checkpoint's own classifier on images whose classes it knows.
+
+Every image of the folder is scored, as the checkpoint's library prepares it; nothing is fitted. Classes of the images
+are found among those of the checkpoint by WordNet id, by name, or, where all folders are numbers, by place. Scores have
+Wilson's interval over images.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bench.core.errors import UserError
+from bench.data import real
+from bench.data.source import SPLIT_WORDS, FolderContents, Source
+
+if TYPE_CHECKING:
+    from vit.model_family import Classifier
+
+LEVEL = 0.95
+TOP = 5
+IMAGENET_CLASSES = 1000
+NUM_NAMED = 3  # unknown classes that a message names
+SETS = {  # test set -> (its words, a pattern of folders that hold it, the published column)
+    "in1k": ("ImageNet's validation images", ("imagenet", "imagenet-1k", "ilsvrc2012", "imagenet1k"), "in1k_top1"),
+    "v2": ("ImageNet-V2", ("imagenetv2", "imagenet-v2"), "v2_top1"),
+    "a": ("ImageNet-A", ("imagenet-a",), "a_top1"),
+    "r": ("ImageNet-R", ("imagenet-r",), "r_top1"),
+    "sketch": ("ImageNet-Sketch", ("imagenet-sketch", "sketch"), "sketch_top1"),
+}
+PARTS = ("a", "r")  # test sets of some classes, among which the published share is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A share of images with its interval, beside a published one.
+
+    Attributes:
+        name: in words. key: for machines. right, images: counts.
+        low, high: Wilson's interval at `LEVEL`, over images.
+        published: the published share; None without.
+    """
+
+    name: str
+    key: str
+    right: int
+    images: int
+    low: float
+    high: float
+    published: float | None = None
+
+    @property
+    def value(self) -> float:
+        return self.right / self.images
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the published share is inside the interval; None without one."""
+        return None if self.published is None else self.low <= self.published <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnHeadShares:
+    """What was found of a checkpoint.
+
+    Attributes:
+        shares: measured ones.
+        images, classes: of the set. num_classes: of the checkpoint.
+        matched: how classes were found, in words.
+        test_set: of `SETS`; "" for others.
+        top_NK: the classes of the checkpoint with the highest logits, best first.
+        labels_N: the class of the checkpoint that each image has.
+    """
+
+    shares: tuple[Share, ...]
+    images: int
+    classes: int
+    num_classes: int
+    matched: str
+    test_set: str
+    top_NK: np.ndarray
+    labels_N: np.ndarray
+
+
+def share(name: str, key: str, right_N: np.ndarray, published: float | None = None) -> Share:
+    """The share of right images, with its interval."""
+    from scipy.stats import binomtest
+
+    right, images = int(right_N.sum()), len(right_N)
+    ends = binomtest(right, images).proportion_ci(LEVEL, method="wilson")
+    return Share(
+        name=name, key=key, right=right, images=images, low=float(ends.low), high=float(ends.high), published=published
+    )
+
+
+def test_images(folder: Path, find: Callable[[Path], FolderContents]) -> tuple[Source, tuple[str, ...]]:
+    """(the test images of a folder, or all where it has no splits; their classes).
+
+    Args:
+        find: lists what a folder holds.
+
+    Raises:
+        UserError: there are none.
+    """
+    below = [word for word in SPLIT_WORDS["test"] if (folder / word).is_dir()]
+    if below and not any((folder / word).is_dir() for word in SPLIT_WORDS["train"]):
+        folder = folder / below[0]
+    found = find(folder)
+    return found.sources.get("test") or found.sources["all"], found.class_names
+
+
+def match(names: Sequence[str], classifier: Classifier, *, where: str) -> tuple[np.ndarray, str]:
+    """(the class of the checkpoint that each class of a set is; how it was found, in words).
+
+    Raises:
+        UserError: a class that the checkpoint does not know, or knows twice.
+    """
+    from baselines._own_heads import plain
+
+    numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
+    if len(numbers) == len(names) and max(numbers) < classifier.num_classes:
+        return np.array(numbers), "by number: the folders are numbers"
+    if not classifier.classes:
+        raise UserError(
+            f"The checkpoint does not say what its {classifier.num_classes:,} classes are called.",
+            "Name the folders of the images by the numbers of its classes, from 0.",
+        )
+    places: dict[str, list[int]] = {}
+    for number, known in enumerate(classifier.classes):
+        for name in {plain(one) for one in known}:
+            places.setdefault(name, []).append(number)
+    unknown = [name for name in names if plain(name) not in places]
+    if unknown:
+        close = difflib.get_close_matches(plain(unknown[0]), places, n=2)
+        shown = ", ".join(repr(name) for name in unknown[:NUM_NAMED]) + (", …" if len(unknown) > NUM_NAMED else "")
+        how_many = "A class" if len(unknown) == 1 else f"{len(unknown):,} classes"
+        raise UserError(
+            f"{how_many} of {where} {'is' if len(unknown) == 1 else 'are'} none of the checkpoint's: {shown}.",
+            (f"Near: {', '.join(close)}. " if close else "")
+            + "Name the folders by WordNet ids, by the checkpoint's names or by the numbers of its classes; "
+            "classes that it has not learned are judged by vit-bench probe.",
+        )
+    twice = [name for name in names if len(places[plain(name)]) > 1]
+    if twice:
+        what = f"{twice[0]!r} is the name of classes {', '.join(map(str, places[plain(twice[0])]))} of the checkpoint."
+        raise UserError(what, "Name that folder by its WordNet id.")
+    found = np.array([places[plain(name)][0] for name in names])
+    if len(set(found.tolist())) < len(names):
+        what = f"Two classes of {where} are one of the checkpoint's."
+        raise UserError(what, "Put their images into one folder.")
+    by_id = all(name == classifier.classes[number][0] for name, number in zip(names, found, strict=True))
+    return found, "by WordNet id" if by_id and names[0].startswith("n") else "by name"
+
+
+def which_set(folder: Path, source: Source, names: Sequence[str]) -> str:
+    """The public test set that a folder holds, of `SETS`, by the names of its images and folders; "" for others."""
+    if real.NUMBER.search(source.name(0)) and real.NUMBER.search(source.name(len(source) - 1)):
+        return "in1k"
+    parts = [part.casefold().replace("_", "-") for part in folder.absolute().parts[-2:]]
+    for key, (_, patterns, _) in SETS.items():
+        if key != "in1k" and any(
+            part == pattern or part.startswith(f"{pattern}-") for part in parts for pattern in patterns
+        ):
+            return key
+    return "v2" if len(names) == IMAGENET_CLASSES and all(name.isdigit() for name in names) else ""
+
+
+def logits(classifier: Classifier, source: Source, *, device: str, batch: int) -> Iterator[np.ndarray]:
+    """Logits of all images in their order, some at a time, in test mode.
+
+    Raises:
+        UserError: an image that cannot be read: leaving it out would change the score.
+    """
+    import torch
+    from PIL import Image, UnidentifiedImageError
+
+    def prepared(number: int) -> Any:
+        try:
+            data = source.read(number)
+            image = Image.fromarray(np.squeeze(data)) if isinstance(data, np.ndarray) else Image.open(io.BytesIO(data))
+            return classifier.prepare(image)
+        except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            what = f"{source.name(number)} cannot be read: {type(error).__name__}."
+            raise UserError(
+                what, "Get it again, or take it away: it would count as neither right nor wrong."
+            ) from error
+
+    network = classifier.network.to(device).eval()
+    with ThreadPoolExecutor() as pool, torch.inference_mode():
+        ahead = [pool.submit(prepared, number) for number in range(min(2 * batch, len(source)))]
+        for start in range(0, len(source), batch):
+            part, ahead = ahead[:batch], ahead[batch:]
+            x_BCHW = torch.stack([one.result() for one in part])
+            done = start + 2 * batch
+            ahead += [pool.submit(prepared, number) for number in range(done, min(done + batch, len(source)))]
+            yield network(x_BCHW.to(device)).float().cpu().numpy()
+
+
+def judge(
+    classifier: Classifier,
+    source: Source,
+    names: Sequence[str],
+    *,
+    folder: Path,
+    device: str = "cpu",
+    batch: int = 64,
+    test_set: str | None = None,
+    step: Callable[[int], None] = lambda images: None,
+) -> OwnHeadShares:
+    """Score every image.
+
+    Args:
+        names: the classes of the images.
+        folder: where they lie; `real.json` in it, or above it, adds the ReaL labels.
+        test_set: whose published numbers stand beside, of `SETS`; None: as the folder's names say.
+        step: is told of each batch's images.
+
+    Raises:
+        UserError: see `match` and `logits`.
+    """
+    known_K, matched = match(names, classifier, where=str(folder))
+    labels_N = known_K[source.labels_N]
+    top, within = list[np.ndarray](), list[np.ndarray]()
+    for logits_BK in logits(classifier, source, device=device, batch=batch):
+        most = min(TOP, logits_BK.shape[1])
+        top.append(np.argsort(-logits_BK, axis=1, kind="stable")[:, :most])
+        within.append(known_K[logits_BK[:, known_K].argmax(1)])
+        step(len(logits_BK))
+    top_NK, within_N = np.concatenate(top), np.concatenate(within)
+    if test_set is None:
+        test_set = which_set(folder, source, names) if classifier.num_classes == IMAGENET_CLASSES else ""
+    of_part = len(names) < classifier.num_classes
+    column = SETS[test_set][2] if test_set else ""
+    published = classifier.published.get
+    part_only = test_set in PARTS
+    shares = [share("top-1", "top1", top_NK[:, 0] == labels_N, None if part_only or not column else published(column))]
+    if top_NK.shape[1] == TOP < classifier.num_classes:
+        five = published("in1k_top5") if test_set == "in1k" else None
+        shares.append(share("top-5", "top5", (top_NK == labels_N[:, None]).any(1), five))
+    if of_part:
+        found = share(
+            f"top-1 among the set's {len(names):,} classes",
+            "top1_within",
+            within_N == labels_N,
+            published(column) if part_only else None,
+        )
+        shares.append(found)
+    if (several := _real(folder, source, classifier)) is not None:
+        right_R = real.real_right(top_NK[:, 0], several)
+        if len(right_R):
+            shares.append(share("ReaL, top-1", "real_top1", right_R, published("real_top1")))
+    return OwnHeadShares(
+        shares=tuple(shares),
+        images=len(source),
+        classes=len(names),
+        num_classes=classifier.num_classes,
+        matched=matched,
+        test_set=test_set,
+        top_NK=top_NK,
+        labels_N=labels_N,
+    )
+
+
+def _real(folder: Path, source: Source, classifier: Classifier) -> real.MultiLabels | None:
+    """The ReaL labels of the images, in the checkpoint's classes, where real.json lies in the folder or above it."""
+    path = next((place / real.FILE for place in (folder, folder.parent) if (place / real.FILE).is_file()), None)
+    if (
+        path is None or classifier.num_classes != IMAGENET_CLASSES
+    ):  # its numbers are those of ImageNet's thousand classes
+        return None
+    labels = real.read_real(path, num_classes=IMAGENET_CLASSES)
+    return real.by_name(labels, [source.name(number) for number in range(len(source))], path=path)
