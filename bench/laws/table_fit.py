@@ -26,6 +26,7 @@ JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
 ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
+MAX_ROWS = 100  # of a law of one input; of more, means are fitted
 SEED_STRIDE = 100_000  # between the seeds of two groups
 CHOICES = {
     "form": (*forms.FORMS, "auto", ISOFLOP),
@@ -216,6 +217,9 @@ def _read(table: pd.DataFrame, request: Request, full: float | None) -> Group:
     if request.form == "auto" and (far := extrapolation.far_off_runs(points)).any():
         notes = [*notes, *_left_out(points, far)]
         points = dataclasses.replace(points.take(~far), share=points.share)
+    if len(points) > MAX_ROWS:
+        rows, points = len(points), points.averaged()
+        notes = [*notes, f"{rows:,} rows are fitted as {len(points):,} means of neighbours in x."]
     fits = averaging.fits_of(points, forms.CURVES, loss=request.loss, delta=request.delta)
     withheld = _withheld(points, request)
     law = dataclasses.replace(_law(points), withheld=withheld) if request.form == "auto" else None
