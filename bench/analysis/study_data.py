@@ -349,22 +349,28 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     budgets = [(number, horizon) for number, record in enumerate(records) for horizon in record.horizons]
     every = [s for _, horizon in budgets for s in horizon.scores]
     sizes = [len(horizon.scores) for _, horizon in budgets]
-    kinds = [(s.task, s.data, s.metric) for s in every]
-    measures = {kind: measure_of(*kind) for kind in set(kinds)}
+    known: dict[tuple[str, str, str], int] = {}
+    kind_N = np.fromiter(
+        (known.setdefault((s.task, s.data, s.metric), len(known)) for s in every), dtype=np.int32, count=len(every)
+    )
     directories = [records[number].directory for number, _ in budgets]
+    of_score = {name: _floats((getattr(s, name) for s in every), len(every)) for name in NUMBERED[:7]}
+    detailed = [(row, s.detail) for row, s in enumerate(every) if s.detail]
+    of_detail = {name: np.full(len(every), np.nan) for name in NUMBERED[7:]}
+    group_N, correct = np.full(len(every), None, dtype=object), np.full(len(every), None, dtype=object)
+    for row, detail in detailed:
+        correct[row], group_N[row] = from_detail(detail), detail.get("group")
+        for name, column in of_detail.items():
+            if (value := detail.get(name)) is not None:
+                column[row] = value
     texts = {
         "directory": _category(np.repeat(np.arange(len(budgets)), sizes), directories),
-        "task": _categories(kind[0] for kind in kinds),
-        "data": _categories(kind[1] for kind in kinds),
-        "measure": _categories(measures[kind] for kind in kinds),
-        "metric": _categories(kind[2] for kind in kinds),
-        "group": _categories(s.detail.get("group") for s in every),
+        "task": _category(kind_N, [task for task, _, _ in known]),
+        "data": _category(kind_N, [data for _, data, _ in known]),
+        "measure": _category(kind_N, [measure_of(*kind) for kind in known]),
+        "metric": _category(kind_N, [metric for _, _, metric in known]),
+        "group": _categories(group_N),
     }
-    of_score = {name: _floats((getattr(s, name) for s in every), len(every)) for name in NUMBERED[:7]}
-    of_detail = {name: _floats((s.detail.get(name) for s in every), len(every)) for name in NUMBERED[7:]}
-    correct = np.empty(len(every), dtype=object)
-    for row, s in enumerate(every):
-        correct[row] = from_detail(s.detail) if s.detail else None
     seen = np.repeat(np.array([horizon.images_seen for _, horizon in budgets], dtype=np.int64), sizes)
     return pd.DataFrame({**texts, "images_seen": seen, **of_score, **of_detail, "correct": correct})
 
@@ -414,8 +420,8 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
     of_cell = ["directory", "images_seen", "variant", "seed", "family", "model"]
     texts = {"directory": scores["directory"].dtype, **dict.fromkeys(("variant", "family", "model"), "category")}
     cells = horizons.loc[horizons["status"] == "complete", of_cell].astype(texts)
-    known = scores.loc[scores["value"].notna(), list(READ_OF_SCORES)]
-    table = known.merge(cells, on=["directory", "images_seen"])
+    table = scores.loc[scores["value"].notna(), list(READ_OF_SCORES)]
+    table = table.merge(cells, on=["directory", "images_seen"])
     table = table.fillna({"shots": -1, "draw": -1}).astype({"shots": int, "draw": int})
     table = table.sort_values([*OF_SAMPLE, "seed", "draw", "directory"], kind="stable")
     table = table.drop_duplicates([*OF_SAMPLE, "seed", "draw"], ignore_index=True)
