@@ -28,6 +28,7 @@ ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
 MAX_ROWS = 100  # of a law of one input; of more, means are fitted
 SEED_STRIDE = 100_000  # between the seeds of two groups
+ALIKE = 0.6  # likeness of a misspelt form, below which none is suggested: forms differ in more than letters
 CHOICES = {
     "form": (*forms.FORMS, "auto", ISOFLOP),
     "loss": ("huber", "squares", "absolute"),
@@ -129,7 +130,14 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     if len(made) > 1 and len(request.x) == 1:
         pairs = [(a, b, made[a][1], made[b][1]) for a, b in combinations(sorted(made), 2)]
         result["exponents"] = [
-            {"first": a, "second": b, "x": middle, **exponents_apart(one, other, middle)} for a, b, one, other in pairs
+            {
+                "first": a,
+                "second": b,
+                "x": middle,
+                "straight": form.name == "power",
+                **exponents_apart(one, other, middle),
+            }
+            for a, b, one, other in pairs
         ]
         result["crossings"] = [
             {"first": a, "second": b, **dataclasses.asdict(crossing(one, other, names=(a, b)))}
@@ -142,7 +150,7 @@ def _check_asked(request: Request, full: float | None) -> None:
     """Raises UserError for an option out of range, a place, or a value, that no run can have."""
     for name, allowed in CHOICES.items():
         if getattr(request, name) not in (None, *allowed):
-            raise unknown(name, str(getattr(request, name)), allowed)
+            raise unknown(name, str(getattr(request, name)), allowed, cutoff=ALIKE)
     if request.draws < LEAST_DRAWS:
         raise UserError(f"{request.draws} resamples are too few for an interval.", f"At least {LEAST_DRAWS}.")
     for value in (*request.reach, *(() if request.at is None else request.at.ravel().tolist())):

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bench.core.record import Record
+from bench.study.record import Record
 from tests.analysis._records import NUM_TEST, World, write
 
 FAMILIES = (("ViT", "ViT-m{}/7"), ("Hybrid", "R-m{}+ViT-m/2"), ("ResNet", "ResNet-m{}"))

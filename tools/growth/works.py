@@ -262,8 +262,8 @@ def _checkpoint(model: str) -> dict[str, float]:
 
     import torch
 
-    from bench.core import registry
     from bench.store.checkpoints import Checkpoint, load_newest, save
+    from bench.study import registry
 
     torch.set_num_threads(1)
     network = registry.build_model(model, image_size=224, channels=3, num_classes=1000)

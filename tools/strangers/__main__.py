@@ -30,7 +30,6 @@ KNOWN = {
     "transformers ShieldGemma2": "takes images with a text",
     "transformers Siglip2": "takes patches with a mask, not images",
     "transformers Dinat": "needs natten, a package of CUDA kernels",
-    "transformers DonutSwin": "",
 }
 """Networks that take no batch of images in plain torch."""
 
@@ -66,11 +65,11 @@ def attempt(library: str, network: str, model: str) -> Tried:
     """Count, train and probe a network, as far as it goes."""
     import torch
 
-    from bench.core import registry
     from bench.core.device import InBatches
-    from bench.core.spec import Recipe
     from bench.cost import flops
     from bench.data.image_set import ImageSet
+    from bench.study import registry
+    from bench.study.cell import Recipe
     from bench.tasks._features import extractor
     from bench.train import inference, modes
     from bench.train.batches import Batches

@@ -27,7 +27,7 @@ VIT_PYTORCH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "global_window_size": (4, 2, 2, 1),
             "local_window_size": (4, 4, 2, 1),
         },
-    ),  # noqa: E501
+    ),
     "cvt.CvT": ("cvt", {"s1_emb_dim": 16, "s2_emb_dim": 32, "s3_emb_dim": 48, "s3_depth": 1, "s3_heads": 2}),
     "deepvit.DeepViT": ("deepvit", VIT),
     "jumbo_vit.JumboViT": ("jumbo_vit", VIT),
@@ -45,22 +45,22 @@ VIT_PYTORCH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "highres_patch_size": 8,
             "dim_head": 16,
         },
-    ),  # noqa: E501
+    ),
     "looped_vit.LoopedViT": ("looped_vit", {"dim": 32}),
     "max_vit.MaxViT": ("max_vit", {"dim": 16, "depth": (1, 1), "dim_head": 8, "window_size": 4}),
     "max_vit_with_registers.MaxViT": (
         "max_vit_with_registers",
         {"dim": 16, "depth": (1, 1), "dim_head": 8, "window_size": 4},
-    ),  # noqa: E501
+    ),
     "mobile_vit.MobileViT": (
         "mobile_vit",
         {"image_size": (SIDE, SIDE), "dims": (32, 40, 48), "channels": (8, 16, 24, 24, 32, 32, 40, 40, 48, 48, 64)},
-    ),  # noqa: E501
+    ),
     "na_vit.NaViT": ("na_vit", VIT),
     "nest.NesT": (
         "nest",
         {"image_size": SIDE, "patch_size": 4, "dim": 24, "heads": 2, "num_hierarchies": 2, "block_repeats": (1, 1)},
-    ),  # noqa: E501
+    ),
     "normalized_vit.nViT": ("normalized_vit", VIT),
     "parallel_vit.ViT": ("parallel_vit", VIT),
     "pit.PiT": ("pit", VIT | {"depth": (1, 1)}),
@@ -75,7 +75,7 @@ VIT_PYTORCH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "reduction_factor": (2, 2, 1, 1),
             "window_size": (4, 4, 2, None),
         },
-    ),  # noqa: E501
+    ),
     "sep_vit.SepViT": ("sep_vit", {"dim": 16, "depth": (1, 1, 1), "heads": (1, 2, 2), "window_size": 2}),
     "simple_flash_attn_vit.SimpleViT": ("simple_flash_attn_vit", VIT | {"use_flash": False}),
     "simple_uvit.SimpleUViT": ("simple_uvit", VIT),
@@ -85,7 +85,7 @@ VIT_PYTORCH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "simple_vit_with_hyper_connections.SimpleViT": (
         "simple_vit_with_hyper_connections",
         VIT | {"num_residual_streams": 2},
-    ),  # noqa: E501
+    ),
     "simple_vit_with_patch_dropout.SimpleViT": ("simple_vit_with_patch_dropout", VIT),
     "simple_vit_with_qk_norm.SimpleViT": ("simple_vit_with_qk_norm", VIT),
     "simple_vit_with_register_tokens.SimpleViT": ("simple_vit_with_register_tokens", VIT),
@@ -111,7 +111,7 @@ VIT_PYTORCH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "s4_global_k": 1,
             "s4_patch_size": 1,
         },
-    ),  # noqa: E501
+    ),
     "vit.ViT": ("vit", VIT | {"dropout": 0.1}),
     "vit_5.ViT": ("vit_5", VIT),
     "vit_detpool.ViTDetPool": ("vit_detpool", VIT),
@@ -129,7 +129,7 @@ TOKENS = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 64,
-}  # noqa: E501
+}
 BEIT = TOKENS | {"use_relative_position_bias": True}
 CONVNEXT = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}
 CLIP = {"vision_config": TOKENS}
@@ -165,7 +165,7 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
         "embedding_size": 16,
         "hidden_sizes": [32, 48, 64, 64],
         "depths": [1, 1, 1, 1],
-    },  # noqa: E501
+    },
     "Hiera": {
         "image_size": [SIDE, SIDE],
         "embed_dim": 16,
@@ -175,7 +175,7 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
         "query_stride": [2, 2],
         "num_query_pool": 2,
         "masked_unit_size": [4, 4],
-    },  # noqa: E501
+    },
     "IJepa": TOKENS,
     "ImageGPT": {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64 * 64},
     "Levit": {
@@ -184,7 +184,7 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
         "num_attention_heads": [2, 2, 2],
         "depths": [1, 1, 1],
         "key_dim": [8, 8, 8],
-    },  # noqa: E501
+    },
     "MetaClip2": CLIP,
     "MobileNetV1": {"image_size": SIDE, "depth_multiplier": 0.25},
     "MobileNetV2": {"image_size": SIDE, "depth_multiplier": 0.35},
@@ -197,13 +197,13 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
         "hidden_sizes": [16, 32, 48, 64],
         "depths": [1, 1, 1, 1],
         "num_attention_heads": [1, 1, 2, 2],
-    },  # noqa: E501
+    },
     "PvtV2": {
         "image_size": SIDE,
         "hidden_sizes": [16, 32, 48, 64],
         "depths": [1, 1, 1, 1],
         "num_attention_heads": [1, 1, 2, 2],
-    },  # noqa: E501
+    },
     "RegNet": {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1], "groups_width": 8},
     "ResNet": {"embedding_size": 16, "hidden_sizes": [32, 64], "depths": [1, 1]},
     "Segformer": {"hidden_sizes": [16, 24, 32, 48], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 1, 2, 2]},
