@@ -147,8 +147,8 @@ def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarr
 
 
 def _one_per_budget(budgets: np.ndarray) -> np.ndarray:
-    """Budgets that differ by less than sizes do that count as one, as their geometric mean: tables hold the compute that
-    each run took, to the last digit."""
+    """Budgets, those of less than `ONE_SIZE` apart as their geometric mean: tables hold the compute that each run took,
+    to the last digit."""
     order = np.argsort(budgets)
     log_c = np.log(budgets[order])
     if not np.isfinite(log_c).all():

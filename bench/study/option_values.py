@@ -34,8 +34,8 @@ def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = 
         if isinstance(error, FileNotFoundError) and not path.suffix:
             raise UserError(
                 f"There is no study file and no folder {path}.",
-                f"For a suite write --suite {path}; for results elsewhere --results FOLDER. Several values of an option "
-                "are joined by commas.",
+                f"For a suite write --suite {path}; for results elsewhere --results FOLDER. "
+                "Several values of an option are joined by commas.",
             ) from error
         raise UserError(
             f"The study file {path} cannot be read: {error.strerror}.",
