@@ -82,7 +82,11 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
 
     def alone() -> str:
         with torch.no_grad():
-            one = made["model"].features(x_BCHW[:1])
+            one, again = (made["model"].features(x_BCHW[:1]) for _ in range(2))
+        require(
+            torch.allclose(one, again, rtol=1e-3, atol=1e-4),
+            "features of one image differ from call to call: something random is left on in test mode",
+        )
         far = float((one - made["features"][:1]).abs().max() / made["features"][:1].abs().max().clamp_min(1e-12))
         require(far < TOLERANCE, f"features of an image depend on the others in its batch (by {far:.1%})")
         return ""
