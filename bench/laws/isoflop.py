@@ -155,7 +155,8 @@ def _one_per_budget(budgets: np.ndarray) -> np.ndarray:
         return budgets
     of = np.cumsum(np.diff(log_c, prepend=log_c[0]) > np.log1p(ONE_SIZE))
     means = np.bincount(of, log_c) / np.bincount(of)
-    spread = np.bincount(of, np.abs(log_c - means[of])) > 0
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    spread = np.minimum.reduceat(log_c, first) < np.maximum.reduceat(log_c, first)
     made = np.empty_like(budgets, dtype=float)
     made[order] = np.where(spread[of], np.exp(means[of]), budgets[order])
     return made

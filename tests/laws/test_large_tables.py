@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench.laws import runs_table, table_fit
+from bench.laws import isoflop, runs_table, table_fit
 from bench.laws.extrapolation import far_off_runs
 from bench.laws.fit import MEANS, Points, fit
 from bench.laws.forms import CHINCHILLA, POWER, POWER_FLOOR
@@ -85,3 +85,15 @@ def test_a_run_far_off_is_found_among_thousands_and_among_repeats() -> None:
 def test_laws_of_means_stay_a_straight_line_where_rows_make_one() -> None:
     rows = Points(x=SPREAD[None], y=3 * SPREAD**-0.2, cluster=np.arange(len(SPREAD)))
     assert fit(rows.averaged(), POWER).parameters["c"] == pytest.approx(0.2, rel=1e-3)
+
+
+def test_budgets_that_differ_in_their_last_digits_are_one() -> None:
+    """As runs take them: each its own compute. The answer is that of the budgets that were meant."""
+    rng = np.random.default_rng(5)
+    meant = np.repeat([1e18, 1e19, 1e20, 1e21], 10)
+    sizes = 1e8 * (meant / 1e18) ** 0.5 * np.tile(np.geomspace(0.2, 6, 10), 4)
+    losses = 2.6 + 0.05 * np.log(sizes / (1e8 * (meant / 1e18) ** 0.5)) ** 2
+    taken = meant * (1 + rng.uniform(-1e-4, 1e-4, len(meant)))
+    plain, made = isoflop.fit(meant, sizes, losses), isoflop.fit(taken, sizes, losses)
+    assert [minimum.budget for minimum in plain.minima] == [1e18, 1e19, 1e20, 1e21]
+    assert len(made.minima) == 4 and made.exponent == pytest.approx(plain.exponent, rel=1e-3)
