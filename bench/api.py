@@ -378,19 +378,21 @@ def flops(
     if isinstance(model, str):
         sizes = {"image_size": image_size, "channels": channels, "classes": classes}
         return flops_verb.model_cost(model, **sizes, options=tuple((options or {}).items()))
-    if not inputs and image_size is None:
+    if inputs:
+        return count_module(model, *inputs)
+    if image_size is None:
         raise UserError(
             "A module is counted on an input.", "Give it: flops(net, images), or flops(net, image_size=224)."
         )
-    return count_module(model, *(inputs or (_image(model, image_size, channels),)))
+    return count_module(model, _image(model, image_size, channels or 3))
 
 
-def _image(module: nn.Module, side: int | None, channels: int | None) -> torch.Tensor:
+def _image(module: nn.Module, side: int, channels: int) -> torch.Tensor:
     """One image on the device of a module."""
     import torch
 
     device = next((parameter.device for parameter in module.parameters()), None)
-    return torch.zeros(1, channels or 3, side, side, device=device)
+    return torch.zeros(1, channels, side, side, device=device)
 
 
 def probe(

@@ -63,7 +63,7 @@ def write(handle: Callable[[bytes | memoryview], object], tensors: Mapping[str, 
     for name in order:
         flat = tensors[name].detach().contiguous().reshape(-1).view(torch.uint8)
         for at in range(0, len(flat), PIECE):
-            handle(memoryview(flat[at : at + PIECE].cpu().numpy()))
+            handle(flat[at : at + PIECE].cpu().numpy().data)
 
 
 class Hashed:
