@@ -48,6 +48,7 @@ from bench.study.record import Record
 from bench.tasks._options import checked_options
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = [
@@ -364,20 +365,34 @@ def flops(
     """Parameters, MACs and FLOPs of a model by its name, or of any module on inputs. Nothing is trained.
 
     Args:
-        model: a name, for one image; or a module, for `model(*inputs)`.
+        model: a name, for one image; or a module, for `model(*inputs)`, or for one image of `image_size`.
         image_size: pixels per side; None: the named model's own.
-        channels: of the image; None: the named model's own.
+        channels: of the image; None: the named model's own, of a module 3.
         classes: of the head; None: the named model's own.
         options: of the named model.
 
     Raises:
-        UserError: an unknown name, or a size that the model does not take.
+        UserError: an unknown name, a size that the model does not take, a module without an input.
         NotImplementedError: a module with a contraction without a formula.
     """
     if isinstance(model, str):
         sizes = {"image_size": image_size, "channels": channels, "classes": classes}
         return flops_verb.model_cost(model, **sizes, options=tuple((options or {}).items()))
-    return count_module(model, *inputs)
+    if inputs:
+        return count_module(model, *inputs)
+    if image_size is None:
+        raise UserError(
+            "A module is counted on an input.", "Give it: flops(net, images), or flops(net, image_size=224)."
+        )
+    return count_module(model, _image(model, image_size, channels or 3))
+
+
+def _image(module: nn.Module, side: int, channels: int) -> torch.Tensor:
+    """One image on the device of a module."""
+    import torch
+
+    device = next((parameter.device for parameter in module.parameters()), None)
+    return torch.zeros(1, channels, side, side, device=device)
 
 
 def probe(

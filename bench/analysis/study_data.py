@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,18 +102,19 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
     damaged: list[Damaged] = []
     unfinished: list[str] = []
     failed: list[str] = []
-    for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
-        path, name = folder / "record.json", os.fsencode(folder.name).decode(errors="replace")  # need not be text
-        try:
-            if path.exists():
-                records.append(read_record(path, of=folder.name))
-            elif (folder / "spec.json").exists():
-                unfinished.append(name)
-                failed += [name] * (state_of(CellDirectory(folder)).name == CellState.FAILED)
-        except DamagedRecord as error:
-            damaged.append(Damaged(directory=folder.name, reason=error.reason))  # a report names no path
-        except PermissionError:  # somebody else's, or closed by mistake: the others can be reported
-            damaged.append(Damaged(directory=name, reason="no permission to read it"))
+    with collector_paused():
+        for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
+            path, name = folder / "record.json", os.fsencode(folder.name).decode(errors="replace")  # need not be text
+            try:
+                if path.exists():
+                    records.append(read_record(path, of=folder.name))
+                elif (folder / "spec.json").exists():
+                    unfinished.append(name)
+                    failed += [name] * (state_of(CellDirectory(folder)).name == CellState.FAILED)
+            except DamagedRecord as error:
+                damaged.append(Damaged(directory=folder.name, reason=error.reason))  # a report names no path
+            except PermissionError:  # somebody else's, or closed by mistake: the others can be reported
+                damaged.append(Damaged(directory=name, reason="no permission to read it"))
     _check_rehearsals([record.cell.rehearsal for record in records], directory, allowed=rehearsals)
     return Records(
         suite=suite or directory.name,
@@ -122,6 +125,19 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
         wanted=grid.read(directory),
         plans=planned.read(directory),
     )
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Python's collector of circular references waits: it would look at millions of new objects, which have none, again
+    and again, in as much time as it takes to make them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _check_rehearsals(rehearsed: Sequence[bool], directory: Path, *, allowed: bool) -> None:
@@ -331,41 +347,59 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     its task has groups; `correct` holds which test images were right, `resampled` a metric's values in resamples of
     them, each None where the record does not.
     """
-    rows = [
-        (
-            record.directory,
-            s.task,
-            s.data,
-            measure_of(s.task, s.data, s.metric),
-            s.metric,
-            s.detail.get("group"),
-            horizon.images_seen,
-            s.shots,
-            s.draw,
-            s.value,
-            s.stderr,
-            s.num_test,
-            s.num_classes,
-            s.chance,
-            s.detail.get("num_duplicates"),
-            s.detail.get("value_without_duplicates"),
-            s.detail.get("num_support"),
-            s.detail.get("same_images"),
-            s.detail.get("test_groups"),
-            from_detail(s.detail),
-            resampled.from_detail(s.detail),
+    records = list(records)
+    budgets = [(number, horizon) for number, record in enumerate(records) for horizon in record.horizons]
+    every = [s for _, horizon in budgets for s in horizon.scores]
+    sizes = [len(horizon.scores) for _, horizon in budgets]
+    known: dict[tuple[str, str, str], int] = {}
+    kind_N = np.fromiter(
+        (known.setdefault((s.task, s.data, s.metric), len(known)) for s in every), dtype=np.int32, count=len(every)
+    )
+    directories = [records[number].directory for number, _ in budgets]
+    of_score = {name: _floats((getattr(s, name) for s in every), len(every)) for name in NUMBERED[:7]}
+    detailed = [(row, s.detail) for row, s in enumerate(every) if s.detail]
+    of_detail = {name: np.full(len(every), np.nan) for name in NUMBERED[7:]}
+    group_N, correct, resamples = (np.full(len(every), None, dtype=object) for _ in range(3))
+    for row, detail in detailed:
+        correct[row], group_N[row], resamples[row] = (
+            from_detail(detail),
+            detail.get("group"),
+            resampled.from_detail(detail),
         )
-        for record in records
-        for horizon in record.horizons
-        for s in horizon.scores
-    ]
-    table = pd.DataFrame.from_records(rows, columns=[*SCORE_TEXTS, "images_seen", *NUMBERED, "correct", "resampled"])
-    types = {
-        **dict.fromkeys(SCORE_TEXTS, "category"),
-        "images_seen": "int64",
-        **dict.fromkeys(NUMBERED, "float64"),
+        for name, column in of_detail.items():
+            if (value := detail.get(name)) is not None:
+                column[row] = value
+    texts = {
+        "directory": _category(np.repeat(np.arange(len(budgets)), sizes), directories),
+        "task": _category(kind_N, [task for task, _, _ in known]),
+        "data": _category(kind_N, [data for _, data, _ in known]),
+        "measure": _category(kind_N, [measure_of(*kind) for kind in known]),
+        "metric": _category(kind_N, [metric for _, _, metric in known]),
+        "group": _categories(group_N),
     }
-    return table.astype({**types, "correct": "object", "resampled": "object"})
+    seen = np.repeat(np.array([horizon.images_seen for _, horizon in budgets], dtype=np.int64), sizes)
+    held = {"correct": correct, "resampled": resamples}
+    return pd.DataFrame({**texts, "images_seen": seen, **of_score, **of_detail, **held})
+
+
+def _categories(values: Iterable[str | None]) -> pd.Categorical:
+    """Texts as categories, each held once; None is missing."""
+    known: dict[str | None, int] = {}
+    codes_N = np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.int32)
+    return _category(codes_N, list(known))
+
+
+def _category(codes_N: np.ndarray, texts: Sequence[str | None]) -> pd.Categorical:
+    """Texts by their places in a list, in which one may be there twice, as categories in alphabetical order."""
+    ordered = sorted({texts[code] for code in np.unique(codes_N) if texts[code] is not None})  # type: ignore[type-var]
+    rank = {text: at for at, text in enumerate(ordered)}
+    of_text = np.array([-1 if text is None else rank.get(text, -1) for text in texts], dtype=np.int32)
+    index = pd.Index(ordered) if ordered else pd.Index([], dtype=object)
+    return pd.Categorical.from_codes(of_text[codes_N] if len(codes_N) else codes_N, categories=index)
+
+
+def _floats(values: Iterable[float | None], number: int) -> np.ndarray:
+    return np.fromiter((np.nan if value is None else value for value in values), dtype=float, count=number)
 
 
 def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
@@ -381,15 +415,20 @@ SampleKey = tuple[str, int, str, int | None]
 """(variant, images seen, measure, shots)."""
 ACCURACY = "accuracy"  # the metric that is a share of the test images
 OF_SAMPLE = ["variant", "images_seen", "measure", "shots"]
+READ_OF_SCORES = (
+    *("directory", "images_seen", "measure", "metric", "shots", "draw", "value", "stderr", "num_test"),
+    *("same_images", "test_groups", "correct"),
+)
 
 
 def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Samples]:
     """Scores of complete cells as seeds × draws, for every variant, budget, measure and number of shots. A second
     score of the same seed and draw is left out. Draws of one and the same images are left out."""
     of_cell = ["directory", "images_seen", "variant", "seed", "family", "model"]
-    cells = horizons.loc[horizons["status"] == "complete", of_cell]
-    known = scores[scores["value"].notna()].astype({"directory": object, "measure": object})
-    table = known.merge(cells, on=["directory", "images_seen"])
+    texts = {"directory": scores["directory"].dtype, **dict.fromkeys(("variant", "family", "model"), "category")}
+    cells = horizons.loc[horizons["status"] == "complete", of_cell].astype(texts)
+    table = scores.loc[scores["value"].notna(), list(READ_OF_SCORES)]
+    table = table.merge(cells, on=["directory", "images_seen"])
     table = table.fillna({"shots": -1, "draw": -1}).astype({"shots": int, "draw": int})
     table = table.sort_values([*OF_SAMPLE, "seed", "draw", "directory"], kind="stable")
     table = table.drop_duplicates([*OF_SAMPLE, "seed", "draw"], ignore_index=True)
@@ -410,7 +449,7 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
     )
     columns = {name: table[name].to_numpy() for name in (*names, "image_df")}
     sampled = {}
-    for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False).indices.items():
+    for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False, observed=True).indices.items():
         of = {name: column[rows] for name, column in columns.items()}
         made = _rectangle(
             of["value"],

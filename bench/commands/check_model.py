@@ -82,7 +82,11 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
 
     def alone() -> str:
         with torch.no_grad():
-            one = made["model"].features(x_BCHW[:1])
+            one, again = (made["model"].features(x_BCHW[:1]) for _ in range(2))
+        require(
+            torch.allclose(one, again, rtol=1e-3, atol=1e-4),
+            "features of one image differ from call to call: something random is left on in test mode",
+        )
         far = float((one - made["features"][:1]).abs().max() / made["features"][:1].abs().max().clamp_min(1e-12))
         require(far < TOLERANCE, f"features of an image depend on the others in its batch (by {far:.1%})")
         return ""
@@ -108,8 +112,14 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
     def gradients() -> str:
         model = build().train()
         F.cross_entropy(*outputs(model)).backward()
-        without = [key for key, value in model.named_parameters() if value.requires_grad and value.grad is None]
-        require(not without, f"none for {', '.join(without[:3])}: nothing of them reaches the output")
+        trained = {key: value.grad is not None for key, value in model.named_parameters() if value.requires_grad}
+        without = [key for key, reached in trained.items() if not reached]
+        head = getattr(model, "_path", "head") + "."
+        body = [reached for key, reached in trained.items() if not key.startswith(head)]
+        require(any(body) or not body, f"none for {', '.join(without[:3])}: its body is detached, and learns nothing")
+        if without:  # a pooler, a mask token: they are saved and counted, and nothing else comes of them
+            parts = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
+            raise Limited(f"nothing of {parts} reaches the logits: they stay as they are made")
         return f"{sum(1 for _ in model.parameters())} tensors"
 
     def learns(dtype: str) -> str:

@@ -60,17 +60,21 @@ class Interrupted(Exception):
     """The run was stopped by a signal, and its state has been saved."""
 
 
-def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.4) -> list[str]:
+LIKENESS = 0.4  # least, in [0, 1], of names that are suggested
+
+
+def nearest(name: str, allowed: Iterable[str], *, cutoff: float = LIKENESS) -> list[str]:
     """The allowed names most like `name`, best first, ignoring case. `cutoff`: least likeness, in [0, 1]."""
     by_lower = {option.lower(): option for option in allowed}
     close = difflib.get_close_matches(name.lower(), by_lower, cutoff=cutoff)
     return [by_lower[key] for key in close]
 
 
-def unknown(kind: str, name: str, allowed: Iterable[str], *, meant: str = "") -> UserError:
-    """The error for an unknown name: suggests `meant`, or the nearest names, and lists the allowed ones."""
+def unknown(kind: str, name: str, allowed: Iterable[str], *, meant: str = "", cutoff: float = LIKENESS) -> UserError:
+    """The error for an unknown name: suggests `meant`, or the nearest names, and lists the allowed ones. `cutoff`: as
+    of `nearest`; of words that mean different things a likeness by letters says little."""
     options = sorted(set(allowed))
-    close = [meant] if meant else nearest(name, options)
+    close = [meant] if meant else nearest(name, options, cutoff=cutoff)
     hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
     shown = ", ".join(options[:40]) + (", …" if len(options) > 40 else ".")
     return UserError(f"Unknown {kind} {name!r}.", f"{hint}Known: {shown}")

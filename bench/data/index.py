@@ -18,6 +18,7 @@ import json
 import os
 import shlex
 import zlib
+from array import array
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any
@@ -195,8 +196,25 @@ def _status(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
+class _Names:
+    """Names of files, relative to a folder where they lie below it, in one text."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.below = folder, os.path.join(os.fsencode(folder), b"")
+        self.text, self.ends = bytearray(), array("q")
+
+    def add(self, path: Path, *, whole: bool = False) -> None:
+        name = os.fsencode(path)
+        if name.startswith(self.below) and not whole:
+            name = name[len(self.below) :]
+        elif not whole:
+            name = os.fsencode(os.path.relpath(path, self.folder))
+        self.text += name
+        self.ends.append(len(self.text))
+
+
 def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
-    files = list[Path]()
+    files, names, status = 0, _Names(folder), array("q")
     copies = any(source.places is None for source in contents.sources.values())
     built: dict[str, np.ndarray] = {}
     unreadable, total = list[str](), {}
@@ -204,8 +222,12 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
         for part, source in contents.sources.items():
             images, kept_N, bad = _read_all(source, copy, as_published=as_published, where=f"{folder}, {part}")
             if source.places is not None:
-                images["file"] += len(files)
-                files += source.files
+                images["file"] += files
+                files += len(source.files)
+                for path in source.files:
+                    names.add(path)
+                    found = os.stat(path)
+                    status.extend((found.st_size, found.st_mtime_ns))
             unreadable += bad
             order_N = nested(images["label"], None, keys_N=images["key"])
             rows = {part: order_N}
@@ -216,23 +238,24 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
                 if not len(rows_M):
                     what = f"{folder}: too few different images to hold some out for testing."
                     raise UserError(what, "Put two or more into a class, or the test images into a folder test/.")
-                built |= {f"{split}_{name}": values[rows_M] for name, values in images.items()}
                 total[split] = int(images["size"][rows_M].sum(dtype=np.int64))
                 if source.several is not None:
                     kept = kept_N[rows_M].tolist()
                     built |= real.to_arrays(tuple(source.several[i] for i in kept), f"{split}_several")
+            for name in list(images):  # one after the other: beside all of them there is one sorted anew
+                values = images.pop(name)
+                built |= {f"{split}_{name}": values[rows_M] for split, rows_M in rows.items()}
             if source.groups_N is not None:
                 built[f"{part}_groups"] = source.groups_N[kept_N[order_N]]
             several = real.beside(folder, source, num_classes=len(contents.class_names)) if part == "test" else None
             if several is not None:
                 built |= real.to_arrays(tuple(several[i] for i in kept_N[order_N].tolist()))
-    names = [os.fsencode(os.path.relpath(path, folder)) for path in files]
     if copies:
-        files, names = [*files, copied], [*names, os.fsencode(copied)]
+        names.add(copied, whole=True)
+        status.extend(_status(copied))
         for split in total:
             file_N = built[f"{split}_file"]
-            file_N[file_N == COPIED] = len(names) - 1
-    status = [os.stat(path) for path in files]
+            file_N[file_N == COPIED] = files
     facts = {
         "class_names": contents.class_names,
         "format": contents.format,
@@ -242,9 +265,9 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
         "named": unreadable[:100],
     }
     return built | {
-        "file_status": np.array([(entry.st_size, entry.st_mtime_ns) for entry in status], dtype=np.int64),
-        "file_ends": np.cumsum([len(name) for name in names], dtype=np.int64),
-        "file_names": np.frombuffer(b"".join(names), dtype=np.uint8),
+        "file_status": np.frombuffer(status, dtype=np.int64).reshape(-1, 2),
+        "file_ends": np.frombuffer(names.ends, dtype=np.int64),
+        "file_names": np.frombuffer(names.text, dtype=np.uint8),
         "facts": np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8),
     }
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
@@ -20,6 +23,48 @@ MAX_CLASSES = 1_000_000
 # Words for the two splits, best first. Public sets often keep the labels of "test" to themselves and are judged on
 # "val"; where both are there, "test" is used, and a format that finds it without labels says what to do.
 SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val", "valid", "validation")}
+
+
+class PathList(Sequence[Path]):
+    """Paths that are made when they are asked for: a `Path` takes half a kilobyte, and a set may have millions."""
+
+    def __init__(self, paths: Iterable[str | Path] = ()) -> None:
+        self._names, self._ends = bytearray(), array("q")
+        self.extend(paths)
+
+    def extend(self, paths: Iterable[str | Path]) -> None:
+        """Add paths at the end."""
+        for path in paths:
+            self._names += os.fsencode(path)
+            self._ends.append(len(self._names))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, number: int) -> Path: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Path]: ...
+
+    def __getitem__(self, number: int | slice) -> Path | Sequence[Path]:
+        if isinstance(number, slice):
+            return [self[at] for at in range(*number.indices(len(self)))]
+        if number < 0:
+            number += len(self)
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        return Path(os.fsdecode(self.encoded(number)))
+
+    def join(self, other: PathList) -> None:
+        """Add the paths of another list at the end."""
+        before = len(self._names)
+        self._names += other._names
+        self._ends.extend(before + end for end in other._ends)
+
+    def encoded(self, number: int) -> bytes:
+        """The path as the system knows it."""
+        return bytes(self._names[self._ends[number - 1] if number else 0 : self._ends[number]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +94,7 @@ class Source:
     """
 
     labels_N: np.ndarray
-    files: tuple[Path, ...]
+    files: Sequence[Path]
     name: Callable[[int], str]
     read: Callable[[int], bytes | np.ndarray]
     in_order: Callable[[], Iterator[bytes | np.ndarray]] | None = None
@@ -83,13 +128,13 @@ def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> So
     """Image files and their labels, in this order."""
     return Source(
         labels_N=np.asarray(labels, dtype=np.int64),
-        files=tuple(paths),
+        files=paths,
         name=lambda number: printable(paths[number]),
         read=lambda number: read_bytes(paths[number]),
         places=lambda: Places(
             file_N=np.arange(len(paths)),
             offset_N=np.zeros(len(paths), dtype=np.int64),
-            size_N=np.array([path.stat().st_size for path in paths], dtype=np.int64),
+            size_N=np.fromiter((os.stat(path).st_size for path in paths), dtype=np.int64, count=len(paths)),
         ),
     )
 

@@ -67,7 +67,8 @@ def resample(main: FormFit, *, draws: int = 400, seed: int = 0, restarts: int = 
     weight = _draw_clusters(main, clusters, draws, rng) if many else np.ones((1, len(log_y)))
     targets = log_y[None] if many else _simulate(main, clusters, draws, rng)
     grid = list(main.form.starts(x, main.points.y))
-    single = not restarts or len(log_y) > SUBSAMPLE  # many points leave no second optimum to fall into
+    large = len(log_y) > SUBSAMPLE or main.points.scatter is not None
+    single = not restarts or large  # many points leave no second optimum to fall into
     others = [] if single else grid[:: -(-len(grid) // restarts)]
     together = max(1, MAX_BATCH // len(log_y))
     parts = [

@@ -427,7 +427,11 @@ def far_off_runs(points: Points) -> np.ndarray:
     three and more at one."""
     distinct, group = np.unique(np.log(points.x[0]), return_inverse=True)
     log_y, count = np.log(points.y), np.bincount(group)
-    middle = np.array([np.median(log_y[group == g]) for g in range(len(distinct))])
+    middle = log_y[np.argsort(group)][np.cumsum(count) - 1]  # of a place with one run, which most have in long tables
+    several = np.flatnonzero(count > 1)
+    if len(several):
+        of = np.split(np.argsort(group, kind="stable"), np.cumsum(count)[:-1])
+        middle[several] = [np.median(log_y[of[place]]) for place in several]
     far = far_off(distinct, middle)
     kept = np.delete(np.arange(len(distinct)), far)
     usual = roughness(distinct[kept], middle[kept])
@@ -450,6 +454,8 @@ def _prior_of(fits: Sequence[FormFit]) -> ExtrapolationPrior:
 
 def _scatter(points: Points, rough: float) -> float:
     """Standard deviation of one run's log y."""
+    if points.scatter is not None:
+        return points.scatter
     _, group = np.unique(points.x, axis=1, return_inverse=True)
     count, log_y = np.bincount(group.ravel()), np.log(points.y)
     about = log_y - (np.bincount(group.ravel(), log_y) / count)[group.ravel()]

@@ -21,8 +21,10 @@ from bench.laws.forms import Form
 FTOL = 1e-12  # relative improvement of the objective below which a step counts as none; see `descend`
 REFIT_FTOL = 1e-8  # the same for refits of a bootstrap, whose own scatter is far larger; at 1e-6 processors differ
 MAX_STEPS, MAX_REFIT_STEPS = 250, 200  # of a descent; a start that needs more hardly ever ends lowest
+HEAT, LANES = 30, 4  # steps after which only so many starts of one problem go on, those that lie ahead
 SAME_OPTIMUM_RTOL = 1e-6  # two starts agree if their objectives differ by less than this, relatively
 SUBSAMPLE, FINALISTS = 600, 3  # of a larger table, points that all starts see; starts that then see every point
+MEANS = 50  # of a larger table, at least: a mean has a fiftieth of the rows, or of the range of log x
 HUBER_K = 1.345  # Huber's constant: 95 % efficiency under normal noise
 CHINCHILLA_DELTA = 1e-3
 
@@ -38,6 +40,7 @@ class Points:
         dropped: rows that were left out, with the reason.
         labels: categorical columns beside the points.
         share: whether y is a share (1 - accuracy), which ends at 1.
+        scatter: of one row, a standard deviation of log y, where points are means of rows; None where they are rows.
     """
 
     x: np.ndarray
@@ -46,12 +49,47 @@ class Points:
     dropped: tuple[str, ...] = ()
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
     share: bool = False
+    scatter: float | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, chosen: np.ndarray) -> Points:
-        return Points(x=self.x[:, chosen], y=self.y[chosen], cluster=self.cluster[chosen], dropped=self.dropped)
+        return Points(
+            x=self.x[:, chosen],
+            y=self.y[chosen],
+            cluster=self.cluster[chosen],
+            dropped=self.dropped,
+            scatter=self.scatter,
+        )
+
+    def averaged(self) -> Points:
+        """Means of neighbours along the only input, of equal numbers of rows of one trunk each: a law of thousands of
+        rows takes hours, and its place is as certain from their means. Points that share no trunk share no noise."""
+        log_x, log_y = np.log(self.x[0]), np.log(self.y)
+        _, trunk = np.unique(self.cluster, return_inverse=True)
+        alone = np.bincount(trunk).max() == 1
+        trunk = np.zeros_like(trunk) if alone else trunk  # runs of their own may be averaged with each other
+        order = np.lexsort((log_x, trunk))
+        most, width = -(-len(self) // MEANS), (log_x.max() - log_x.min()) / MEANS
+        first, of = order[0], np.zeros(len(self), dtype=int)
+        number = count = 0
+        for row in order.tolist():
+            if count == most or trunk[row] != trunk[first] or log_x[row] > log_x[first] + width:
+                first, number, count = row, number + 1, 0
+            of[row], count = number, count + 1
+        sizes = np.bincount(of)
+        x, y = (np.bincount(of, values) / sizes for values in (log_x, log_y))
+        freedom = max(1, len(self) - len(sizes))
+        cluster = np.arange(len(sizes)) if alone else self.cluster[np.unique(of, return_index=True)[1]]
+        return Points(
+            x=np.exp(x)[None],
+            y=np.exp(y),
+            cluster=cluster,
+            dropped=self.dropped,
+            share=self.share,
+            scatter=float(np.sqrt(((log_y - y[of]) ** 2).sum() / freedom)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -180,6 +218,7 @@ def fit(
             ftol=ftol,
             weight=importance[None, chosen],
             steps=MAX_STEPS if ftol < REFIT_FTOL else MAX_REFIT_STEPS,
+            rivals=ftol >= REFIT_FTOL,
         )
         residuals = _residuals(form, x[:, chosen], log_y[None, chosen], ends)
         return ends, loss_sum(residuals, loss=loss, delta=threshold, weight=importance[chosen])
@@ -269,6 +308,7 @@ def descend(
     weight: np.ndarray | None = None,
     ftol: float = FTOL,
     steps: int = MAX_STEPS,
+    rivals: bool = False,
 ) -> np.ndarray:
     """Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
 
@@ -279,6 +319,7 @@ def descend(
         weight: (batch or 1, n), of points.
         ftol: a descent ends after three steps in a row (one, from REFIT_FTOL on) that improve its sum by less than this
             fraction. There is no absolute tolerance.
+        rivals: the problems are starts of one; those that lie behind after `HEAT` steps go no further.
 
     Returns: (batch, parameters).
     """
@@ -291,7 +332,9 @@ def descend(
     value = loss_sum(residuals, loss=loss, delta=delta, weight=importance)
     active = np.arange(batch)  # problems that have not converged; the others are left alone
     patience = 3 if ftol < REFIT_FTOL else 1
-    for _ in range(steps):
+    for number in range(steps):
+        if rivals and number == HEAT and len(active) > LANES:
+            active = np.intersect1d(active, np.argsort(value)[:LANES])
         if not len(active):
             break
         theta, errors, weights = end[active], residuals[active], importance[active]

@@ -196,6 +196,7 @@ M3 = Form(
 
 NEWTON_STEPS = 60
 NEWTON_RTOL = 1e-7  # of a step: the error it leaves is of the order of its square
+NEWTON_TOGETHER = 2  # steps that all places take; half of them are there by then, and the rest go on alone
 
 
 def _m4_solve(t: Theta, x: np.ndarray) -> np.ndarray:
@@ -203,18 +204,29 @@ def _m4_solve(t: Theta, x: np.ndarray) -> np.ndarray:
     h(u) = log s(u) - a log s(-u); h increases and bends one way only, so Newton's method converges from anywhere."""
     a = np.exp(np.clip(t[3], -12.0, 6.0))
     wanted = t[2] - np.exp(t[4]) * np.log(x[0]) - (1 - a) * t[1]
-    wanted, a = np.broadcast_arrays(wanted, a)
-    u = np.where(wanted < 0, wanted, wanted / np.maximum(a, 1.0))
-    for _ in range(NEWTON_STEPS):
+    shape = np.broadcast_shapes(np.shape(wanted), np.shape(a))
+    wanted, a = (np.broadcast_to(value, shape).ravel() for value in (wanted, a))
+    solved = np.where(wanted < 0, wanted, wanted / np.maximum(a, 1.0))
+    u, left = solved, None
+    for number in range(NEWTON_STEPS):
         small = np.exp(-np.abs(u))
         rest = np.log1p(small)  # log(1 + e^u) = max(u, 0) + rest, and log(1 + e^-u) = max(-u, 0) + rest
         gap = np.minimum(u, 0) - rest + a * (np.maximum(u, 0) + rest) - wanted
         logistic = np.where(u > 0, 1.0, small) / (1 + small)
         step = gap / (1 - logistic + a * logistic)
         u = u - step
-        if not np.any(np.abs(step) >= NEWTON_RTOL * (1 + np.abs(u))):  # what is no number will not become one
+        if left is None:
+            solved = u
+        else:
+            solved[left] = u
+        if number + 1 < NEWTON_TOGETHER:
+            continue
+        moving = np.abs(step) >= NEWTON_RTOL * (1 + np.abs(u))  # what is no number will not become one
+        if not moving.any():
             break
-    return u
+        left = np.flatnonzero(moving) if left is None else left[moving]
+        u, a, wanted = u[moving], a[moving], wanted[moving]
+    return solved.reshape(shape)
 
 
 def _m4_predict(t: Theta, x: np.ndarray) -> np.ndarray:

@@ -79,6 +79,7 @@ def fit(
         UserError: fewer than three budgets with an interior minimum.
     """
     rng = np.random.default_rng(seed)
+    budgets = _one_per_budget(budgets)
     minima, dropped, noisy = [], [], []
     for budget in np.unique(budgets):
         here = budgets == budget
@@ -143,6 +144,22 @@ def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarr
         of = of if np.bincount(of).max() > 1 else np.zeros_like(of)
         residual_N[here] = log_loss[here] - (np.bincount(of, log_loss[here]) / np.bincount(of))[of]
     return residual_N
+
+
+def _one_per_budget(budgets: np.ndarray) -> np.ndarray:
+    """Budgets, those of less than `ONE_SIZE` apart as their geometric mean: tables hold the compute that each run took,
+    to the last digit."""
+    order = np.argsort(budgets)
+    log_c = np.log(budgets[order])
+    if not np.isfinite(log_c).all():
+        return budgets
+    of = np.cumsum(np.diff(log_c, prepend=log_c[0]) > np.log1p(ONE_SIZE))
+    means = np.bincount(of, log_c) / np.bincount(of)
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    spread = np.minimum.reduceat(log_c, first) < np.maximum.reduceat(log_c, first)
+    made = np.empty_like(budgets, dtype=float)
+    made[order] = np.where(spread[of], np.exp(means[of]), budgets[order])
+    return made
 
 
 def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -402,11 +402,10 @@ def points(
             keep &= ~bad
     if not keep.any():
         raise UserError(f"No row can be used ({'; '.join(dropped)}).")
-    if keep.sum() > MAX_POINTS:
-        raise UserError(
-            f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
-            "Keep every tenth row, say, choose rows (--where), or fit groups (--group).",
-        )
+    if len(x) > 1 and keep.sum() > MAX_POINTS:  # those of one input are averaged: see `Points.averaged`
+        every = -(-int(keep.sum()) // MAX_POINTS)
+        notes.append(f"Of {keep.sum():,} rows, one in {every} is fitted, evenly along the table.")
+        keep[np.delete(np.flatnonzero(keep), np.s_[::every])] = False
     named = table[column(table, cluster)].map(group_name) if cluster else None
     alone = [f"line {line}" for line in table.index]  # a run that names no trunk shares its noise with no other
     trunks = np.arange(len(table)) if named is None else named.where(named != BLANK, alone).to_numpy()

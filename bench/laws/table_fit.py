@@ -26,7 +26,9 @@ JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
 ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
+MAX_ROWS = 100  # of a law of one input; of more, means are fitted
 SEED_STRIDE = 100_000  # between the seeds of two groups
+ALIKE = 0.6  # likeness of a misspelt form, below which none is suggested: forms differ in more than letters
 CHOICES = {
     "form": (*forms.FORMS, "auto", ISOFLOP),
     "loss": ("huber", "squares", "absolute"),
@@ -69,11 +71,13 @@ class Group:
     """One group's points, what was noted on reading them, and, where no form is given, its law.
 
     Attributes:
+        rows: whose means the points are; the points where they are few.
         fits: of every form of one input to all points; () where the law has several.
         withheld: why the law says nothing beyond the points; None where it does.
     """
 
     points: fit.Points
+    rows: fit.Points
     notes: list[str]
     law: Forecast | None
     fits: tuple[fit.FormFit, ...]
@@ -128,7 +132,14 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     if len(made) > 1 and len(request.x) == 1:
         pairs = [(a, b, made[a][1], made[b][1]) for a, b in combinations(sorted(made), 2)]
         result["exponents"] = [
-            {"first": a, "second": b, "x": middle, **exponents_apart(one, other, middle)} for a, b, one, other in pairs
+            {
+                "first": a,
+                "second": b,
+                "x": middle,
+                "straight": form.name == "power",
+                **exponents_apart(one, other, middle),
+            }
+            for a, b, one, other in pairs
         ]
         result["crossings"] = [
             {"first": a, "second": b, **dataclasses.asdict(crossing(one, other, names=(a, b)))}
@@ -141,7 +152,7 @@ def _check_asked(request: Request, full: float | None) -> None:
     """Raises UserError for an option out of range, a place, or a value, that no run can have."""
     for name, allowed in CHOICES.items():
         if getattr(request, name) not in (None, *allowed):
-            raise unknown(name, str(getattr(request, name)), allowed)
+            raise unknown(name, str(getattr(request, name)), allowed, cutoff=ALIKE)
     if request.draws < LEAST_DRAWS:
         raise UserError(f"{request.draws} resamples are too few for an interval.", f"At least {LEAST_DRAWS}.")
     for value in (*request.reach, *(() if request.at is None else request.at.ravel().tolist())):
@@ -212,14 +223,22 @@ def _read(table: pd.DataFrame, request: Request, full: float | None) -> Group:
         )
     fit.check(points, form)
     if form not in forms.CURVES:
-        return Group(points=points, notes=notes, law=None, fits=(), withheld=None)
+        return Group(points=points, rows=points, notes=notes, law=None, fits=(), withheld=None)
     if request.form == "auto" and (far := extrapolation.far_off_runs(points)).any():
         notes = [*notes, *_left_out(points, far)]
         points = dataclasses.replace(points.take(~far), share=points.share)
+    rows = points
+    if len(points) > MAX_ROWS:
+        points = points.averaged()
+        notes = [*notes, f"{len(rows):,} rows are fitted as {len(points):,} means of neighbours in x."]
     fits = averaging.fits_of(points, forms.CURVES, loss=request.loss, delta=request.delta)
     withheld = _withheld(points, request)
     law = dataclasses.replace(_law(points), withheld=withheld) if request.form == "auto" else None
-    return Group(points=points, notes=notes, law=law, fits=tuple(fits), withheld=withheld)
+    return Group(points=points, rows=rows, notes=notes, law=law, fits=tuple(fits), withheld=withheld)
+
+
+def _residuals(law: fit.FormFit, rows: fit.Points) -> np.ndarray:
+    return np.log(rows.y) - law.log_predict(rows.x)
 
 
 def _law(points: fit.Points) -> Forecast:
@@ -315,12 +334,12 @@ def _fit(
         "intervals": {name: list(ends) for name, ends in given.parameters().items()},
         "unresolved": unresolved,
         "notes": group.notes,
-        "warnings": diagnostics.warnings(law, repeated=len(np.unique(points.x, axis=1).T) < len(points))
+        "warnings": diagnostics.warnings(law, repeated=len(np.unique(group.rows.x, axis=1).T) < len(group.rows))
         + diagnostics.check_errors(points)
         + table_diagnostics.check_direction(points)
         + table_diagnostics.check_autocorrelation(law)
         + table_diagnostics.check_exponents(law)
-        + table_diagnostics.check_groups(law.residuals, points.labels)
+        + table_diagnostics.check_groups(_residuals(law, group.rows), group.rows.labels)
         + _ruled_out(form, group.weights, auto=request.form == "auto"),
     }
     if request.published:

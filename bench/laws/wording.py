@@ -55,13 +55,15 @@ def exponents(apart: Mapping[str, Any]) -> str:
     """Which of two groups falls faster, or that one cannot tell."""
     first, second, value = apart["first"], apart["second"], apart["value"]
     unsure = f"inconclusive whether {first} or {second} falls faster"
+    what = "exponents" if apart.get("straight") else f"slopes at x = {compact(apart['x'])}"
     if value is None:
         return f"{unsure}: {apart['reason']}"
     if apart["low"] <= 0 <= apart["high"]:
-        return f"{unsure}: {first} − {second}, exponents differ by {with_ends(apart)}"
+        return f"{unsure}: {first} − {second}, {what} differ by {with_ends(apart)}"
     if value < 0:
-        apart = {"first": second, "second": first, "value": -value, "low": -apart["high"], "high": -apart["low"]}
-    return f"{apart['first']} falls faster than {apart['second']}: exponents differ by {with_ends(apart)}"
+        ends = {"value": -value, "low": -apart["high"], "high": -apart["low"]}
+        apart = {**apart, "first": second, "second": first, **ends}
+    return f"{apart['first']} falls faster than {apart['second']}: {what} differ by {with_ends(apart)}"
 
 
 def with_ends(quantity: Mapping[str, float]) -> str:

@@ -7,7 +7,6 @@ is moved to `quarantine/` with its reason, never deleted, and the next older one
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core import files
 from bench.core.errors import UserError
-from bench.store import faults
+from bench.store import faults, tensors
 
 if TYPE_CHECKING:
     import torch
@@ -56,25 +55,27 @@ def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None
     Args:
         check_lease: called before the folder takes its place; what it raises leaves nothing behind.
 
+    Tensors are written one by one, and hashed on the way: beside the state, memory holds a piece of one.
+
     Raises:
         UserError: the disk is full, …; older checkpoints are untouched.
     """
-    from safetensors.torch import save as to_bytes
-
     target = _new(folder, checkpoint.step)
     try:
         folder.mkdir(exist_ok=True)
         files.remove_leftovers(folder)
         with files.new_directory(target) as temporary:
-            contents = {
-                TENSORS: to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}),
-                STATE: files.dump_json(checkpoint.state),
-            }
-            listed = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in contents.items()}
-            contents[MANIFEST] = files.dump_json({"step": checkpoint.step, "files": listed})
-            for name, data in contents.items():
+            listed = {}
+            for name in FILES:
                 with files.synced(temporary / name) as handle:
-                    handle.write(data)
+                    hashed = tensors.Hashed(handle.write)
+                    if name == TENSORS:
+                        tensors.write(hashed, checkpoint.tensors)
+                    else:
+                        hashed(files.dump_json(checkpoint.state))
+                    listed[name] = {"bytes": hashed.bytes, "sha256": hashed.sha256}
+            with files.synced(temporary / MANIFEST) as handle:
+                handle.write(files.dump_json({"step": checkpoint.step, "files": listed}))
             check_lease()
             faults.reach("checkpoint-before-rename")
         faults.reach("checkpoint-after-rename")
@@ -120,12 +121,12 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         try:
             verify(path)
             state = json.loads((path / STATE).read_bytes())
-            tensors = load_file(path / TENSORS)
+            found = load_file(path / TENSORS)
         except ValueError as error:
             messages.append(f"Checkpoint {path.name} set aside: {error}")
             _quarantine(path, str(error))
             continue
-        return Checkpoint(step=_number(path)[0], tensors=tensors, state=state), messages
+        return Checkpoint(step=_number(path)[0], tensors=found, state=state), messages
     return None, messages
 
 

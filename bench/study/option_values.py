@@ -31,6 +31,12 @@ def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = 
         )
         raise UserError(f"{path} is a folder, not a study file.", f"For the results in it, write {named}.") from error
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not path.suffix:
+            raise UserError(
+                f"There is no study file and no folder {path}.",
+                f"For a suite write --suite {path}; for results elsewhere --results FOLDER. "
+                "Several values of an option are joined by commas.",
+            ) from error
         raise UserError(
             f"The study file {path} cannot be read: {error.strerror}.",
             "Name a .toml file, or give a suite's name with --suite; several values of an option are joined by commas.",

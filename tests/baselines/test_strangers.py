@@ -1,11 +1,18 @@
 """Networks that keep tensors, or ask them for values: looked at by shapes, they are the same networks afterwards."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 from baselines._caches import forget_meta
 from bench.cost import crosscheck, flops, receptive_field
 from bench.study import registry
+from tests.conftest import PROJECT
+from tools.strangers import networks
 
 SIZES = {"image_size": 16, "channels": 3}
 
@@ -174,3 +181,36 @@ def test_beit_of_transformers_is_the_same_after_it_was_counted(tmp_path):
     for module in model.modules():
         if isinstance(module, modeling_beit.BeitRelativePositionBias):
             assert not module.generate_relative_position_index((4, 4)).is_meta
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("network", networks.CACHES)
+def test_networks_of_transformers_that_keep_tensors_are_the_same_after_they_were_counted(network, tmp_path):
+    """All image networks of the library whose modules hold an `lru_cache`, beside one that never saw this project."""
+    pytest.importorskip("transformers")
+    file = tmp_path / "strangers.py"
+    file.write_text(networks.model_file())
+    alone = (
+        "import sys, torch; from tools.strangers.networks import made; torch.manual_seed(0); "
+        f"net = made({network!r}, 4).eval(); x = torch.rand(2, 3, 64, 64); "
+        "print(net(x).flatten().tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", alone], cwd=PROJECT, capture_output=True, text=True, check=True)
+    flops.count(f"{file}:{network}", num_classes=4, image_size=64, channels=3)
+    torch.manual_seed(0)
+    model = networks.made(network, 4).eval()
+    with torch.no_grad():
+        logits = model(torch.rand(2, 3, 64, 64)).flatten()
+    torch.testing.assert_close(logits, torch.tensor(json.loads(done.stdout)), rtol=1e-4, atol=1e-5)
+
+
+def test_no_other_image_network_of_transformers_keeps_tensors():
+    """A later version may have more; those that detect or segment are built on these."""
+    transformers = pytest.importorskip("transformers")
+    folder = Path(transformers.__file__).parent / "models"
+    classifiers = {
+        path.parent.name
+        for path in folder.glob("*/modeling_*.py")
+        if "lru_cache" in (text := path.read_text()) and "ForImageClassification(" in text
+    }
+    assert classifiers <= {"beit", "data2vec", "dinov3_vit"}

@@ -65,6 +65,8 @@ def test_exponents_are_compared_as_welchs_test_does(csv, capsys: pytest.CaptureF
     assert apart["value"] == pytest.approx(b.slope - a.slope, abs=0.1 * half)
     assert (apart["high"] - apart["low"]) / 2 == pytest.approx(half, rel=0.12)
     assert "a falls faster than b: exponents differ by 0.098 [" in wording.title(answer)
+    bending = {**apart, "straight": False, "x": 2.5e9}
+    assert wording.exponents(bending).startswith("a falls faster than b: slopes at x = 2.5e9 differ by 0.098 [")
     alike = table.assign(y=60 * table["x"] ** -0.2 * np.exp(rng.normal(0, 0.02, len(table))))
     assert wording.title(fitted(csv(alike), capsys, *more, y="y")).startswith("inconclusive whether a or b falls")
     few = pd.concat([table[table["kind"] == "a"], table[table["kind"] == "b"].head(3)])

@@ -60,7 +60,9 @@ def test_numbers_are_the_codes() -> None:
         f"within {model_selection.SIMPLER_WITHIN - 1:.0%} of that".replace("%", " %"),
         f"({table_diagnostics.Z_AUTOCORRELATION} standard deviations)",
         f"a column ({table_diagnostics.MIN_EXPLAINED:.0%})".replace("%", " %"),
-        f"more than {table_fit.MAX_GROUPS} groups, or {runs_table.MAX_POINTS:,} points",
+        f"more than {table_fit.MAX_GROUPS} groups.",
+        f"Of more than {table_fit.MAX_ROWS} rows of a law of one input",
+        f"so many rows is fitted that {runs_table.MAX_POINTS:,} points are left",
         f"weight is below {table_fit.RULED_OUT:.0%}".replace("%", " %"),
     ):
         assert sentence in WORDS, sentence

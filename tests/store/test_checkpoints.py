@@ -1,15 +1,17 @@
 """The newest checkpoint that verifies is used; a bad one is set aside with its reason, never deleted."""
 
 import errno
+import hashlib
 import os
 import shutil
 
 import pytest
+import safetensors.torch
 import torch
 
 from bench.core import files
 from bench.core.errors import UserError
-from bench.store import checkpoints
+from bench.store import checkpoints, tensors
 from bench.store.checkpoints import Checkpoint
 
 
@@ -162,3 +164,32 @@ def test_what_never_appears_is_named(folder, monkeypatch):
     with pytest.raises(UserError, match="no checkpoint of step 7 in"):
         checkpoints.load(folder, 7)
     assert next(clock) == 80  # it was looked for until 60 s had passed
+
+
+KINDS = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.float16, torch.bfloat16, torch.int32, torch.float32)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tensors_are_written_as_the_format_s_own_library_writes_them(seed):
+    """Sizes of none and of one number, letters that JSON escapes, and every type, to the byte; whatever is strided."""
+    rng = torch.Generator().manual_seed(seed)
+    given = {}
+    for number in range(12):
+        kind = (*KINDS, torch.float64, torch.int64)[int(torch.randint(10, (), generator=rng))]
+        shape = torch.randint(0, 4, (int(torch.randint(4, (), generator=rng)),), generator=rng).tolist()
+        given[f'é"\\{number}'] = torch.randint(0, 2, shape, generator=rng).to(kind)
+    given["turned"] = torch.arange(6.0).reshape(2, 3).T
+    written = bytearray()
+    tensors.write(written.extend, given)
+    assert bytes(written) == safetensors.torch.save({name: value.contiguous() for name, value in given.items()})
+
+
+def test_a_large_tensor_is_written_in_pieces_that_are_hashed_on_the_way(monkeypatch):
+    monkeypatch.setattr(tensors, "PIECE", 64)
+    pieces = []
+    hashed = tensors.Hashed(lambda data: pieces.append(bytes(data)))
+    tensors.write(hashed, {"w": torch.arange(100.0)})
+    whole = b"".join(pieces)
+    assert max(map(len, pieces[1:])) == 64
+    assert (hashed.bytes, hashed.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+    assert torch.equal(safetensors.torch.load(whole)["w"], torch.arange(100.0))

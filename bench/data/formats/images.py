@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from bench.core.errors import UserError
 from bench.core.formatting import plural
 from bench.data.readable import printable
-from bench.data.source import SPLIT_WORDS, SUFFIXES, FolderContents, Source, checked_names, image_files
+from bench.data.source import SPLIT_WORDS, SUFFIXES, FolderContents, PathList, Source, checked_names, image_files
 
 NAME = "image folder"
 NO_CLASSES = ("__MACOSX", "@eaDir")  # folders that archives of a Mac and a Synology disk hold beside the images
@@ -72,16 +73,16 @@ def _folders(root: Path) -> list[str]:
     return sorted(names, key=int) if all(name.isascii() and name.isdigit() for name in names) else names
 
 
-def _classes(root: Path, passed_over: Counter[str]) -> dict[str, list[Path]]:
+def _classes(root: Path, passed_over: Counter[str]) -> dict[str, PathList]:
     """The images in each folder; none where it holds nothing that looks like one.
 
     Raises:
         UserError: all that a folder holds is of kinds that are not read: it is a class, but cannot be one here.
     """
-    found: dict[str, list[Path]] = {}
+    found: dict[str, PathList] = {}
     for name in _folders(root):
         here: Counter[str] = Counter()
-        found[name] = sorted(_images(root / name, here))
+        found[name] = PathList(sorted(_images(root / name, here)))
         if here and not found[name]:
             kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in sorted(here.items()))
             what = f"{printable(root / name)} holds no image that is read, only {kinds}."
@@ -90,10 +91,13 @@ def _classes(root: Path, passed_over: Counter[str]) -> dict[str, list[Path]]:
     return found
 
 
-def _source(images: dict[str, list[Path]], names: tuple[str, ...]) -> Source:
+def _source(images: dict[str, PathList], names: tuple[str, ...]) -> Source:
     number = {name: label for label, name in enumerate(names)}
-    labels = [number[name] for name, paths in images.items() for _ in paths]
-    return image_files(list(itertools.chain.from_iterable(images.values())), labels)
+    labels_N = np.repeat([number.get(name, -1) for name in images], [len(paths) for paths in images.values()])
+    every = PathList()
+    for paths in images.values():
+        every.join(paths)
+    return image_files(every, labels_N)
 
 
 def _images(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:

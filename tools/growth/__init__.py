@@ -1,0 +1,1 @@
+"""How time and memory grow with what the project is given."""
