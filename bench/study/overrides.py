@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 
 from bench.core.cli import names_list
 from bench.core.errors import UserError, unknown
-from bench.study.cell import CHOICES, Recipe
+from bench.study.cell import CHOICES, PARTS, Recipe
 from bench.study.option import Kind, option
+from bench.study.registry import names
 
 MODEL_PREFIX = "model."  # before the name of an option of the model
 CHOSEN_BY_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
@@ -63,6 +64,8 @@ def _example(key: str) -> str:
     default = DEFAULTS.get(key)
     if key in CHOICES:
         return ",".join(CHOICES[key][:2])
+    if key in PARTS:
+        return ",".join(names(key)[:2])
     return f"{default:g},{2 * default:g}" if isinstance(default, float) and default else "1,2"
 
 
