@@ -3,10 +3,11 @@
     python -m tools.measure_ladders [--ladders 2000]      writes tools/ladders.csv
 
 Truths are in points of accuracy. The standard deviation of a pair of runs is 0.5 and 1 point at all rungs, or falls
-from 1.5 at the lowest to 0.5 at the highest; `rung` is what tuning adds to whole rungs. A ladder has three or four rungs
-over a factor of 16 of compute. `false`: share of ladders that are said to grow, fade or reverse though their gain is
-constant. `covers`: share of one more pair of runs, four times beyond the highest rung, in the interval of the forecast;
-`covers_last`: in that of the highest rung's mean, with the noise of a pair; `half` and `half_last`: half their widths.
+from 1.5 at the lowest to 0.5 at the highest; `rung` is what tuning adds to whole rungs. A ladder has three or four
+rungs over a factor of 16 of compute. `false`: share of ladders that are said to grow, fade or reverse though their gain
+is constant. `covers`: share of one more pair of runs, four times beyond the highest rung, in the interval of the
+forecast; `covers_last`: in that of the highest rung's mean, with the noise of a pair; `half` and `half_last`: half
+their widths.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ out: all but the rungs' own intervals allow for `TUNING` points of that. Where r
 they are widened by the ratio (as the Particle Data Group does).
 
 The verdict is a closed test. The gatekeeper is the slope, at `LEVEL`; the arms of one study share it by Holm. Only
-where a slope stands may a ladder grow, fade or reverse, so that whatever the gain, a ladder of constant gain is called so in
-at most that share of studies. Where it does not stand, a gain keeps if its mean stands and its change over the whole
-ladder is smaller than itself, by two one-sided tests. All else is inconclusive. Arrays: T ladders, R rungs, N seeds.
+where a slope stands may a ladder grow, fade or reverse, so that whatever the gain, a ladder of constant gain is called
+so in at most that share of studies. Where it does not stand, a gain keeps if its mean stands and its change over the
+whole ladder is smaller than itself, by two one-sided tests. All else is inconclusive. Arrays: T ladders, R rungs, N
+seeds.
 """
 
 from __future__ import annotations
@@ -168,18 +169,19 @@ class Ladders:
         return Sum(value=(weights_TR * self.means_TR).sum(1), error=error_T, freedom=freedom_T)
 
 
-def verdicts(ladders: Ladders, *, level: float = LEVEL) -> np.ndarray:
+def verdicts(ladders: Ladders, *, stands_T: np.ndarray | None = None) -> np.ndarray:
     """A verdict for each of T ladders, as an index of `VERDICTS`.
 
     Args:
-        level: of the slope's test; less where several arms of one study share `LEVEL`.
+        stands_T: whether each slope stands, where several arms share the level (`bench.stats.levels.holm`); None: each
+            is tested at `LEVEL`.
     """
     slope, mean = ladders.slope(), ladders.mean()
     sign_T = np.sign(slope.value)
     bottom, top = ladders.at(float(ladders.x_R[0])), ladders.at(float(ladders.x_R[-1]))
     begins_T = np.where(bottom.p < LEVEL, np.sign(bottom.value), 0) * sign_T  # -1: away from where the trend leads
     ends_T = np.where(top.p < LEVEL, np.sign(top.value), 0) * sign_T
-    stands_T = slope.p < level
+    stands_T = slope.p < LEVEL if stands_T is None else stands_T
     length = float(ladders.x_R[-1] - ladders.x_R[0])
     change = Sum(value=slope.value * length, error=slope.error * length, freedom=slope.freedom)
     low_T, high_T = change.interval(1 - 2 * LEVEL)
@@ -190,16 +192,6 @@ def verdicts(ladders: Ladders, *, level: float = LEVEL) -> np.ndarray:
     made[stands_T & (ends_T > 0)] = VERDICTS.index(Verdict.GROWS)
     made[stands_T & (begins_T < 0) & (ends_T > 0)] = VERDICTS.index(Verdict.REVERSES)
     return made
-
-
-def shared_levels(p: list[float], *, level: float = LEVEL) -> list[float]:
-    """Levels of the slopes of several arms by Holm: those that stand together get a level above their p."""
-    order = sorted(range(len(p)), key=lambda index: p[index])
-    levels, stands = [0.0] * len(p), True
-    for place, index in enumerate(order):
-        stands = stands and p[index] < level / (len(p) - place)
-        levels[index] = level / (len(p) - place) if stands else 0.0
-    return levels
 
 
 # -- designs -----------------------------------------------------------------------------------------------------------

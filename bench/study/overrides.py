@@ -43,7 +43,7 @@ ALSO_CALLED = {
 Setting = tuple[str, str]
 
 
-def _setting(text: str) -> Setting:
+def setting(text: str) -> Setting:
     """ "lr=1e-3" -> the field's name in full, and the value as typed."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
@@ -71,7 +71,7 @@ def _example(key: str) -> str:
 
 def _swept(text: str) -> tuple[str, tuple[str, ...]]:
     """ "lr=1e-3,2e-3" -> the field's name in full, and the values as typed."""
-    key, values = _setting(text)
+    key, values = setting(text)
     if not names_list(values):
         raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
     texts = names_list(values)
@@ -101,7 +101,7 @@ class Overrides:
         "change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable",
         default=(),
         kind=Kind.FIELDS,
-        read=_setting,
+        read=setting,
         metavar="FIELD=VALUE",
     )
     sweep: tuple[tuple[str, tuple[str, ...]], ...] = option(

@@ -15,7 +15,6 @@ from bench.stats.ladder import (
     Truth,
     Verdict,
     seeds_needed,
-    shared_levels,
     simulated,
     verdicts,
 )
@@ -119,10 +118,10 @@ def test_the_sign_of_a_change_does_not_matter() -> None:
     assert np.array_equal(verdicts(made), verdicts(other))
 
 
-def test_arms_share_the_level_by_holm() -> None:
-    assert shared_levels([0.2, 0.001, 0.03]) == pytest.approx([0.0, LEVEL / 3, 0.0])
-    assert shared_levels([0.001, 0.02]) == pytest.approx([LEVEL / 2, LEVEL])
-    assert shared_levels([0.04]) == [LEVEL]
+def test_a_slope_that_does_not_stand_among_others_gives_no_trend() -> None:
+    made = one(*(list(mean + SMALL) for mean in (1, 3, 5)))
+    assert VERDICTS[int(verdicts(made)[0])] == "grows"
+    assert VERDICTS[int(verdicts(made, stands_T=np.array([False]))[0])] == "inconclusive"
 
 
 def test_more_noise_needs_more_seeds() -> None:

@@ -20,4 +20,6 @@ def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimiz
     return SGD(weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True)
 
 
-OPTIMIZER = Optimizer(make=make, moments=lambda recipe: int(recipe.momentum > 0), fused=True)
+OPTIMIZER = Optimizer(
+    make=make, moments=lambda recipe: int(recipe.momentum > 0), usual_rate=lambda recipe: 30.0, fused=True
+)

@@ -45,4 +45,13 @@ def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimiz
     return made
 
 
-OPTIMIZER = Optimizer(make=make, names=names, moments=lambda recipe: 3)
+USUAL_RATES = {"muon": 10.0, "nmuon": 10.0, "lion": 0.1, "sgd": 30.0, "momentum": 30.0, "sgdw": 30.0, "lamb": 5.0}
+"""Over AdamW's, as their authors or timm's recipes use them; about AdamW's where nothing is said."""
+
+
+def usual_rate(recipe: Recipe) -> float:
+    """Where a search of the rate begins, over AdamW's."""
+    return USUAL_RATES.get(suffix(recipe.optimizer), 1.0)
+
+
+OPTIMIZER = Optimizer(make=make, names=names, moments=lambda recipe: 3, usual_rate=usual_rate)
