@@ -34,12 +34,12 @@ from bench.core.shown import Picture, Shown
 from bench.cost.flops import ModelCost, ModuleCost, count_module
 from bench.data.__main__ import about
 from bench.execute.local import Failure
+from bench.execute.work_off import work_off
 from bench.laws import runs_table, table_fit, wording
 from bench.plan import view
 from bench.plan.plan import Plan, make_plan
 from bench.report import fit_figure
 from bench.report.build import ReportPaths, build, say
-from bench.run import work_off
 from bench.store import index
 from bench.store.study import Study as Store
 from bench.study import registry

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from bench.analysis.evidence import UPSTREAM, Evidence
-from bench.stats.ladder import FEWEST_RUNGS, LEVEL, VERDICTS, Ladders, Verdict, verdicts
+from bench.stats.ladder import FEWEST_RUNGS, LEVEL, VERDICTS, Ladders, LadderVerdict, verdicts
 from bench.stats.levels import holm
 from bench.study.ladder import BASELINE, place_of
 from bench.study.record import Record
@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arm:
+class ChangeLadder:
     """A change beside its baseline.
 
     Attributes:
@@ -48,7 +48,7 @@ class Arm:
     flops_R: tuple[float, ...]
     pairs_R: tuple[dict[int, tuple[Run, Run]], ...]
     found: Ladders
-    verdict: Verdict
+    verdict: LadderVerdict
 
     @property
     def seeds(self) -> int:
@@ -76,7 +76,7 @@ class Arm:
 
 
 @lru_cache(maxsize=4)
-def arms(evidence: Evidence) -> tuple[Arm, ...]:
+def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
     """Every change that has three rungs or more with two pairs or more."""
     runs = _runs(evidence)
     baseline = runs.pop(BASELINE, {})
@@ -92,7 +92,7 @@ def arms(evidence: Evidence) -> tuple[Arm, ...]:
             made.append((change, tuple(flops_R), tuple(pairs_R), _ladders(flops_R, pairs_R)))
     stands = holm([float(found.slope().p[0]) for *_, found in made], share=LEVEL)
     return tuple(
-        Arm(
+        ChangeLadder(
             change=change,
             flops_R=flops_R,
             pairs_R=pairs_R,

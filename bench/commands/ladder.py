@@ -20,11 +20,11 @@ from bench.core.console import make_console, write
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_interrupts
 from bench.core.formatting import by_reason
 from bench.execute.local import Failure
+from bench.execute.work_off import work_off
 from bench.plan import ladder_design, view
 from bench.plan.ladder_design import DETECT
 from bench.plan.plan import Plan, make_plan
 from bench.report import build as report
-from bench.run import work_off
 from bench.study.ladder import BASELINE, place_of
 from bench.study.options import RUN, StudyOptions, add_options
 from bench.suites.ladder import budgets_at

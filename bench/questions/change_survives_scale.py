@@ -19,7 +19,7 @@ import numpy as np
 from bench.analysis import wording
 from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.analysis.finding import Counts, Finding, Item, Unit, Verdict
-from bench.analysis.ladders import POINTS, Arm, arms
+from bench.analysis.ladders import POINTS, ChangeLadder, arms
 from bench.analysis.question import Question, Tone
 from bench.analysis.table import Column, Table
 from bench.core import formatting
@@ -53,7 +53,7 @@ class Survival(Item):
     """A change's ladder as a whole, as shares.
 
     Attributes:
-        verdict: one of `bench.stats.ladder.Verdict`.
+        verdict: one of `bench.stats.ladder.LadderVerdict`.
         mean, mean_low, mean_high: the mean gain.
         slope, slope_low, slope_high: per doubling of compute.
         at: FLOP of the forecast; reach: over the highest rung's.
@@ -81,8 +81,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
         at = evidence.forecast_at or arm.next_flops
         forecast = arm.found.one_more_run(float(np.log2(at)))
         (low,), (high,) = forecast.interval()
-        answer = {ladder.Verdict.INCONCLUSIVE: Verdict.CANNOT_TELL}
-        answer |= dict.fromkeys((ladder.Verdict.GROWS, ladder.Verdict.KEEPS), Verdict.YES)
+        answer = {ladder.LadderVerdict.INCONCLUSIVE: Verdict.CANNOT_TELL}
+        answer |= dict.fromkeys((ladder.LadderVerdict.GROWS, ladder.LadderVerdict.KEEPS), Verdict.YES)
         verdict = Verdict.CANNOT_TELL if arm.is_blind else answer.get(arm.verdict, Verdict.NO)
         reasons = [BLIND] * arm.is_blind or [NO_TREND] * (verdict is Verdict.CANNOT_TELL)
         yield Finding(
@@ -104,7 +104,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _survival(arm: Arm, at: float) -> Survival:
+def _survival(arm: ChangeLadder, at: float) -> Survival:
     found = arm.found
     mean, slope = found.mean(), found.slope()
     (mean_low,), (mean_high,) = mean.interval()
@@ -113,7 +113,7 @@ def _survival(arm: Arm, at: float) -> Survival:
     truth = Truth(
         gain=float(mean.value[0]), change=float(slope.value[0]) * length, pair=float(np.sqrt(found.pooled()[0]))
     )
-    undecided = arm.verdict is ladder.Verdict.INCONCLUSIVE
+    undecided = arm.verdict is ladder.LadderVerdict.INCONCLUSIVE
     return Survival(
         verdict=str(arm.verdict),
         mean=float(mean.value[0]) / POINTS,
@@ -130,7 +130,7 @@ def _survival(arm: Arm, at: float) -> Survival:
     )
 
 
-def _rungs(arm: Arm) -> Iterator[RungGain]:
+def _rungs(arm: ChangeLadder) -> Iterator[RungGain]:
     for index, (flops, pairs) in enumerate(zip(arm.flops_R, arm.pairs_R, strict=True)):
         gain = arm.found.rung(index)
         (low,), (high,) = gain.interval()

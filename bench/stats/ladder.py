@@ -31,7 +31,7 @@ MAX_SEEDS = 64  # of a design that is offered
 FEWEST_RUNGS = 3
 
 
-class Verdict(StrEnum):
+class LadderVerdict(StrEnum):
     """The answer about one change."""
 
     GROWS = "grows"
@@ -41,8 +41,8 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-TREND = (Verdict.GROWS, Verdict.FADES, Verdict.REVERSES)
-VERDICTS = tuple(Verdict)
+TREND = (LadderVerdict.GROWS, LadderVerdict.FADES, LadderVerdict.REVERSES)
+VERDICTS = tuple(LadderVerdict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,11 +186,11 @@ def verdicts(ladders: Ladders, *, stands_T: np.ndarray | None = None) -> np.ndar
     change = Sum(value=slope.value * length, error=slope.error * length, freedom=slope.freedom)
     low_T, high_T = change.interval(1 - 2 * LEVEL)
     keeps_T = (mean.p < LEVEL) & (np.maximum(np.abs(low_T), np.abs(high_T)) < np.abs(mean.value))
-    made = np.full(len(slope.value), VERDICTS.index(Verdict.INCONCLUSIVE))
-    made[~stands_T & keeps_T] = VERDICTS.index(Verdict.KEEPS)
-    made[stands_T & (begins_T < 0)] = VERDICTS.index(Verdict.FADES)
-    made[stands_T & (ends_T > 0)] = VERDICTS.index(Verdict.GROWS)
-    made[stands_T & (begins_T < 0) & (ends_T > 0)] = VERDICTS.index(Verdict.REVERSES)
+    made = np.full(len(slope.value), VERDICTS.index(LadderVerdict.INCONCLUSIVE))
+    made[~stands_T & keeps_T] = VERDICTS.index(LadderVerdict.KEEPS)
+    made[stands_T & (begins_T < 0)] = VERDICTS.index(LadderVerdict.FADES)
+    made[stands_T & (ends_T > 0)] = VERDICTS.index(LadderVerdict.GROWS)
+    made[stands_T & (begins_T < 0) & (ends_T > 0)] = VERDICTS.index(LadderVerdict.REVERSES)
     return made
 
 
@@ -228,7 +228,7 @@ def simulated(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int, rng: n
 def power(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int = 400, seed: int = 0) -> float:
     """Share of simulated ladders of a truth that get a verdict."""
     made = verdicts(simulated(truth, x_R, seeds=seeds, ladders=ladders, rng=np.random.default_rng(seed)))
-    return float((made != VERDICTS.index(Verdict.INCONCLUSIVE)).mean())
+    return float((made != VERDICTS.index(LadderVerdict.INCONCLUSIVE)).mean())
 
 
 def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int | None:

@@ -10,7 +10,7 @@ BASELINE = "baseline"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class LadderPlace:
     """`change`: as it was typed, or `BASELINE`. `rung`: 0 is the one of least compute."""
 
     change: str
@@ -22,9 +22,9 @@ class Place:
         return f"ladder: {self.change} on rung {self.rung}"
 
 
-def place_of(axes: tuple[str, ...]) -> Place | None:
+def place_of(axes: tuple[str, ...]) -> LadderPlace | None:
     """The place that one of a cell's axes says; None where none does."""
     for axis in axes:
         if match := AXIS.fullmatch(axis):
-            return Place(change=match[1], rung=int(match[2]))
+            return LadderPlace(change=match[1], rung=int(match[2]))
     return None

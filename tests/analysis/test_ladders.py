@@ -14,7 +14,7 @@ from bench.analysis.finding import Finding, Verdict
 from bench.analysis.study_data import Records
 from bench.questions import change_survives_scale as question
 from bench.report.figures import ladder as figure
-from bench.study.ladder import BASELINE, Place, place_of
+from bench.study.ladder import BASELINE, LadderPlace, place_of
 from bench.study.record import Operations, Record
 from tests.analysis._records import World, change, map_scores
 
@@ -32,7 +32,7 @@ def records(gains: dict[str, tuple[float, ...]], *, seeds: int = 4, noise: float
                 horizon = replace(base.horizons[-1], train_flops=Operations(dense=flops, paper=flops))
                 about = {
                     "directory": f"{name}-{rung}-{seed}",
-                    "cell.axes": (Place(change=name, rung=rung).axis,),
+                    "cell.axes": (LadderPlace(change=name, rung=rung).axis,),
                     "cell.seed": seed,
                     "cell.recipe": replace(base.cell.recipe, lr=1e-3 * (1 + rung), batch=64 + len(name)),
                 }
@@ -53,7 +53,7 @@ def asked(gains: dict[str, tuple[float, ...]], **how: float) -> dict[str, Findin
 
 
 def test_a_place_is_read_as_it_was_written() -> None:
-    place = Place(change="my.py:Net on rung 3", rung=2)
+    place = LadderPlace(change="my.py:Net on rung 3", rung=2)
     assert place_of(("compute", place.axis)) == place and place_of(("compute",)) is None
 
 

@@ -18,7 +18,7 @@ from bench.plan.sizes import DataSizes
 from bench.plan.tuning import FIRST, MOST, Trials, choice, further
 from bench.study import suite as suites
 from bench.study.cell import Cell
-from bench.study.ladder import BASELINE, Place, place_of
+from bench.study.ladder import BASELINE, LadderPlace, place_of
 from bench.study.options import StudyOptions
 
 BEST = {"adamw": 4e-3, "timm:muon": 2e-1}  # rates
@@ -43,7 +43,7 @@ def cells(*change: str, records: bool = True, monkeypatch: Any = None, **options
 
 
 def on(made: tuple[Cell, ...], change: str, rung: int) -> list[Cell]:
-    return [cell for cell in made if place_of(cell.axes) == Place(change=change, rung=rung)]
+    return [cell for cell in made if place_of(cell.axes) == LadderPlace(change=change, rung=rung)]
 
 
 def test_rates_are_tuned_before_anything_else_is_trained(monkeypatch) -> None:

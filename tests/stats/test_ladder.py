@@ -12,8 +12,8 @@ from bench.stats.ladder import (
     LEVEL,
     VERDICTS,
     Ladders,
+    LadderVerdict,
     Truth,
-    Verdict,
     seeds_needed,
     simulated,
     verdicts,
@@ -30,7 +30,7 @@ def one(*rungs: list[float]) -> Ladders:
     return Ladders.of(X, np.array([gains], float))
 
 
-def verdict(*rungs: list[float]) -> Verdict:
+def verdict(*rungs: list[float]) -> LadderVerdict:
     return VERDICTS[int(verdicts(one(*rungs))[0])]
 
 

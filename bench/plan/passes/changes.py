@@ -16,7 +16,7 @@ from bench.plan.tuning import FIRST, STEP, Trials, choice, further
 from bench.store.records import read_record
 from bench.study import registry
 from bench.study.cell import Cell
-from bench.study.ladder import BASELINE, Place
+from bench.study.ladder import BASELINE, LadderPlace
 from bench.study.overrides import Overrides, setting
 from bench.study.record import Record
 from bench.train.schedule import total_steps
@@ -229,7 +229,7 @@ def _arm(
         share = _share(rungs, rung)
         rate = _rounded(chosen[arm, 0] ** (1 - share) * chosen[arm, 1] ** share)
         for cell in _on_rung(of_arm, rung, baseline, request, slower=slower):
-            axis = Place(change=arm, rung=number).axis
+            axis = LadderPlace(change=arm, rung=number).axis
             made.append(replace(cell, recipe=replace(cell.recipe, lr=rate), axes=(axis,)))
     return made
 
