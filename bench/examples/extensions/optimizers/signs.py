@@ -8,7 +8,7 @@ def make(weights, recipe):  # -> a torch optimizer; its state is tensors and num
 
     class Signs(torch.optim.Optimizer):
         @torch.no_grad()
-        def step(self):
+        def step(self, closure=None):  # type: ignore[override]
             for group in self.param_groups:
                 for p in group["params"]:
                     p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(p.grad.sign(), alpha=group["lr"])
