@@ -52,6 +52,11 @@ class Climbed:
 
 def climb(options: StudyOptions, console: Console, *, say: Callable[[Plan], None] | None = None) -> Climbed:
     """Tune rates, then train the rungs: plans that follow each other, until one holds the rungs."""
+    if not options.what.change:
+        raise UserError(
+            "A ladder follows a change over compute, and none was named.",
+            "For example --change optimizer=timm:muon, --change my.py:Net or --change patch=14.",
+        )
     failures: list[Failure] = []
     for _ in range(ROUNDS):
         plan = make_plan(options, to_run=True, report=view.ConsoleReporter(console))

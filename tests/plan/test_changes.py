@@ -100,7 +100,6 @@ def test_several_sizes_make_rungs_in_order_of_compute(monkeypatch) -> None:
 @pytest.mark.parametrize(
     "change, said",
     [
-        ((), "none was named"),
         (("optimizer=adamw",), "changes nothing"),
         (("optimizer=timm:nothing",), "Unknown optimizer"),
         (("colour=red",), "Unknown field of a recipe"),

@@ -39,15 +39,10 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     """The study's rungs, with every change; first the runs that tune the rates, and the others once these are there.
 
     Raises:
-        UserError: no change, or one that cannot be made.
+        UserError: a change that cannot be made.
     """
     if not request.suite.compares_changes:
         raise UserError(f"Suite {request.suite.name!r} compares no changes.", "Give --suite ladder with --change.")
-    if not request.what.change:
-        raise UserError(
-            "A ladder follows a change over compute, and none was named.",
-            "For example --change optimizer=timm:muon, --change my.py:Net or --change patch=14.",
-        )
     rungs = _rungs(study.cells)
     arms = {BASELINE: study.cells} | {text: _with(text, study.cells, request) for text in request.what.change}
     trials = {(arm, end): _first(cells, rungs[-end]) for arm, cells in arms.items() for end in range(ENDS)}
@@ -243,4 +238,4 @@ def _rounded(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-PASS = Pass(apply=apply, needed=lambda r: r.suite.compares_changes or bool(r.what.change), after=("tasks",))
+PASS = Pass(apply=apply, needed=lambda r: bool(r.what.change), after=("tasks",))
