@@ -21,7 +21,7 @@ POINTS = 100.0  # per share
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class PairedRun:
     """One finished run. accuracy in points; flops in the paper's convention; seconds of training on one device."""
 
     accuracy: float
@@ -46,7 +46,7 @@ class ChangeLadder:
 
     change: str
     flops_R: tuple[float, ...]
-    pairs_R: tuple[dict[int, tuple[Run, Run]], ...]
+    pairs_R: tuple[dict[int, tuple[PairedRun, PairedRun]], ...]
     found: Ladders
     verdict: LadderVerdict
 
@@ -103,18 +103,18 @@ def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
     )
 
 
-def _ladders(flops_R: list[float], pairs_R: list[dict[int, tuple[Run, Run]]]) -> Ladders:
+def _ladders(flops_R: list[float], pairs_R: list[dict[int, tuple[PairedRun, PairedRun]]]) -> Ladders:
     gains_RN = np.full((len(pairs_R), max(map(len, pairs_R))), math.nan)
     for rung, pairs in enumerate(pairs_R):
         gains_RN[rung, : len(pairs)] = [change.accuracy - base.accuracy for change, base in pairs.values()]
     return Ladders.of(np.log2(flops_R), gains_RN[None])
 
 
-def _runs(evidence: Evidence) -> dict[str, dict[int, dict[int, Run]]]:
+def _runs(evidence: Evidence) -> dict[str, dict[int, dict[int, PairedRun]]]:
     """Change -> rung -> seed -> run, of the current grid where there is one."""
     wanted = evidence.records.wanted
     names = frozenset(wanted.names) if wanted else None
-    made: dict[str, dict[int, dict[int, Run]]] = {}
+    made: dict[str, dict[int, dict[int, PairedRun]]] = {}
     for record in evidence.records.records:
         place = place_of(record.cell.axes)
         if place is None or record.status != "complete" or (names is not None and record.directory not in names):
@@ -124,12 +124,12 @@ def _runs(evidence: Evidence) -> dict[str, dict[int, dict[int, Run]]]:
     return made
 
 
-def _read(record: Record) -> Iterator[Run]:
+def _read(record: Record) -> Iterator[PairedRun]:
     last = record.horizons[-1]
     for score in last.scores:
         if score.task == UPSTREAM and score.metric == "accuracy" and score.value is not None:
             error = math.sqrt(score.value * (1 - score.value) / max(1, score.num_test)) if score.num_test else 0.0
-            yield Run(
+            yield PairedRun(
                 accuracy=POINTS * score.value,
                 flops=float(last.train_flops.paper or 0),
                 images=last.images_trained or last.images_seen,
