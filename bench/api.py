@@ -22,6 +22,7 @@ from rich.console import Console
 from bench.analysis import frames, saved_findings, study_data
 from bench.analysis.finding import Finding
 from bench.commands import flops as flops_verb
+from bench.commands import ladder as ladder_verb
 from bench.commands import probe as probe_verb
 from bench.commands import status as status_verb
 from bench.commands.compare import Compared
@@ -33,12 +34,12 @@ from bench.core.shown import Picture, Shown
 from bench.cost.flops import ModelCost, ModuleCost, count_module
 from bench.data.__main__ import about
 from bench.execute.local import Failure
+from bench.execute.work_off import work_off
 from bench.laws import runs_table, table_fit, wording
 from bench.plan import view
 from bench.plan.plan import Plan, make_plan
 from bench.report import fit_figure
 from bench.report.build import ReportPaths, build, say
-from bench.run import work_off
 from bench.store import index
 from bench.store.study import Study as Store
 from bench.study import registry
@@ -283,6 +284,30 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
         raise
     say(paths, console)
     return Results(folder=made.store, paths=paths, failures=tuple(failures))
+
+
+@spelt_out(RUN)
+def ladder(study: Study = None, *, minutes: float | None = None, verbose: bool = False, **options: Any) -> Results:
+    """Does a change survive scale? Tune the rates of every `change` and its baseline (`models`) alike, train the rungs,
+    and report: `vit-bench ladder`. To be called from the main thread; the same call goes on where it was stopped.
+
+    Args:
+        minutes: choose budgets and seeds that take about so long on this machine.
+        verbose: print the plans, progress and findings.
+
+    Raises:
+        UserError: as `run`; no change, or one that cannot be made.
+        Interrupted: a signal asked for a stop.
+    """
+    asked = StudyOptions.called(study, options).changed(suite="ladder")
+    asked.where.use()
+    console = make_console() if verbose else Console(file=io.StringIO(), force_jupyter=False)
+    if minutes is not None:
+        asked = ladder_verb.designed(asked, console, minutes=minutes)
+    done = ladder_verb.climb(asked, console)
+    paths = build(done.plan.store, suite=done.plan.suite)
+    say(paths, console)
+    return Results(folder=done.plan.store, paths=paths, failures=done.failures)
 
 
 def report(folder: Path | str, *, reference: str | None = None) -> Results:

@@ -94,6 +94,7 @@ class Evidence:
         reference: published evidence that figures lay under these points.
         set_aside: per record, scores that another cell supersedes (`bench.analysis.deduplicate`): left out of `scores`.
         targets: accuracies that were asked for, 0..1; () leaves them to the questions.
+        forecast_at: training FLOPs that a forecast was asked for at; None leaves them to the question.
         own_question: name of the question that the study was made for; "": of none in particular.
         swept: the same with every learning rate, where a sweep was made: this one keeps the rates that stand.
     """
@@ -114,6 +115,7 @@ class Evidence:
     reference: Evidence | None = None
     set_aside: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     targets: tuple[float, ...] = ()
+    forecast_at: float | None = None
     own_question: str = ""
     swept: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)

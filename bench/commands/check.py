@@ -1,5 +1,6 @@
-"""Check an extension: a model, data set, task, suite, question, figure or job, one's own or the project's. A line per
-requirement. The tests of the project's own plug-ins (tests/core/test_contracts.py) call the same checks."""
+"""Check an extension: a model, data set, task, suite, question, figure, job or part of a recipe, one's own or the
+project's. A line per requirement. The tests of the project's own plug-ins (tests/core/test_contracts.py) call the same
+checks."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from bench.commands.check_model import check_model
+from bench.commands.check_parts import check_augmentation, check_loss, check_optimizer, check_schedule
 from bench.commands.requirement import CheckOptions, Limited, Requirement, require, require_revision
 from bench.core import cli
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
@@ -540,6 +542,10 @@ CHECKS: dict[str, Callable[[str, CheckOptions], Iterable[Requirement]]] = {
     "question": check_question,
     "figure": check_figure,
     "job": check_job,
+    "optimizer": check_optimizer,
+    "loss": check_loss,
+    "augmentation": check_augmentation,
+    "schedule": check_schedule,
     "recipe": check_recipe,
 }
 
@@ -551,6 +557,10 @@ USES = {  # kind -> options of the command that its check reads
     "question": "study",
     "figure": "study",
     "job": "image_size channels data data_root",
+    "optimizer": "",
+    "loss": "",
+    "augmentation": "channels",
+    "schedule": "",
     "recipe": "",
 }
 

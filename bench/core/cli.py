@@ -182,6 +182,17 @@ def sizes_list(text: str) -> tuple[int, ...]:
     return tuple(sorted({positive(part) for part in names_list(text)}))
 
 
+def flops(text: str) -> float:
+    """A number of operations above 0, such as 1e18."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e40:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of training FLOPs, such as 1e18")
+    return value
+
+
 def accuracies(text: str) -> tuple[float, ...]:
     """Comma-separated accuracies, such as 95% or 0.95, ascending, each once; as shares."""
     shares = []

@@ -14,9 +14,10 @@ from bench.core.cli import literal
 from bench.core.errors import UserError
 from bench.plan.sizes import DataSizes
 from bench.study import registry
-from bench.study.cell import CHOICES, Cell
+from bench.study.cell import CHOICES, PARTS, Cell
 from bench.study.overrides import DEFAULTS, MODEL_PREFIX, Overrides
 from bench.study.suite import merge, shortest_budget
+from bench.train.parts import check_part, files
 
 LENGTH_PATTERN = re.compile(r"(\d{1,15}(?:\.\d+)?(?:e(?:1[0-4]|\d))?)\s*(images?|steps?|epochs?|%)?")
 YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -27,7 +28,8 @@ def listing() -> str:
     from bench.suites import _paper
 
     suites = (f"\n  {name:15} {registry.load('suite', name).question}" for name in registry.names("suite"))
-    words = "; ".join(f"{name} ({', '.join(CHOICES[name])})" if name in CHOICES else name for name in DEFAULTS)
+    allowed = CHOICES | {kind: files(kind) for kind in PARTS}
+    words = "; ".join(f"{name} ({', '.join(allowed[name])})" if name in allowed else name for name in DEFAULTS)
     parts = (f"fields of a recipe: {words}", f"recipes of the paper: {', '.join(_paper.rows())}")
     recipes = "\n".join(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts)
     return f"\nsuites, and what each asks:{''.join(suites)}\n{recipes}\n"
@@ -160,5 +162,7 @@ def _recipe(overrides: Overrides, cell: Cell, settings: dict[str, str], sizes: D
             value: Any = length(text, cell, sizes, whole=whole) if key.endswith("_images") else _value(key, text)
             if key == "warmup_images" and text.endswith("%") and value > (shortest or cell.horizons[-1]):
                 raise UserError(f"A warm-up of {text} is longer than the training.", "Give up to 25%, e.g. 5%.")
+            if key in PARTS:
+                check_part(key, value)
             cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
     return cell

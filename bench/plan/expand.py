@@ -29,6 +29,7 @@ def expand(
     only: Sequence[str] = (),
     device_name: str = "H100",
     notes: Sequence[str] = (),
+    store: Path | None = None,
 ) -> StudyCells:
     """The cells of a suite under these options, every name in them checked. Whether models of the suite's own can be
     built is found out when their cost is measured.
@@ -40,12 +41,14 @@ def expand(
         only: patterns of names, which leave the other cells for another run.
         device_name: the accelerator that the hours of scale `gpu` are of.
         notes: on the options, that those of the passes follow.
+        store: the study's folder, for suites that tune rates before they use them.
 
     Raises:
         UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
             small, or nothing left by `--only`.
     """
     request = _request(suite, what, overrides, sizes, only=only, device_name=device_name)
+    request = replace(request, store=store)
     cells = tuple(suite.cells(request.suite_options))
     if what.sizes and not {cell.num_images for cell in cells} & set(what.sizes):
         wrong = f"Suite {suite.name!r} compares no numbers of images, for which --sizes could give others."

@@ -319,7 +319,9 @@ def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new:
     preflight.check_pricing(pricing, priced=model.hardware is not None or to_run)
     sizes = DataSizes(root=where.data_root, published=scale == "paper" or what.rehearse)
     device = pricing.accelerator or _device_name(model)
-    study = expand(suite, what, overrides, sizes, only=selection.only, device_name=device, notes=grouped)
+    study = expand(
+        suite, what, overrides, sizes, only=selection.only, device_name=device, notes=grouped, store=where.store(what)
+    )
     preflight.check_warmup(study.chosen)
     preflight.check_places(where, write=to_run)
     planned = PlannedStudy(suite=suite, what=what, where=where, asked=options.to_toml())

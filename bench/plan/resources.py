@@ -12,12 +12,12 @@ from pathlib import Path
 from bench.core.errors import UserError
 from bench.core.files import free_bytes
 from bench.core.formatting import data_size
-from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
 from bench.data.image_set import AHEAD_BYTES, INDEX_BYTES, Tier, tier_of
 from bench.plan.estimate import Rates, waiting
 from bench.plan.sizes import DataSizes
 from bench.store.checkpoints import MAX_KEPT
+from bench.study import registry
 from bench.study.cell import Cell, Recipe
 
 FLOAT_BYTES = 4
@@ -95,8 +95,8 @@ def disk(needed: Sequence[Needs], *, running: int) -> Disk:
 
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
-    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/step.py), their mean."""
-    moments = OPTIMIZER_BYTES if recipe.optimizer == "adamw" else FLOAT_BYTES * bool(recipe.momentum)
+    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/optimizers/), their mean."""
+    moments = FLOAT_BYTES * registry.load("optimizer", recipe.optimizer).moments(recipe)
     return params * (FLOAT_BYTES + moments + FLOAT_BYTES * bool(recipe.average))
 
 

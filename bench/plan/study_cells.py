@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.plan.images import StudyImages
 from bench.plan.sizes import DataSizes
@@ -47,6 +48,7 @@ class StudyRequest:
         upstream: sets that the user named, without their limits; None: the suite's own.
         limits: name of a set -> N of NAME@N.
         device_name: the accelerator that the hours of scale `gpu` are of.
+        store: the study's folder, whose records say which rates were tuned; None: nothing was.
     """
 
     suite: Suite
@@ -59,6 +61,7 @@ class StudyRequest:
     upstream: tuple[str, ...] | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     device_name: str = "H100"
+    store: Path | None = None
 
     @property
     def scale(self) -> str:

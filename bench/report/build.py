@@ -94,6 +94,8 @@ def build(
     evidence, by_figure = quoted.read() if quoted else measured(suite_directory, suite, reference)
     wanted = grid.targets(suite_directory) if targets is None else tuple(targets)
     evidence = dataclasses.replace(evidence, targets=wanted) if wanted else evidence
+    if (at := grid.forecast_at(suite_directory)) is not None:
+        evidence = dataclasses.replace(evidence, forecast_at=at)
     asked = questions.asked(_questions(suite, evidence))
     findings = questions.find(evidence, [question.name for question in asked])
     answered = {finding.question for finding in findings.findings}

@@ -61,6 +61,12 @@ def targets(study: Path) -> tuple[float, ...]:
     return tuple(share for share in shares if 0 < share < 1)
 
 
+def forecast_at(study: Path) -> float | None:
+    """The training FLOPs that `study`/study.toml asks a forecast at; None where it does not."""
+    asked = _asked(study).get("at")
+    return float(asked) if isinstance(asked, int | float) and asked > 0 else None
+
+
 def is_rehearsal(study: Path) -> bool:
     """Whether `study`/study.toml asks for a rehearsal."""
     return _asked(study).get("rehearse") is True

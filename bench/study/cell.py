@@ -32,10 +32,7 @@ def is_rate_enough(*, lacks: float) -> bool:
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "optimizer": ("adamw", "sgd"),
-    "loss": ("softmax", "sigmoid"),
     "head_bias": ("zero", "prior"),
-    "schedule": ("branch", "separate"),
     "decay": ("constant", "rsqrt", "linear", "cosine"),
     "cooldown_shape": ("1-sqrt", "linear", "cosine"),
     "sharding": ("replicate", "fsdp"),
@@ -43,8 +40,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": ("auto", "float32", "bfloat16"),
     "evaluation_dtype": ("auto", "float32", "bfloat16"),
 }
-"""Allowed values of recipe fields; they are documented where they are implemented: optim, schedule, precision,
+"""Allowed values of recipe fields; they are documented where they are implemented: schedule, precision,
 inference, device_reading."""
+PARTS = ("optimizer", "loss", "augmentation", "schedule")
+"""Recipe fields that name a file of the folder of their kind (`bench.train.parts`)."""
+PART_NAME = re.compile(r"[A-Za-z0-9_-]+(:[A-Za-z0-9_.-]+)?")
 SCALARS = frozenset((str, int, float, bool, type(None)))
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
 BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the training would be left
@@ -54,8 +54,9 @@ BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the t
 class Recipe:
     """How a model is trained. Rates are per step; lengths are fractions of the horizon, but for those named `_images`.
 
-    `schedule` "branch": the trunk is shared and each horizon cools down from it (Hägele et al. 2024); "separate": every
-    horizon is trained on its own. Linear or cosine decay over the whole training, as in the paper, is a cool-down of 1.
+    `optimizer`, `loss`, `augmentation` and `schedule` name files of bench/train/. `schedule` "branch": the trunk is
+    shared and each horizon cools down from it (Hägele et al. 2024); others train every horizon on its own. Linear or
+    cosine decay over the whole training, as in the paper, is a cool-down of 1.
 
     Raises:
         UserError: an invalid value.
@@ -83,6 +84,7 @@ class Recipe:
     label_smoothing: float = 0.0
     shift: int = 2  # random translation of every training image by up to this many pixels
     flip: bool = False
+    augmentation: str = "none"  # beside shift, flip and crop, which come before or after it
     crop: float = 0.0  # least share of its area that a random crop of an image keeps (the paper: 0.05); 0: no crops
     sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
     decoding: str = "processor"  # of encoded images in training; "device": bench/train/device_reading.py
@@ -93,6 +95,9 @@ class Recipe:
         for name, allowed in CHOICES.items():
             if (value := getattr(self, name)) not in allowed:
                 raise unknown(name.replace("_", " "), str(value), allowed)
+        for name in PARTS:
+            if not PART_NAME.fullmatch(given := getattr(self, name)):
+                raise UserError(f"{given!r} is no name of a recipe's {name}.", "Give NAME, or LIBRARY:NAME.")
         for entry in dataclasses.fields(Recipe):
             value = getattr(self, entry.name)
             if not isinstance(value, str | bool | tuple) and not value >= 0:
@@ -103,7 +108,7 @@ class Recipe:
         for name in BELOW_ONE:
             if getattr(self, name) == 1:
                 raise UserError(f"A recipe's {name} of 1 leaves nothing of the training.", "Give 0 to below 1.")
-        if self.stopping_checks and (self.average or self.schedule != "separate"):
+        if self.stopping_checks and (self.average or self.schedule == "branch"):
             raise UserError(
                 "Early stopping evaluates the best weights of one training: not averaged ones, and no trunk's.",
                 "Set average=0 and schedule=separate beside stopping_checks.",

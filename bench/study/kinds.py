@@ -52,6 +52,27 @@ KINDS = {
     "job": PluginKind(
         package="bench.execute.jobs", export="JOB", defined="bench.execute.jobs.job:Job", subfolder="jobs"
     ),
+    "optimizer": PluginKind(
+        package="bench.train.optimizers",
+        export="OPTIMIZER",
+        defined="bench.train.optimizers.optimizer:Optimizer",
+        subfolder="optimizers",
+    ),
+    "loss": PluginKind(
+        package="bench.train.losses", export="LOSS", defined="bench.train.losses.loss:Loss", subfolder="losses"
+    ),
+    "augmentation": PluginKind(
+        package="bench.train.augmentations",
+        export="AUGMENTATION",
+        defined="bench.train.augmentations.augmentation:Augmentation",
+        subfolder="augmentations",
+    ),
+    "schedule": PluginKind(
+        package="bench.train.schedules",
+        export="SCHEDULE",
+        defined="bench.train.schedules.schedule:Schedule",
+        subfolder="schedules",
+    ),
     "family": PluginKind(
         package="baselines", export="FAMILY", defined="vit.model_family:ModelFamily", subfolder="models"
     ),

@@ -27,6 +27,7 @@ from bench.study.overrides import Overrides
 T = TypeVar("T")
 MPS_CELLS = 4  # that share a GPU by NVIDIA's MPS
 CHANGED = ("refuse", "keep", "redo")
+EQUAL = ("flops", "images", "seconds")
 
 
 def read_share(text: str) -> str:
@@ -96,6 +97,22 @@ class What:
     seeds: int | None = option(
         "number of training seeds",
         read=cli.seeds,
+    )
+    change: tuple[str, ...] = option(
+        "suite ladder: a change whose gain is followed over compute: a model, patch=N, or field=value of a recipe "
+        "(two at once: a=1+b=2); repeatable",
+        default=(),
+        kind=Kind.REPEATED,
+    )
+    equal: str = option(
+        "suite ladder: what a change and its baseline have the same of (default: flops)",
+        default="flops",
+        choices=EQUAL,
+    )
+    at: float | None = option(
+        "suite ladder: training FLOPs that the gain is forecast at (default: one rung above the highest)",
+        read=cli.flops,
+        metavar="FLOPS",
     )
     rehearse: bool = option(
         "do every run in seconds, to see what would break: networks of two blocks, a few hundred small images, a "

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 
 from bench.core.cli import names_list
 from bench.core.errors import UserError, unknown
-from bench.study.cell import CHOICES, Recipe
+from bench.study.cell import CHOICES, PARTS, Recipe
 from bench.study.option import Kind, option
+from bench.study.registry import names
 
 MODEL_PREFIX = "model."  # before the name of an option of the model
 CHOSEN_BY_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
@@ -42,7 +43,7 @@ ALSO_CALLED = {
 Setting = tuple[str, str]
 
 
-def _setting(text: str) -> Setting:
+def setting(text: str) -> Setting:
     """ "lr=1e-3" -> the field's name in full, and the value as typed."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
@@ -63,12 +64,14 @@ def _example(key: str) -> str:
     default = DEFAULTS.get(key)
     if key in CHOICES:
         return ",".join(CHOICES[key][:2])
+    if key in PARTS:
+        return ",".join(names(key)[:2])
     return f"{default:g},{2 * default:g}" if isinstance(default, float) and default else "1,2"
 
 
 def _swept(text: str) -> tuple[str, tuple[str, ...]]:
     """ "lr=1e-3,2e-3" -> the field's name in full, and the values as typed."""
-    key, values = _setting(text)
+    key, values = setting(text)
     if not names_list(values):
         raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
     texts = names_list(values)
@@ -98,7 +101,7 @@ class Overrides:
         "change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable",
         default=(),
         kind=Kind.FIELDS,
-        read=_setting,
+        read=setting,
         metavar="FIELD=VALUE",
     )
     sweep: tuple[tuple[str, tuple[str, ...]], ...] = option(

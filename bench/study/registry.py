@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core.errors import PROJECT, UserError, unknown
 from bench.core.user_code import prints_aside
-from bench.study.cell import RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
+from bench.study.cell import PARTS, RECIPE_REVISION, REHEARSAL_REVISION, Cell, cell_id
 from bench.study.kinds import KINDS, SUBFOLDERS
 from bench.study.names import DataName, ModelName
 from vit.model_family import PRETRAINED, Classifier, ModelFamily, Weights
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 LONGEST, LONGEST_PATH = 100, 1000  # letters of a model's name; of one that holds a path
-
-
 ADAPTERS = ("file", "hf", "timm", "torchvision")  # families of any network, whose names begin with where it comes from
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
@@ -147,6 +145,8 @@ def load(kind: str, name: str) -> Any:
     """
     if kind == "data set":
         name = DataName.parse(name).base  # the words after a colon are for the file itself: "folder:flowers"
+    elif kind in PARTS:
+        name = name.partition(":")[0]  # what follows is a name of the library that the file stands for: "timm:muon"
     if name not in names(kind):
         path = Path(name) if kind == "data set" and os.path.isdir(name) else Path()
         raise unknown(kind, name, names(kind), meant=path.name and f"folder:{path.name} --data-root {path.parent}")
@@ -402,12 +402,15 @@ def revisions_of(cell: Cell) -> dict[str, int]:
     """The integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
     Images count by the name and the revision of their set, not by content.
 
-    The recipe's revision stands for the revision of the job "train". Another job's first revision is left out, as
-    fields at their defaults are.
+    The recipe's revision stands for the revision of the job "train". The first revision of another job, and of a
+    recipe's optimizer, loss, augmentation or schedule, is left out, as fields at their defaults are.
     """
     revisions = {"recipe": RECIPE_REVISION, "model": model_revision(cell.model)}
     if cell.job != "train" and (job := load("job", cell.job).revision) != 1:
         revisions[f"job:{cell.job}"] = job
+    for kind in PARTS:
+        if (part := load(kind, named := getattr(cell.recipe, kind)).revision) != 1:
+            revisions[f"{kind}:{named}"] = part
     if cell.rehearsal:
         revisions["rehearsal"] = REHEARSAL_REVISION
     revisions[f"data:{cell.data}"] = load("data set", cell.data).revision

@@ -63,6 +63,7 @@ class Suite:
         downstream: all downstream sets, or those of each scale; None for the headline and the far ones.
         varies: axis -> fields of a recipe that its cells differ in on purpose. The others are equal along the axis.
         exclusive: cells measure time, so that one worker has the machine to itself.
+        compares_changes: its models are baselines, each trained beside the same with every `--change`.
         advises: it says which model to take, so that a plan says which differences its test images can show.
         compares_finetuning: it compares fine-tuning with frozen features, which a plan leaves out where it takes long.
         purpose: "check" where its numbers mean nothing.
@@ -80,6 +81,7 @@ class Suite:
     downstream: tuple[str, ...] | Mapping[str, tuple[str, ...]] | None = None
     varies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exclusive: bool = False
+    compares_changes: bool = False
     advises: bool = False
     compares_finetuning: bool = False
     purpose: str = ""

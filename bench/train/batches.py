@@ -26,7 +26,9 @@ from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.data.image_set import EncodedImages, ImageSet, Tier
 from bench.study.cell import Recipe
+from bench.study.registry import load
 from bench.train import precision
+from bench.train.augmentations.augmentation import Augmentation, random_stream
 from bench.train.ranks import ONE_RANK, Ranks
 from vit.layers import scaled
 
@@ -192,9 +194,13 @@ class Batches:
         scaled: bool | None = None,
         workers: int | None = None,
     ) -> None:
-        self.share, self.fit = ranks.share(recipe.batch), fit
+        augmentation: Augmentation = load("augmentation", recipe.augmentation)
+        self.pixels, self.mixes = augmentation.pixels, augmentation.mixes
+        self.own = ranks.share(recipe.batch)
+        self.share = slice(0, recipe.batch) if self.mixes else self.own  # images are mixed with those of other ranks
+        self.fit, self.num_classes = fit, images.num_classes
         self.recipe, self.seed, self.device = recipe, seed, device
-        self.scaled = not device.startswith("cuda") if scaled is None else scaled
+        self.scaled = bool(self.mixes) or (not device.startswith("cuda") if scaled is None else scaled)
         self._dtype = torch.float32 if self.scaled else precision.DTYPES[precision.resolve(recipe.dtype, device)]
         self._mirrored, self._cut = _mirrored, _cut
         if device.startswith("cuda"):
@@ -257,13 +263,23 @@ class Batches:
         return self.draws.indices(step)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
-        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B). Batches that are not
-        `scaled` here are uint8 pixels, or of the step's dtype where they were cropped.
+        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B; targets_BK where images are
+        mixed). Batches that are not `scaled` here are uint8 pixels, or of the step's dtype where they were cropped.
 
         Raises:
             UserError: an image can no longer be read.
         """
+        x_BCHW, labels_B = self._unmixed(step)
+        if self.mixes is None:
+            return x_BCHW, labels_B
+        with random_stream(self.seed, "mix", step):
+            x_BCHW, targets_BK = self.mixes(self.recipe, x_BCHW, labels_B, self.num_classes)
+        return x_BCHW[self.own], targets_BK[self.own]
+
+    def _unmixed(self, step: int) -> tuple[Tensor, Tensor]:
         x_BHWC, labels_B = self._read(step)
+        if self.pixels is not None:
+            x_BHWC = self._augmented(x_BHWC, step)
         singly = x_BHWC.device.type == "cpu" and math.prod(x_BHWC.shape[1:]) >= LARGE_IMAGE_BYTES
         mirrored_B = self._to_mirror(x_BHWC, step, singly=singly) if self.recipe.flip else None
         fits = self.fit is not None and tuple(x_BHWC.shape[1:]) == (self.fit[0], self.fit[0], self.fit[1])
@@ -294,6 +310,16 @@ class Batches:
         if self.recipe.shift:
             return self._shifted(images_NHWC, index_B, step), labels_B
         return images_NHWC[index_B] if self.reader is None else images_NHWC, labels_B
+
+    def _augmented(self, x_BHWC: Tensor, step: int) -> Tensor:
+        """Images changed one by one, on the processor."""
+        assert self.pixels is not None
+        images_BHWC = x_BHWC.cpu().numpy()
+        changed = []
+        for image_HWC, place in zip(images_BHWC, range(self.recipe.batch)[self.share], strict=True):
+            with random_stream(self.seed, "augment", step, place):
+                changed.append(self.pixels(self.recipe, image_HWC))
+        return self._tensor(np.stack(changed))
 
     def _to_mirror(self, x_BHWC: Tensor, step: int, *, singly: bool) -> Tensor | None:
         """Which images are to be mirrored with whatever follows; None where they were, each by itself."""

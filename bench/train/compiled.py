@@ -151,11 +151,13 @@ class Compiled:
                 return run(x_bCHW, labels_b, **how)
 
         passes = Recorded(with_kernels, leaves=working.leaves, buffers=self.model.buffers, device=self.device)
+        step.both_ways, self._recorded = passes, weakref.ref(passes)
+        if not step.rule.fused:  # it may count steps outside of tensors, which a recording would repeat
+            return
         make_recordable(step.rule, device=self.device)
         like_it = functools.partial(small_update, step.recipe, dtype=step.dtype, device=self.device)
         update = RecordedUpdate(step.rule, like_it=like_it, device=self.device)
-        step.both_ways, step.update = passes, update
-        self._recorded, self._update = weakref.ref(passes), weakref.ref(update)
+        step.update, self._update = update, weakref.ref(update)
 
     @property
     def compiles(self) -> bool:

@@ -54,7 +54,8 @@ def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> Effectiv
     if revision <= LAST_CAPPED_REVISION and most is not None:
         steps = min(steps, most)
     used = {"shift": recipe.shift, "flip": recipe.flip, "crop": recipe.crop}
-    augmentation = ", ".join(f"{name} {value:g}" for name, value in used.items() if value) or "none"
+    words = [f"{name} {value:g}" for name, value in used.items() if value]
+    augmentation = ", ".join(words + [recipe.augmentation] * (recipe.augmentation != "none")) or "none"
     return EffectiveRecipe(
         warmup_steps=steps, batch=recipe.batch, lr=recipe.lr, cooldown=recipe.cooldown, augmentation=augmentation
     )

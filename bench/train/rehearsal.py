@@ -83,6 +83,9 @@ def _allocate_optimizer_state(step: Step) -> None:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     step.clear()
+    if not step.rule.fused:  # zeros in the place of its state are not the state that it begins with
+        step.rule.state.clear()
+        return
     for state in optimizer.state.values():
         for value in filter(torch.is_tensor, state.values()):
             value.zero_()

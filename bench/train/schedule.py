@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from bench.core.errors import UserError
 from bench.study.cell import Recipe
+from bench.study.registry import load
+from bench.train.schedules.schedule import Schedule
 
 SHAPES = {
     "1-sqrt": lambda x: 1.0 - math.sqrt(x),
@@ -41,6 +43,17 @@ class Segment:
         return self.horizon is not None
 
 
+def schedule_of(recipe: Recipe) -> Schedule:
+    """The schedule that a recipe names (bench/train/schedules/)."""
+    found: Schedule = load("schedule", recipe.schedule)
+    return found
+
+
+def shares_trunk(recipe: Recipe) -> bool:
+    """Whether budgets share a training."""
+    return schedule_of(recipe).shares_trunk
+
+
 def total_steps(images: int, batch: int) -> int:
     """Steps of a horizon: at least one, rounded to the nearest whole batch."""
     return max(1, round(images / batch))
@@ -65,7 +78,7 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
         UserError: a reciprocal root without a timescale; a decay to zero that ends before a horizon does; a horizon
             that ends before its warm-up does.
     """
-    warmup = warmup_steps(recipe)
+    warmup, how = warmup_steps(recipe), schedule_of(recipe)
     if recipe.decay == "rsqrt" and not (recipe.timescale_images or warmup):
         raise UserError("A reciprocal root needs a timescale or a warm-up.", "Set timescale_images, e.g. 10000.")
     if recipe.decay in SHAPES and recipe.timescale_images < horizons[-1]:
@@ -82,8 +95,8 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
                 f"A budget of {horizon:,} images ({end:,} steps) ends before its warm-up of {warmup:,} steps.",
                 "Shorten the warm-up (--set warmup=0 leaves it out), or give a longer budget.",
             )
-        branch_at = max(warmup, end - round(end * recipe.cooldown))
-        if recipe.schedule == "separate":
+        branch_at = warmup if how.factor else max(warmup, end - round(end * recipe.cooldown))
+        if not how.shares_trunk:
             work.append(Segment("init", 0, branch_at))
         elif branch_at > position or not work:
             work.append(Segment("trunk" if work else "init", position, branch_at))
@@ -95,6 +108,8 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
 def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -> float:
     """The rate of one step. `step` counts from the start of training, not of the segment."""
     rate = recipe.lr * min(1.0, (step + 1) / warmup) if warmup else recipe.lr
+    if (factor := schedule_of(recipe).factor) is not None:
+        return rate * factor(recipe, step - segment.start, segment.end - segment.start) if segment.is_branch else rate
     if recipe.decay == "rsqrt" and step > warmup:
         timescale = recipe.timescale_images / recipe.batch or warmup
         rate /= math.sqrt(1.0 + (step - warmup) / timescale)

@@ -19,6 +19,7 @@ from bench.core.errors import UserError
 from bench.core.seeds import stream
 from bench.cost.trace import label
 from bench.study.cell import Recipe
+from bench.study.registry import load
 from bench.train import modes, precision
 from bench.train.acceleration import accelerate
 from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
@@ -26,39 +27,35 @@ from bench.train.update import Ema, Update
 from vit.masked import Regression
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits_BK, labels_B) -> the batch's mean."""
+"""(logits_BK, labels_B or targets_BK) -> the batch's mean."""
 
 
 def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
-    """Cross-entropy over classes, in float32 whatever the logits are.
-
-    "softmax": one class of many; smoothing mixes in the uniform distribution, as in torch. "sigmoid": every class is
-    decided on its own and the losses of an image's classes are added up, as in the paper's upstream runs; smoothing s
-    then makes targets 1 − s and s (their public configurations: onehot on 0.9999, off 0.0001).
+    """The loss that the recipe names (bench/train/losses/).
 
     Args:
         targets_SK: for images of several classes, or none: the sets of classes that there are, 0 or 1. A label is the
             number of a set, and every class is decided on its own.
+
+    Raises:
+        UserError: images of several classes are mixed.
     """
+    if targets_SK is None:
+        made: Loss = load("loss", recipe.loss).make(recipe)
+        return made
+    if recipe.augmentation != "none" and load("augmentation", recipe.augmentation).mixes:
+        raise UserError(
+            f"{recipe.augmentation} mixes images of one class each, and these have several.",
+            "Leave augmentation at none, or set one that changes single images, such as randaugment.",
+        )
     smoothing = recipe.label_smoothing
-    if targets_SK is not None:
-        softened_SK = smoothing + (1.0 - 2 * smoothing) * targets_SK.float()
+    softened_SK = smoothing + (1.0 - 2 * smoothing) * targets_SK.float()
 
-        def several(logits_BK: Tensor, sets_B: Tensor) -> Tensor:
-            targets_BK = softened_SK[sets_B]
-            return F.binary_cross_entropy_with_logits(logits_BK.float(), targets_BK, reduction="sum") / len(sets_B)
+    def several(logits_BK: Tensor, sets_B: Tensor) -> Tensor:
+        targets_BK = softened_SK[sets_B]
+        return F.binary_cross_entropy_with_logits(logits_BK.float(), targets_BK, reduction="sum") / len(sets_B)
 
-        return several
-
-    def softmax(logits_BK: Tensor, labels_B: Tensor) -> Tensor:
-        return F.cross_entropy(logits_BK.float(), labels_B, label_smoothing=smoothing)
-
-    def sigmoid(logits_BK: Tensor, labels_B: Tensor) -> Tensor:
-        targets_BK = torch.full_like(logits_BK, smoothing, dtype=torch.float32)
-        targets_BK.scatter_(1, labels_B[:, None], 1.0 - smoothing)
-        return F.binary_cross_entropy_with_logits(logits_BK.float(), targets_BK, reduction="sum") / len(labels_B)
-
-    return sigmoid if recipe.loss == "sigmoid" else softmax
+    return several
 
 
 def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
@@ -207,7 +204,7 @@ class Step:
             # outside the handler the traceback is gone; the optimizer had changed nothing: it allocates before it does,
             # but a parameter may have been left with half of its state
             if not has_state:
-                self.optimizer.state.clear()
+                self.rule.state.clear()
             self.go_on_with(images // 2)
 
     def _lacks_memory(self, error: Exception, images: int) -> bool:

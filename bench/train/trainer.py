@@ -32,7 +32,7 @@ from bench.train.events import CheckDue, CheckpointSaved, Event, HorizonReached,
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Step
-from bench.train.update import Ema, kept, set_aside
+from bench.train.update import KINDS, TENSOR, Ema, set_aside
 
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
 MAX_POINTS = 200  # of a learning curve
@@ -239,6 +239,7 @@ class Trainer:
             about: dict[str, Any] = {"device": device, "ranks": ranks, "average": self.ema, "targets_SK": targets_SK}
             self.train_step = Step(model=model, recipe=recipe, **about)
         self.optimizer = self.train_step.optimizer if self.train_step else None
+        self.optimizer_state = self.train_step.rule.state if self.train_step else None
         self.curve = LossCurve(self.segments, batch=recipe.batch)
         self.progress = TrainingProgress()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
@@ -254,11 +255,9 @@ class Trainer:
     def state(self) -> dict[str, torch.Tensor]:
         """Every tensor that training changes, by name."""
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        if self.optimizer is None:
+        if self.optimizer_state is None:
             return tensors
-        for name, parameter in self.model.named_parameters():
-            for key, value in self.optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer.{key}.{name}"] = value
+        tensors |= self.optimizer_state.tensors(self.model.named_parameters())
         tensors |= {f"average.{name}": value for name, value in self.ema.mean.items()}
         return tensors | (self.best.state() if self.best else {})
 
@@ -267,25 +266,19 @@ class Trainer:
         parts = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         own = self.model.state_dict()
         self.model.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in parts.items()})
-        if self.optimizer is None:
+        if self.optimizer_state is None:
             return
-        before = dict(self.optimizer.state)
-        self.optimizer.state.clear()
         parameters = dict(self.model.named_parameters())
-        for full, value in tensors.items():
-            kind, _, rest = full.partition(".")
-            if kind == "optimizer":
-                key, _, name = rest.partition(".")
-                parameter = parameters[name]
-                value = self.ranks.shard(value, like=parameter)
-                held = before.get(parameter, {}).get(key)
-                self.optimizer.state[parameter][key] = kept(value, held, parameter)
+        shards = {full: value for full, value in tensors.items() if full.partition(".")[0] in KINDS}
+        for full in (full for full in shards if full.startswith(f"{TENSOR}.")):
+            shards[full] = self.ranks.shard(shards[full], like=parameters[full.split(".", 2)[2]])
+        self.optimizer_state.restore(shards, parameters)
         mean = {k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")}
         self.ema.restore({name: self.ranks.shard(value, like=parameters[name]) for name, value in mean.items()})
         if self.best is not None:
             kept_best = {k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)}
-            shards = {name: self.ranks.shard(value, like=own[name]) for name, value in kept_best.items()}
-            self.best.restore(shards, tensors.get(ACCURACY))
+            best = {name: self.ranks.shard(value, like=own[name]) for name, value in kept_best.items()}
+            self.best.restore(best, tensors.get(ACCURACY))
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue; nothing without a place for it."""
@@ -448,12 +441,12 @@ class Trainer:
         if segment.origin == "init":
             if self.initialise is not None:
                 self.initialise()
-            if self.optimizer is not None:
-                self.optimizer.state.clear()
+            if self.optimizer_state is not None:
+                self.optimizer_state.clear()
             self.ema.restore({})
             if self.best is not None:
                 self.best.forget()
-        if segment.is_branch and p.segment + 1 < len(self.segments) and self.recipe.schedule == "branch":
+        if segment.is_branch and p.segment + 1 < len(self.segments) and schedule.shares_trunk(self.recipe):
             self.trunk = {k: set_aside(v) for k, v in self.state().items()}
         p.step = segment.start
 

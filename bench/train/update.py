@@ -3,50 +3,112 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bench.core.errors import UserError
 from bench.study.cell import Recipe
+from bench.study.registry import load
 
 CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
 
 
-def _bare(method: Any) -> Any:
-    """A method of a torch optimizer without what torch wraps around it for `torch.compile`."""
-    return getattr(method, "__wrapped__", method)
+def make_optimizer(weights: Sequence[nn.Parameter], recipe: Recipe) -> Optimizer:
+    """The optimizer that the recipe names (bench/train/optimizers/)."""
+    made: Optimizer = load("optimizer", recipe.optimizer).make(weights, recipe)
+    return made
 
 
-class _Eager:
-    """An optimizer of one group that is never compiled. torch's own methods import its compiler at their first call,
-    which takes as long again as importing torch: more than a short cell trains."""
+class OptimizerState:
+    """All that an optimizer keeps, as tensors by name: what it holds for each weight, and those numbers of its groups
+    that it changes (Lamb counts its steps there).
 
-    zero_grad = _bare(Optimizer.zero_grad)
-    add_param_group = _bare(Optimizer.add_param_group)
+    Attributes:
+        optimizer: whose state it is.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self._fresh = [_numbers(group) for group in optimizer.param_groups]
+
+    def clear(self) -> None:
+        """As it was made."""
+        self.optimizer.state.clear()
+        for group, fresh in zip(self.optimizer.param_groups, self._fresh, strict=True):
+            for key in set(_numbers(group)) - set(fresh):
+                del group[key]
+            group |= {key: _copy(value) for key, value in fresh.items()}
+
+    def tensors(self, weights: Iterable[tuple[str, nn.Parameter]]) -> dict[str, Tensor]:
+        """By name.
+
+        Raises:
+            UserError: it holds something that is neither a tensor nor a number.
+        """
+        made: dict[str, Tensor] = {}
+        for name, weight in weights:
+            for key, value in self.optimizer.state.get(weight, {}).items():
+                if isinstance(value, Tensor):
+                    made[f"{TENSOR}.{key}.{name}"] = value
+                elif isinstance(value, bool | int | float):
+                    made[f"{NUMBER}.{key}.{name}"] = _as_tensor(value)
+                elif value is not None:
+                    raise UserError(
+                        f"{type(self.optimizer).__name__} keeps a {type(value).__name__} as its {key!r}, which no "
+                        "checkpoint holds.",
+                        "Take another optimizer, or one that keeps tensors and numbers.",
+                    )
+        for index, (group, fresh) in enumerate(zip(self.optimizer.param_groups, self._fresh, strict=True)):
+            for key, value in _numbers(group).items():
+                if fresh.get(key) != value:
+                    kind = GROUP_TENSOR if isinstance(value, Tensor) else GROUP
+                    made[f"{kind}.{key}.{index}"] = _as_tensor(value)
+        return made
+
+    def restore(self, tensors: Mapping[str, Tensor], weights: Mapping[str, nn.Parameter]) -> None:
+        """Put `tensors()` back, into the memory that holds the state now where it fits."""
+        before = dict(self.optimizer.state)
+        self.clear()
+        for full, value in tensors.items():
+            kind, _, rest = full.partition(".")
+            key, _, name = rest.partition(".")
+            if kind in (GROUP, GROUP_TENSOR):
+                self.optimizer.param_groups[int(name)][key] = value.item() if kind == GROUP else value.clone()
+            elif kind == NUMBER:
+                self.optimizer.state[weights[name]][key] = value.item()
+            elif kind == TENSOR:
+                held = before.get(weights[name], {}).get(key)
+                self.optimizer.state[weights[name]][key] = kept(value, held, weights[name])
 
 
-class AdamW(_Eager, torch.optim.AdamW):
-    """torch's; see `_Eager`."""
-
-    step = torch.no_grad()(_bare(torch.optim.AdamW.step))
-
-
-class SGD(_Eager, torch.optim.SGD):
-    """torch's; see `_Eager`."""
-
-    step = torch.no_grad()(_bare(torch.optim.SGD.step))
+KINDS = TENSOR, NUMBER, GROUP, GROUP_TENSOR = (
+    "optimizer",
+    "optimizer_number",
+    "optimizer_group",
+    "optimizer_tensor",
+)
+"""First part of a name in a checkpoint: what is held for a weight, as a tensor or a number; what a group counts."""
+Number = bool | int | float | Tensor
 
 
-def make_optimizer(weights: Iterable[Tensor], recipe: Recipe) -> Optimizer:
-    """ "adamw": the paper's Adam, decoupled weight decay on every parameter, biases and norms too, as flax.optim.Adam
-    had it. "sgd": momentum without dampening, weight decay added to the gradient, as BiT was trained."""
-    lr, decay = recipe.lr, recipe.weight_decay
-    if recipe.optimizer == "sgd":
-        return SGD(weights, lr=lr, momentum=recipe.momentum, weight_decay=decay, fused=True)
-    return AdamW(weights, lr=lr, betas=recipe.betas, weight_decay=decay, fused=True)
+def _numbers(group: Mapping[str, Any]) -> dict[str, Number]:
+    """Copies of a group's numbers, but for its rate, which is the schedule's."""
+    return {k: _copy(v) for k, v in group.items() if isinstance(v, Number) and k != "lr"}
+
+
+def _copy(value: Number) -> Number:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _as_tensor(value: Number) -> Tensor:
+    """A number without a loss: torch's own choice for a float has half of the digits."""
+    if isinstance(value, Tensor):
+        return value
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
 class Update:
@@ -69,8 +131,15 @@ class Update:
     ) -> None:
         self.weights, self.clip, self.average = weights, recipe.clip, average
         self.optimizer = make_optimizer(weights, recipe)
+        self.state = OptimizerState(self.optimizer)
+        self.fused: bool = load("optimizer", recipe.optimizer).fused
+        if sharded and not self.fused:
+            raise UserError(
+                f"{recipe.optimizer} looks at whole weights, which sharding=fsdp divides among devices.",
+                "Take adamw or sgd, or leave sharding at replicate.",
+            )
         self.together = device.partition(":")[0] in ("cpu", "cuda") or None  # elsewhere torch knows, and may refuse
-        self.divides = dtype != "float32" and not sharded and bool(self.together)
+        self.divides = dtype != "float32" and not sharded and bool(self.together) and self.fused
         self._rate: float | None = None
 
     def set_rate(self, rate: float) -> None:
@@ -86,7 +155,7 @@ class Update:
 
     def tensors(self) -> list[Tensor | None]:
         """All that an update reads and writes, besides the weights."""
-        state = [value for held in self.optimizer.state.values() for value in held.values()]
+        state = [v for held in self.optimizer.state.values() for v in held.values() if isinstance(v, Tensor)]
         return [*(p.grad for p in self.weights), *state, *(self.average.mean.values() if self.average else ())]
 
     def __call__(self) -> None:

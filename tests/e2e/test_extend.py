@@ -95,6 +95,10 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         ("check", "figure:widths", "--plugins", str(extended), "--study", "results/perceptrons"),
         ("check", "question:wider-is-better", "--plugins", str(extended), "--study", "results/perceptrons"),
         ("check", "job:count", "--plugins", str(extended)),
+        ("check", "optimizer:signs", "--plugins", str(extended)),
+        ("check", "loss:brier", "--plugins", str(extended)),
+        ("check", "augmentation:negative", "--plugins", str(extended)),
+        ("check", "schedule:square", "--plugins", str(extended)),
         (*plan, "stripes", "--tasks", "fewshot,centroid", "--json"),
         (*plan, "stripes@1000"),
         ("run", "--suite", "smoke", "--models", "MPL-32"),
@@ -111,10 +115,11 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         preexec_fn=stay_on_one_core,
     )
     assert done.returncode == 0, done.stderr
-    checked, asked, counting, planned, too_many, misspelt, counted, greeted = json.loads(done.stdout)
+    checked, asked, counting, *parts, planned, too_many, misspelt, counted, greeted = json.loads(done.stdout)
     assert checked[0] == 0 and "the same every time" in checked[1] and "--  " not in checked[1]
     assert asked[0] == 0 and "1 finding" in asked[1], asked
     assert counting[0] == 0 and "FAIL" not in counting[1], counting
+    assert len(parts) == 4 and all(code == 0 for code, _, _ in parts), parts
     assert planned[0] == 0, planned[2]
     plan = json.loads(planned[1])  # stripes has 400 images: the suite's 1,000 are all of them
     assert {cell["cell"]["num_images"] for cell in plan["cells"]} == {100, None}
@@ -140,6 +145,14 @@ def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
         "*1000*",
         "--set",
         "lr=1e-3",
+        "--set",
+        "optimizer=signs",
+        "--set",
+        "loss=brier",
+        "--set",
+        "augmentation=negative",
+        "--set",
+        "schedule=square",
         VIT_BENCH_PLUGINS=str(extended),
         one_core=True,
     )

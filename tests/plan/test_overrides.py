@@ -304,6 +304,7 @@ def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
         "reference": "paper",
         "executor": "ray",
         "job": "partition=gpu",
+        "equal": "images",
         "retry": "failed",
         "target": "95%",
     }

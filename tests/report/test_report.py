@@ -28,6 +28,7 @@ from bench.analysis.findings import CostSummary, Findings, ValidityCheck
 from bench.analysis.question import question_of
 from bench.core import files, formatting
 from bench.core.errors import EXIT_OK
+from bench.execute.local import Failure
 from bench.report import build as report
 from bench.report import caveats, fits, page, text
 from bench.report.__main__ import main as report_main
@@ -476,7 +477,7 @@ def test_cells_that_failed_are_named_even_where_the_report_fails(tmp_path: Path,
     plan = SimpleNamespace(todo=(), store=tmp_path, suite="smoke")
     monkeypatch.setattr(run, "make_plan", lambda *_, **__: plan)
     monkeypatch.setattr(run.view, "show", lambda *_: None)
-    monkeypatch.setattr(run, "work_off", lambda *_, **__: [run.Failure("vit_s0", "it was to fail")])
+    monkeypatch.setattr(run, "work_off", lambda *_, **__: [Failure("vit_s0", "it was to fail")])
     assert run.main(["--suite", "smoke"]) == 2
     said = capsys.readouterr()
     assert "failed: vit_s0: it was to fail" in said.out and "no results" in said.err

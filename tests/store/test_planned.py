@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from bench import run
 from bench.analysis import evidence, study_data
 from bench.commands import status
 from bench.core import files
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError
+from bench.execute import work_off as run
 from bench.execute.local import Failure
 from bench.execute.worker import RunningAttempt
 from bench.plan.plan import START_SECONDS

@@ -415,8 +415,9 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_a_step_on_one_processor_is_read_in_seven_files(tmp_path):
-    """Whoever follows it opens no other; `label` only marks the parts for a trace."""
+def test_a_step_on_one_processor_is_read_in_eight_files(tmp_path):
+    """Whoever follows it opens no other; the loss is the file that the recipe names. `label` only marks the parts for
+    a trace."""
     made = trainer(tmp_path, recipe=Recipe(batch=16, warmup_images=64, average=0.9))
     made.step()
     called: set[str] = set()
@@ -432,5 +433,8 @@ def test_a_step_on_one_processor_is_read_in_seven_files(tmp_path):
         sys.setprofile(None)
     bench = PROJECT / "bench"
     ours = {str(Path(name).relative_to(bench)) for name in called if Path(name).is_relative_to(bench)}
-    parts = {f"train/{name}.py" for name in ("trainer", "schedule", "batches", "step", "update", "precision")}
+    parts = {
+        f"train/{name}.py"
+        for name in ("trainer", "schedule", "batches", "step", "update", "precision", "losses/softmax")
+    }
     assert ours == parts | {"core/seeds.py"}

@@ -1,0 +1,140 @@
+"""Ladders in records: the paired gains of every change on every rung, and their statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from bench.analysis.evidence import UPSTREAM, Evidence
+from bench.stats.ladder import FEWEST_RUNGS, LEVEL, VERDICTS, Ladders, LadderVerdict, verdicts
+from bench.stats.levels import holm
+from bench.study.ladder import BASELINE, place_of
+from bench.study.record import Record
+
+FEWEST_SEEDS = 2
+POINTS = 100.0  # per share
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedRun:
+    """One finished run. accuracy in points; flops in the paper's convention; seconds of training on one device."""
+
+    accuracy: float
+    flops: float
+    images: int
+    seconds: float
+    rate: float
+    begun: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeLadder:
+    """A change beside its baseline.
+
+    Attributes:
+        change: as it was typed.
+        flops_R: the baseline's training compute of each rung, ascending.
+        pairs_R: per rung, seed -> (run of the change, run of the baseline).
+        found: the statistics; gains are in points.
+        verdict: the arms of a study share the level.
+    """
+
+    change: str
+    flops_R: tuple[float, ...]
+    pairs_R: tuple[dict[int, tuple[PairedRun, PairedRun]], ...]
+    found: Ladders
+    verdict: LadderVerdict
+
+    @property
+    def seeds(self) -> int:
+        """The fewest of any rung."""
+        return min(map(len, self.pairs_R))
+
+    @property
+    def next_flops(self) -> float:
+        """One rung above the highest, as far as the two highest are apart."""
+        return self.flops_R[-1] ** 2 / self.flops_R[-2]
+
+    @property
+    def seconds(self) -> float:
+        """Of one more seed on every rung, both arms."""
+        return sum(
+            float(np.median([change.seconds + base.seconds for change, base in pairs.values()]))
+            for pairs in self.pairs_R
+        )
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether a rung's baseline has not begun to learn, or is nearly right everywhere: no gain can show there."""
+        means = [float(np.mean([base.accuracy for _, base in pairs.values()])) for pairs in self.pairs_R]
+        return not all(base.begun for pairs in self.pairs_R for _, base in pairs.values()) or max(means) > 99.5
+
+
+@lru_cache(maxsize=4)
+def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
+    """Every change that has three rungs or more with two pairs or more."""
+    runs = _runs(evidence)
+    baseline = runs.pop(BASELINE, {})
+    made = []
+    for change, of_change in runs.items():
+        pairs_R, flops_R = [], []
+        for rung in sorted(of_change.keys() & baseline.keys()):
+            mine, base = of_change[rung], baseline[rung]
+            if len(seeds := sorted(mine.keys() & base.keys())) >= FEWEST_SEEDS:
+                pairs_R.append({seed: (mine[seed], base[seed]) for seed in seeds})
+                flops_R.append(base[seeds[0]].flops)
+        if len(pairs_R) >= FEWEST_RUNGS and all(a < b for a, b in pairwise(flops_R)):
+            made.append((change, tuple(flops_R), tuple(pairs_R), _ladders(flops_R, pairs_R)))
+    stands = holm([float(found.slope().p[0]) for *_, found in made], share=LEVEL)
+    return tuple(
+        ChangeLadder(
+            change=change,
+            flops_R=flops_R,
+            pairs_R=pairs_R,
+            found=found,
+            verdict=VERDICTS[int(verdicts(found, stands_T=np.array([stand]))[0])],
+        )
+        for (change, flops_R, pairs_R, found), stand in zip(made, stands, strict=True)
+    )
+
+
+def _ladders(flops_R: list[float], pairs_R: list[dict[int, tuple[PairedRun, PairedRun]]]) -> Ladders:
+    gains_RN = np.full((len(pairs_R), max(map(len, pairs_R))), math.nan)
+    for rung, pairs in enumerate(pairs_R):
+        gains_RN[rung, : len(pairs)] = [change.accuracy - base.accuracy for change, base in pairs.values()]
+    return Ladders.of(np.log2(flops_R), gains_RN[None])
+
+
+def _runs(evidence: Evidence) -> dict[str, dict[int, dict[int, PairedRun]]]:
+    """Change -> rung -> seed -> run, of the current grid where there is one."""
+    wanted = evidence.records.wanted
+    names = frozenset(wanted.names) if wanted else None
+    made: dict[str, dict[int, dict[int, PairedRun]]] = {}
+    for record in evidence.records.records:
+        place = place_of(record.cell.axes)
+        if place is None or record.status != "complete" or (names is not None and record.directory not in names):
+            continue
+        for run in _read(record):
+            made.setdefault(place.change, {}).setdefault(place.rung, {})[record.cell.seed] = run
+    return made
+
+
+def _read(record: Record) -> Iterator[PairedRun]:
+    last = record.horizons[-1]
+    for score in last.scores:
+        if score.task == UPSTREAM and score.metric == "accuracy" and score.value is not None:
+            error = math.sqrt(score.value * (1 - score.value) / max(1, score.num_test)) if score.num_test else 0.0
+            yield PairedRun(
+                accuracy=POINTS * score.value,
+                flops=float(last.train_flops.paper or 0),
+                images=last.images_trained or last.images_seen,
+                seconds=last.seconds.train or 0.0,
+                rate=record.cell.recipe.lr,
+                begun=score.value > (score.chance or 0.0) + 4 * error,
+            )
+            return

@@ -1,0 +1,131 @@
+"""Train a change beside its baseline on a ladder of budgets: does the gain grow, keep, fade or reverse?
+
+The suite `ladder` as one command: it tunes the rates of every arm alike, trains the rungs with paired seeds, forecasts
+the gain further up, and says what certainty would cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from bench.core import cli
+from bench.core.cli import parser
+from bench.core.console import make_console, write
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_interrupts
+from bench.core.formatting import by_reason
+from bench.execute.local import Failure
+from bench.execute.work_off import work_off
+from bench.plan import ladder_design, view
+from bench.plan.ladder_design import DETECT
+from bench.plan.plan import Plan, make_plan
+from bench.report import build as report
+from bench.study.ladder import BASELINE, place_of
+from bench.study.options import RUN, StudyOptions, add_options
+from bench.suites.ladder import budgets_at
+
+EXAMPLES = """\
+examples:
+  vit-bench ladder --change optimizer=timm:muon                     a few minutes on two cores, without an end to it
+  vit-bench ladder --baseline ViT-femto/7 --change my.py:Net --minutes 20
+  vit-bench ladder --change augmentation=mixup --change loss=sigmoid           two arms, which share the level
+  vit-bench ladder --baseline ViT-atto/7,ViT-femto/7 --change patch=14 --horizons 8000,32000 --seeds 5
+  vit-bench ladder --change model.pooling=token --equal seconds --at 1e15
+  vit-bench ladder --change optimizer=timm:lion --plan              what it would train first, and how long that takes
+
+Give the same command again to continue; vit-bench report --suite ladder rebuilds the page."""
+ROUNDS = 12  # of trials at most, and one of rungs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Climbed:
+    """The last plan of a ladder, and the runs that failed."""
+
+    plan: Plan
+    failures: tuple[Failure, ...]
+
+
+def climb(options: StudyOptions, console: Console, *, say: Callable[[Plan], None] | None = None) -> Climbed:
+    """Tune rates, then train the rungs: plans that follow each other, until one holds the rungs."""
+    if not options.what.change:
+        raise UserError(
+            "A ladder follows a change over compute, and none was named.",
+            "For example --change optimizer=timm:muon, --change my.py:Net or --change patch=14.",
+        )
+    failures: list[Failure] = []
+    for _ in range(ROUNDS):
+        plan = make_plan(options, to_run=True, report=view.ConsoleReporter(console))
+        (say or (lambda plan: view.show(plan, console)))(plan)
+        failures = work_off(plan, console, track=options.reporting.track)
+        if failures or is_last(plan):
+            break
+    return Climbed(plan=plan, failures=tuple(failures))
+
+
+def is_last(plan: Plan) -> bool:
+    """Whether the rungs are among its runs."""
+    return any(place_of(cell.axes) for cell in plan.study.cells.cells)
+
+
+def designed(options: StudyOptions, console: Console, *, minutes: float, detect: float = DETECT) -> StudyOptions:
+    """The options with budgets and seeds that the minutes pay for, where neither was given."""
+    if options.overrides.horizons or options.what.seeds:
+        raise UserError("--minutes chooses budgets and seeds.", "Give it, or --horizons and --seeds.")
+    plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console))
+    usual = budgets_at(plan.scale)
+    each: dict[str, float] = {}
+    for cell in plan.cells:
+        if cell.seconds and cell.images:
+            arm = f"{cell.cell.model} {cell.cell.recipe.optimizer} {cell.cell.model_options}"
+            each[arm] = max(each.get(arm, 0.0), cell.seconds / cell.images)
+    for arm in (BASELINE, *options.what.change)[len(each) :]:  # changes of a recipe that cost what others cost
+        each[arm] = max(each.values(), default=0.0)
+    made = ladder_design.design(
+        usual,
+        each,
+        limit=60 * minutes,
+        workers=plan.cost.workers,
+        batch=plan.cells[0].cell.recipe.batch,
+        detect=detect,
+    )
+    write(console, ladder_design.words(made, detect=detect))
+    return options.changed(horizons=tuple(map(str, made.budgets)), seeds=made.seeds)
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    p = parser("vit-bench ladder", __doc__ or "", EXAMPLES)
+    add_options(p, RUN)
+    p.add_argument("--baseline", dest="models", type=cli.names_list, default=argparse.SUPPRESS, help="see --models")
+    p.add_argument("--minutes", type=float, metavar="M", help="choose budgets and seeds for so long, on this machine")
+    p.add_argument("--detect", type=float, default=DETECT, metavar="POINTS", help="that --minutes aims at (default: 2)")
+    p.add_argument("--plan", "--dry-run", action="store_true", help="print the plan of what is next and stop")
+    p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
+    arguments = p.parse_args(argv)
+    console = make_console(stderr=arguments.json)
+    options = StudyOptions.parsed(arguments).changed(suite="ladder")
+    options.where.use()
+    with sigterm_interrupts():
+        if arguments.minutes:
+            options = designed(options, console, minutes=arguments.minutes, detect=arguments.detect)
+        if arguments.plan:
+            view.show(make_plan(options, to_run=False, report=view.ConsoleReporter(console)), console)
+            return EXIT_OK
+    done = climb(options, console)
+    for line in by_reason(done.failures):
+        write(console, f"failed: {line}", style="red")
+    with sigterm_interrupts():
+        paths = report.build(done.plan.store, suite=done.plan.suite)
+        report.say(paths, console, verbose=arguments.verbose)
+    if arguments.json:
+        print(json.dumps(report.to_json(paths)))
+    return EXIT_FAILED if done.failures or not paths.works else EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

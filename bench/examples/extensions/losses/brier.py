@@ -1,0 +1,12 @@
+"""The Brier score: squared distance of probabilities from the label."""
+
+from bench.train.losses.loss import Loss, targets_of
+
+
+def make(recipe):  # -> (logits_BK, labels_B or targets_BK) -> mean of the batch
+    return lambda logits_BK, labels: (
+        (logits_BK.float().softmax(1) - targets_of(logits_BK, labels)).square().sum(1).mean()
+    )
+
+
+LOSS = Loss(make=make)

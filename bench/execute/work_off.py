@@ -1,0 +1,80 @@
+"""Works a plan off, shown on the console and in trackers, and keeps what was planned beside what it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.core.console import write
+from bench.core.environment import now
+from bench.core.formatting import duration, planned_and_took, plural
+from bench.execute.local import Failure
+from bench.execute.prepare import begin
+from bench.execute.progress import LiveProgress
+from bench.execute.tracking import tracked
+from bench.plan.plan import Plan
+from bench.store import planned
+from bench.store.planned import PlannedRun
+from bench.store.study import CellDirectory, Study, state_of
+from bench.study import registry
+from bench.trackers import tracker as trackers
+
+
+def work_off(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
+    """Do what is left of a plan. The store keeps the planned and the real cost. Returns the cells that
+    failed.
+
+    Raises:
+        As `execute`.
+    """
+    began = time.monotonic()
+    failures = execute(plan, console, track=track)
+    done = [cell.name for cell in plan.todo]
+    if done and not failures and not plan.machine.asked.detach:
+        run = PlannedRun(
+            ended=now(),
+            executor=plan.machine.asked.executor,
+            workers=plan.cost.workers,
+            cells=len(done),
+            planned=plan.seconds,
+            took=time.monotonic() - began,
+        )
+        if plan.rehearsal:
+            write(console, f"The run took {duration(run.took)}.")
+            return failures
+        planned.add_run(plan.store, run)
+        write(console, planned_against_actual(plan.store, run, done))
+    return failures
+
+
+def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -> str:
+    """Planned and actual time of a run: of its cells by their records, resumed ones as a whole; and by the clock."""
+    states = {name: state_of(CellDirectory(Study(store).cells_path / name)) for name in cells}
+    compared = planned.compare(planned.read(store), {name: state.took for name, state in states.items()})
+    parts = [f"The run: {planned_and_took(run.planned, run.took)}"]
+    if compared is not None:
+        spent = planned_and_took(compared.planned, compared.took, compared.processor)
+        parts.append(f"{plural(compared.cells, 'run')}, summed over workers: {spent}")
+    return "; ".join(parts) + "."
+
+
+def execute(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
+    """Do what is left of a plan, shown on the console and in trackers. Returns the cells that failed.
+
+    Raises:
+        Interrupted: see `bench.execute.local.run`.
+        UserError: the store cannot be written; a tracker's library is missing; ….
+    """
+    names = trackers.chosen(track)
+    live = trackers.AUTO not in track and not plan.study.suite.exclusive
+    begin(plan)
+    with (
+        tracked(plan.store, names, live=live, say=lambda text: write(console, text, style="yellow")),
+        LiveProgress(plan, console) as progress,
+    ):
+        run_cells = registry.load("executor", plan.machine.asked.executor)
+        failures: list[Failure] = run_cells(plan, on_event=progress.event, tick=progress.refresh)
+        return failures

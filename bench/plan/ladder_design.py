@@ -1,0 +1,76 @@
+"""The smallest ladder that can answer: budgets and seeds, by simulation from the noise of known pairs of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.plan.tuning import FIRST
+from bench.stats.ladder import MAX_SEEDS, POWER, Truth, power, seeds_needed
+
+PAIR = 0.9
+"""Points: standard deviation of the difference of two runs, as the root mean square over the networks and budgets of
+results/reference/scaling-cpu has it."""
+DETECT = 2.0  # points: the gain that a ladder has to find, unless something else is asked for
+FEWEST, SMALLEST = 3, 1 / 16  # seeds; budgets over the usual ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """A ladder.
+
+    Attributes:
+        budgets: images of the baseline, ascending.
+        seeds: of every rung.
+        seconds: expected, on all workers together, with the runs that tune rates.
+        power: share of ladders of the gain that was asked for that get a verdict.
+    """
+
+    budgets: tuple[int, ...]
+    seeds: int
+    seconds: float
+    power: float
+
+
+def seconds(budgets: Sequence[int], seeds: int, each: Mapping[str, float], *, workers: int) -> float:
+    """Of a ladder.
+
+    Args:
+        each: arm -> seconds of training per image of the baseline.
+    """
+    tuning, rungs = FIRST * (budgets[0] + budgets[-1]), seeds * sum(budgets)
+    return sum(each.values()) * (tuning + rungs) / workers
+
+
+def design(
+    budgets: Sequence[int], each: Mapping[str, float], *, limit: float, workers: int, batch: int, detect: float = DETECT
+) -> Design:
+    """As few seeds as find a gain of `detect` points in `POWER` of ladders, at the usual budgets or, where these take
+    too long, at ever smaller ones; where nothing does, as many seeds as there is time for.
+
+    Args:
+        limit: seconds.
+    """
+    truth, x_R = Truth(gain=detect, pair=PAIR), np.log2(budgets)
+    wanted = seeds_needed(truth, x_R) or MAX_SEEDS
+    scale, made = 1.0, tuple(budgets)
+    while seconds(made, wanted, each, workers=workers) > limit and scale > SMALLEST:
+        scale /= 2
+        made = tuple(round(images * scale / batch) * batch for images in budgets)
+    seeds = wanted
+    while seeds > FEWEST and seconds(made, seeds, each, workers=workers) > limit:
+        seeds -= 1
+    found = power(truth, x_R, seeds=seeds)
+    return Design(budgets=made, seeds=seeds, seconds=seconds(made, seeds, each, workers=workers), power=found)
+
+
+def words(made: Design, *, detect: float = DETECT) -> str:
+    """A sentence for the console."""
+    enough = "" if made.power >= POWER else "; more time would find more"
+    budgets = ", ".join(f"{images:,}" for images in made.budgets)
+    return (
+        f"Design: budgets of {budgets} images, {made.seeds} seeds: a gain of {detect:g} points gets a verdict in "
+        f"{made.power:.0%} of such ladders{enough}."
+    )

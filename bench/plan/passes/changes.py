@@ -1,0 +1,241 @@
+"""Every change beside its baseline, on every rung, at rates that were tuned alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.core.errors import UserError
+from bench.core.formatting import join, plural
+from bench.cost import flops
+from bench.data.load import data_set
+from bench.plan.apply_overrides import changed
+from bench.plan.study_cells import Pass, StudyCells, StudyRequest
+from bench.plan.tuning import FIRST, STEP, Trials, choice, further
+from bench.store.records import read_record
+from bench.study import registry
+from bench.study.cell import Cell
+from bench.study.ladder import BASELINE, LadderPlace
+from bench.study.overrides import Overrides, setting
+from bench.study.record import Record
+from bench.train.schedule import total_steps
+
+RATES = "rates"  # the axis of the runs that tune
+TUNING_SEED = 1_000  # apart from the seeds of the rungs
+ENDS = 2  # rungs on which rates are tuned: the lowest and the highest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """A baseline's model at a budget. `flops`: of its training, in the paper's convention."""
+
+    model: str
+    images: int
+    flops: float
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study's rungs, with every change; first the runs that tune the rates, and the others once these are there.
+
+    Raises:
+        UserError: a change that cannot be made.
+    """
+    if not request.suite.compares_changes:
+        raise UserError(f"Suite {request.suite.name!r} compares no changes.", "Give --suite ladder with --change.")
+    rungs = _rungs(study.cells)
+    arms = {BASELINE: study.cells} | {text: _with(text, study.cells, request) for text in request.what.change}
+    trials = {(arm, end): _first(cells, rungs[-end]) for arm, cells in arms.items() for end in range(ENDS)}
+    tuning: list[Cell] = []
+    while True:
+        tuning, records = _tuning(arms, rungs, trials, request)
+        if any(record is None for record in records.values()):
+            note = f"Rates are tuned first; runs of the {plural(len(rungs), 'rung')} follow: give the command again."
+            return replace(study, cells=tuple(tuning), notes=(*study.notes, note))
+        for key, made in trials.items():
+            trials[key] = replace(made, scores=tuple(_score(records[key, rate]) for rate in made.rates))
+        more = further(trials)
+        if not more:
+            break
+        trials = more
+    chosen = {key: choice(made) for key, made in trials.items()}
+    edge = sorted({arm for (arm, _), made in trials.items() if made.at_edge})
+    notes = [f"The best rate of {join(edge)} lies at an end of those tried: it may be better than it looks."] * bool(
+        edge
+    )
+    speed = {arm: _seconds(records, trials, arm) for arm in arms}
+    cells = [
+        cell
+        for arm, of_arm in arms.items()
+        for cell in _arm(arm, of_arm, study.cells, rungs, chosen, request, slower=speed[arm] / speed[BASELINE])
+    ]
+    return replace(study, cells=(*tuning, *cells), notes=(*study.notes, *notes))
+
+
+def _rungs(cells: Iterable[Cell]) -> list[Rung]:
+    """By compute, ascending."""
+    pairs = {(cell.model, horizon): cell for cell in cells for horizon in cell.horizons if horizon}
+    made = [Rung(model=m, images=h, flops=h * _flops(cell)) for (m, h), cell in pairs.items()]
+    if len(made) < 3:
+        raise UserError(
+            f"A ladder has three rungs or more; this one has {len(made)}.", "Give --horizons, e.g. 8000,32000,128000."
+        )
+    return sorted(made, key=lambda rung: rung.flops)
+
+
+def _flops(cell: Cell) -> float:
+    cost = flops.count(
+        cell.model,
+        image_size=cell.image_size,
+        channels=cell.channels,
+        num_classes=data_set(cell.data).classes or 10,
+        model_options=cell.model_options,
+        activations=False,
+    )
+    return float(cost.train_flops_per_image["paper"])
+
+
+def _with(text: str, cells: Sequence[Cell], request: StudyRequest) -> tuple[Cell, ...]:
+    """The cells with a change.
+
+    Raises:
+        UserError: it is neither a model nor a setting.
+    """
+    made = list(cells)
+    if "=" not in text.partition(":")[0]:
+        registry.check_model(text)
+        (named,) = registry.as_named_in_results((text,))
+        if len({cell.model for cell in cells}) > 1:
+            raise UserError(f"{text} is one network beside baselines of several sizes.", "Name one with --baseline.")
+        made = [replace(cell, model=named) for cell in made]
+    else:
+        for part in text.split("+"):
+            key, _, value = part.partition("=")
+            if key.strip() == "patch":
+                made = [replace(cell, model=_patched(cell.model, value.strip())) for cell in made]
+            else:
+                one = Overrides.of({"set": [setting(part)], "sweep": [], "recipe": None, "horizons": (), "grid": ()})
+                made = changed(one, made, request.sizes)
+    same = [cell for cell, other in zip(made, cells, strict=True) if cell == other]
+    if same:
+        raise UserError(f"{text} changes nothing about {same[0].model}.", "Name another change.")
+    return tuple(made)
+
+
+def _patched(model: str, patch: str) -> str:
+    base, colon, options = model.partition(":")
+    stem, slash, _ = base.rpartition("/")
+    if not slash:
+        raise UserError(f"{model} has no patch size in its name.", "Name a model with --change instead.")
+    named = f"{stem}/{patch}{colon}{options}"
+    registry.check_model(named)
+    return named
+
+
+# -- tuning ------------------------------------------------------------------------------------------------------------
+
+Key = tuple[str, int]
+"""(arm, 0 for the lowest rung and 1 for the highest)."""
+
+
+def _first(cells: Sequence[Cell], rung: Rung) -> Trials:
+    recipe = cells[0].recipe
+    usual = registry.load("optimizer", recipe.optimizer).usual_rate(recipe)
+    centre = recipe.lr * usual if recipe.optimizer != "adamw" else recipe.lr
+    places = [number - (FIRST - 1) / 2 for number in range(FIRST)]
+    return Trials(rates=tuple(_rounded(centre * STEP**place) for place in places))
+
+
+def _tuning(
+    arms: Mapping[str, Sequence[Cell]], rungs: list[Rung], trials: dict[Key, Trials], request: StudyRequest
+) -> tuple[list[Cell], dict[tuple[Key, float], Record | None]]:
+    cells: list[Cell] = []
+    records: dict[tuple[Key, float], Record | None] = {}
+    for (arm, end), made in trials.items():
+        rung = rungs[-end]
+        for rate in made.rates:
+            cell = _on_rung(arms[arm], rung, arms[BASELINE], request, slower=1.0)[0]
+            recipe = replace(cell.recipe, lr=rate)
+            cell = replace(cell, recipe=recipe, held_out=True, seed=TUNING_SEED, axes=(RATES,))
+            cells.append(cell)
+            records[(arm, end), rate] = _record(cell, request)
+    return cells, records
+
+
+def _record(cell: Cell, request: StudyRequest) -> Record | None:
+    """The record of a finished run; None where there is none."""
+    if request.store is None:
+        return None
+    name = registry.directory_name(cell)
+    try:
+        return read_record(request.store / "cells" / name / "record.json", of=name)
+    except FileNotFoundError:
+        return None
+
+
+def _score(record: Record | None) -> float | None:
+    """Accuracy on the held-out images; None of a run that diverged."""
+    if record is None or record.status != "complete":
+        return None
+    values = [s.value for s in record.horizons[-1].scores if s.task == "upstream" and s.metric == "accuracy"]
+    return values[0] if values else None
+
+
+def _seconds(records: dict[tuple[Key, float], Record | None], trials: dict[Key, Trials], arm: str) -> float:
+    """Seconds of training per image on the highest rung, the median of the trials."""
+    rates = [
+        record.horizons[-1].images_per_second
+        for rate in trials[arm, 1].rates
+        if (record := records[(arm, 1), rate]) is not None and record.horizons
+    ]
+    known = sorted(rate for rate in rates if rate)
+    return 1 / known[len(known) // 2] if known else 1.0
+
+
+# -- rungs -------------------------------------------------------------------------------------------------------------
+
+
+def _on_rung(
+    of_arm: Sequence[Cell], rung: Rung, baseline: Sequence[Cell], request: StudyRequest, *, slower: float
+) -> list[Cell]:
+    """An arm's cells on a rung, a seed each: as many images as the baseline's compute, images or time pay for."""
+    made = []
+    for cell, base in zip(of_arm, baseline, strict=True):
+        if base.model != rung.model:
+            continue
+        factor = {"images": 1.0, "seconds": 1 / slower}.get(request.what.equal) or _flops(base) / _flops(cell)
+        images = total_steps(round(rung.images * factor), cell.recipe.batch) * cell.recipe.batch
+        made.append(replace(cell, horizons=(images,)))
+    return made
+
+
+def _arm(
+    arm: str,
+    of_arm: Sequence[Cell],
+    baseline: Sequence[Cell],
+    rungs: list[Rung],
+    chosen: dict[Key, float],
+    request: StudyRequest,
+    *,
+    slower: float,
+) -> list[Cell]:
+    made = []
+    for number, rung in enumerate(rungs):
+        share = _share(rungs, rung)
+        rate = _rounded(chosen[arm, 0] ** (1 - share) * chosen[arm, 1] ** share)
+        for cell in _on_rung(of_arm, rung, baseline, request, slower=slower):
+            axis = LadderPlace(change=arm, rung=number).axis
+            made.append(replace(cell, recipe=replace(cell.recipe, lr=rate), axes=(axis,)))
+    return made
+
+
+def _share(rungs: list[Rung], rung: Rung) -> float:
+    """How far up the ladder a rung is, by the logarithm of compute."""
+    return math.log(rung.flops / rungs[0].flops) / math.log(rungs[-1].flops / rungs[0].flops)
+
+
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.3g}")
+
+
+PASS = Pass(apply=apply, needed=lambda r: bool(r.what.change), after=("tasks",))

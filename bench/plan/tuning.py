@@ -1,0 +1,72 @@
+"""Rates that are tuned alike: as many trials of every arm at both ends of a ladder, by held-out accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+FIRST = 4  # trials before any is added
+STEP = 3.0  # from a rate to the next
+MOST = 8  # trials
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """`rates`, ascending, and the accuracy at each; None of a run that diverged."""
+
+    rates: tuple[float, ...]
+    scores: tuple[float | None, ...] = ()
+
+    @property
+    def best(self) -> int:
+        """The place of the best, the lowest rate of equal ones."""
+        return max(range(len(self.rates)), key=lambda k: (-1.0 if self.scores[k] is None else self.scores[k], -k))
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether no rate was tried on one side of the best; a rate that diverged is tried."""
+        return self.best in (0, len(self.rates) - 1)
+
+
+def further(trials: Mapping[K, Trials]) -> dict[K, Trials]:
+    """One more trial for every arm and end, where the best of any lies at an end of its rates: there beyond that end;
+    elsewhere between the best and its better neighbour, so that none is tuned more than another. None: all are settled,
+    or have had `MOST`."""
+    if not any(made.at_edge for made in trials.values()) or any(len(made.rates) >= MOST for made in trials.values()):
+        return {}
+    return {
+        key: replace(made, rates=tuple(sorted((*made.rates, _next(made)))), scores=()) for key, made in trials.items()
+    }
+
+
+def _next(made: Trials) -> float:
+    if made.best == 0:
+        return _rounded(made.rates[0] / STEP)
+    if made.best == len(made.rates) - 1:
+        return _rounded(made.rates[-1] * STEP)
+    below, above = (-1.0 if (s := made.scores[made.best + side]) is None else s for side in (-1, 1))
+    return _rounded(math.sqrt(made.rates[made.best] * made.rates[made.best + (1 if above > below else -1)]))
+
+
+def choice(made: Trials) -> float:
+    """The top of the parabola through the best rate and its neighbours, within these; the best where it has none."""
+    if made.at_edge:
+        return made.rates[made.best]
+    near = range(made.best - 1, made.best + 2)
+    scores = [made.scores[k] for k in near]
+    if any(score is None for score in scores):
+        return made.rates[made.best]
+    (a, b, c), (x, y, z) = (math.log(made.rates[k]) for k in near), (float(score or 0.0) for score in scores)
+    bend = (b - a) * (y - z) + (c - b) * (y - x)
+    if bend <= 0:
+        return made.rates[made.best]
+    top = b - 0.5 * ((b - a) ** 2 * (y - z) - (c - b) ** 2 * (y - x)) / bend
+    return _rounded(math.exp(min(max(top, a), c)))
+
+
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.3g}")

@@ -1,0 +1,247 @@
+"""Does the gain of a change survive scale?
+
+Gains are accuracy on the upstream test images, a change minus its baseline, paired by seed (`bench.stats.ladder`).
+
+Findings:
+    subject: the change.
+    estimate: the gain forecast at the compute that was asked for, or one rung above the highest; the interval is that
+        of one more pair of runs there.
+    evidence: `Survival`, and a `RungGain` for each rung.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.analysis import wording
+from bench.analysis.evidence import UPSTREAM, Evidence
+from bench.analysis.finding import Counts, Finding, Item, Unit, Verdict
+from bench.analysis.ladders import POINTS, ChangeLadder, arms
+from bench.analysis.question import Question, Tone
+from bench.analysis.table import Column, Table
+from bench.core import formatting
+from bench.core.formatting import duration, plural
+from bench.core.phrase import phrase
+from bench.stats import ladder
+from bench.stats.ladder import LEVEL, Truth, seeds_needed
+
+NAME = "change survives scale"
+NO_TREND, BLIND = "no trend stands", "blind rung"
+BLIND_TEXT = "On a rung the baseline has not begun to learn, or makes no mistakes: no gain can show there."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungGain(Item):
+    """The gain on one rung, as shares. `flops`: of the baseline. `p`: of the paired t test."""
+
+    flops: float
+    gain: float
+    low: float
+    high: float
+    p: float
+    seeds: int
+    seconds: float
+    rate: float
+    baseline_rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survival(Item):
+    """A change's ladder as a whole, as shares.
+
+    Attributes:
+        verdict: one of `bench.stats.ladder.LadderVerdict`.
+        mean, mean_low, mean_high: the mean gain.
+        slope, slope_low, slope_high: per doubling of compute.
+        at: FLOP of the forecast; reach: over the highest rung's.
+        seeds: on every rung.
+        seeds_needed: with which a ladder like this one gets a verdict in four of five cases; None: not with 64.
+        seconds: of one more seed on every rung, both arms, on one worker.
+    """
+
+    verdict: str
+    mean: float
+    mean_low: float
+    mean_high: float
+    slope: float
+    slope_low: float
+    slope_high: float
+    at: float
+    reach: float
+    seeds: int
+    seeds_needed: int | None
+    seconds: float
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    for arm in arms(evidence):
+        at = evidence.forecast_at or arm.next_flops
+        forecast = arm.found.one_more_run(float(np.log2(at)))
+        (low,), (high,) = forecast.interval()
+        answer = {ladder.LadderVerdict.INCONCLUSIVE: Verdict.CANNOT_TELL}
+        answer |= dict.fromkeys((ladder.LadderVerdict.GROWS, ladder.LadderVerdict.KEEPS), Verdict.YES)
+        verdict = Verdict.CANNOT_TELL if arm.is_blind else answer.get(arm.verdict, Verdict.NO)
+        reasons = [BLIND] * arm.is_blind or [NO_TREND] * (verdict is Verdict.CANNOT_TELL)
+        yield Finding(
+            question=NAME,
+            subject=(arm.change,),
+            measure=UPSTREAM,
+            verdict=verdict,
+            reasons=tuple(reasons),
+            quantity="gain",
+            unit=Unit.SHARE,
+            estimate=float(forecast.value[0]) / POINTS,
+            low=float(low) / POINTS,
+            high=float(high) / POINTS,
+            level=1 - LEVEL,
+            n=Counts(seeds=arm.seeds, points=len(arm.flops_R), runs=2 * sum(map(len, arm.pairs_R))),
+            reach=max(1.0, at / arm.flops_R[-1]),
+            p=float(arm.found.slope().p[0]),
+            evidence=(_survival(arm, at), *_rungs(arm)),
+        )
+
+
+def _survival(arm: ChangeLadder, at: float) -> Survival:
+    found = arm.found
+    mean, slope = found.mean(), found.slope()
+    (mean_low,), (mean_high,) = mean.interval()
+    (low,), (high,) = slope.interval()
+    length = float(found.x_R[-1] - found.x_R[0])
+    truth = Truth(
+        gain=float(mean.value[0]), change=float(slope.value[0]) * length, pair=float(np.sqrt(found.pooled()[0]))
+    )
+    undecided = arm.verdict is ladder.LadderVerdict.INCONCLUSIVE
+    return Survival(
+        verdict=str(arm.verdict),
+        mean=float(mean.value[0]) / POINTS,
+        mean_low=float(mean_low) / POINTS,
+        mean_high=float(mean_high) / POINTS,
+        slope=float(slope.value[0]) / POINTS,
+        slope_low=float(low) / POINTS,
+        slope_high=float(high) / POINTS,
+        at=at,
+        reach=at / arm.flops_R[-1],
+        seeds=arm.seeds,
+        seeds_needed=seeds_needed(truth, found.x_R) if undecided else arm.seeds,
+        seconds=arm.seconds,
+    )
+
+
+def _rungs(arm: ChangeLadder) -> Iterator[RungGain]:
+    for index, (flops, pairs) in enumerate(zip(arm.flops_R, arm.pairs_R, strict=True)):
+        gain = arm.found.rung(index)
+        (low,), (high,) = gain.interval()
+        change, base = next(iter(pairs.values()))
+        yield RungGain(
+            flops=flops,
+            gain=float(gain.value[0]) / POINTS,
+            low=float(low) / POINTS,
+            high=float(high) / POINTS,
+            p=float(gain.p[0]),
+            seeds=len(pairs),
+            seconds=sum(a.seconds + b.seconds for a, b in pairs.values()),
+            rate=change.rate,
+            baseline_rate=base.rate,
+        )
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+WORDS: dict[str, tuple[str, Tone]] = {
+    "grows": ("grows", "yes"),
+    "keeps": ("keeps", "yes"),
+    "fades": ("fades", "no"),
+    "reverses": ("reverses", "no"),
+    "inconclusive": ("inconclusive", "unsure"),
+}
+
+
+def _word(f: Finding) -> tuple[str, Tone] | None:
+    (whole,) = wording.every(f, Survival)
+    return WORDS["inconclusive" if f.verdict is Verdict.CANNOT_TELL else whole.verdict]
+
+
+def _what(whole: Survival, rungs: list[RungGain]) -> str:
+    """ "gain" or "loss": on the whole, or where a trend began or ends."""
+    about = {"grows": rungs[-1].gain, "fades": rungs[0].gain, "reverses": rungs[0].gain}.get(whole.verdict, whole.mean)
+    return "gain" if about >= 0 else "loss"
+
+
+def sentence(f: Finding) -> str:
+    """The answer, the rungs at both ends and the forecast."""
+    (whole,), rungs = wording.every(f, Survival), list(wording.every(f, RungGain))
+    word, _ = _word(f) or ("", "")
+    ends = f"{formatting.signed(rungs[0].gain)} points at {formatting.flops(rungs[0].flops)}, "
+    ends += f"{formatting.signed(rungs[-1].gain)} at {formatting.flops(rungs[-1].flops)}"
+    forecast = formatting.points(f.estimate or 0.0, f.low or 0.0, f.high or 0.0)
+    head = f"The {_what(whole, rungs)} of {f.subject[0]} {word} with compute"
+    if word == "inconclusive":
+        head = f"Whether {f.subject[0]} survives scale is inconclusive"
+    return phrase(f"{head} ({ends}); at {formatting.flops(whole.at)} one more pair of runs would show {forecast}")
+
+
+def say(f: Finding) -> list[str]:
+    """The mean, the trend, and what certainty costs."""
+    (whole,) = wording.every(f, Survival)
+    mean = formatting.points(whole.mean, whole.mean_low, whole.mean_high)
+    slope = formatting.points(whole.slope, whole.slope_low, whole.slope_high)
+    texts = [f"Mean gain {mean}; per doubling of compute {slope}."]
+    if f.verdict is Verdict.CANNOT_TELL:
+        texts.append(price(whole))
+    return texts
+
+
+def price(whole: Survival) -> str:
+    """What it would take to decide, and what that costs."""
+    each = f"a seed on every rung takes {duration(whole.seconds)} of one worker"
+    if whole.seeds_needed is None:
+        return f"Were these numbers the truth, not even {ladder.MAX_SEEDS} seeds would decide; {each}."
+    more = max(1, whole.seeds_needed - whole.seeds)
+    cost = f"{plural(more, 'more seed')} would decide in four of five cases: {duration(more * whole.seconds)}"
+    return f"Were these numbers the truth, {cost} ({each})."
+
+
+def tables(evidence: Evidence) -> list[Table]:
+    """A row for each rung of each change."""
+    text = formatting.signed
+    columns = (
+        Column(key="change", heading="Change", numeric=False),
+        Column(key="flops", heading="Baseline's compute", text=formatting.flops),
+        Column(key="gain", heading="Gain [points]", text=text),
+        Column(key="low", heading="from", text=text),
+        Column(key="high", heading="to", text=text),
+        Column(key="p", heading="p", text=lambda value: f"{value:.3f}"),
+        Column(key="seeds", heading="Seeds"),
+        Column(key="rate", heading="Rate", text=lambda value: f"{value:.2g}"),
+        Column(key="baseline_rate", heading="Baseline's rate", text=lambda value: f"{value:.2g}"),
+        Column(key="seconds", heading="Cost", text=duration),
+    )
+    rows = [
+        {column.key: f.subject[0] if column.key == "change" else getattr(rung, column.key) for column in columns}
+        for f in ask(evidence)
+        for rung in wording.every(f, RungGain)
+    ]
+    note = "Accuracy of a change minus its baseline, paired by seed, with 95% intervals of the paired t test."
+    return [Table(name="ladder", title="Rungs", columns=columns, rows=tuple(rows), note=note)] if rows else []
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Survives scale?",
+    text="Does the gain of a change survive scale?",
+    yes="survives",
+    no="does not survive",
+    ask=ask,
+    say=say,
+    reasons={NO_TREND: "No trend stands, and no gain that is larger than its own change.", BLIND: BLIND_TEXT},
+    items=(Survival, RungGain),
+    verdict=_word,
+    tables=tables,
+    figures=("ladder",),
+    sentence=sentence,
+    shown_in=("ladder",),
+    leads=lambda f: True,
+)

@@ -1,0 +1,244 @@
+"""Does a gain survive scale? Paired differences on the rungs of a ladder, their trend over log2 compute, one verdict.
+
+A rung has the differences (change minus baseline) of several seeds at one compute. Everything here is a weighted sum of
+the rungs' means: the gain of a rung, the mean gain, the slope, the gain at any compute. Its variance is that of the
+differences between seeds, estimated rung by rung, so that rungs may be of different noise; its degrees of freedom are
+Welch's and Satterthwaite's. All seeds of a rung share the rates that were tuned for it, which more seeds do not average
+out: all but the rungs' own intervals allow for `TUNING` points of that. Where rungs lie even further from the line,
+they are widened by the ratio (as the Particle Data Group does).
+
+The verdict is a closed test. The gatekeeper is the slope, at `LEVEL`; the arms of one study share it by Holm. Only
+where a slope stands may a ladder grow, fade or reverse, so that whatever the gain, a ladder of constant gain is called
+so in at most that share of studies. Where it does not stand, a gain keeps if its mean stands and its change over the
+whole ladder is smaller than itself, by two one-sided tests. All else is inconclusive. Arrays: T ladders, R rungs, N
+seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.05
+"""Share of ladders without a trend that may be said to grow, fade or reverse."""
+TUNING = 0.3
+"""Standard deviation, in points, that imperfect tuning may give the difference of a whole rung."""
+POWER = 0.8  # of a design that can answer
+MAX_SEEDS = 64  # of a design that is offered
+FEWEST_RUNGS = 3
+
+
+class LadderVerdict(StrEnum):
+    """The answer about one change."""
+
+    GROWS = "grows"
+    KEEPS = "keeps"
+    FADES = "fades"
+    REVERSES = "reverses"
+    INCONCLUSIVE = "inconclusive"
+
+
+TREND = (LadderVerdict.GROWS, LadderVerdict.FADES, LadderVerdict.REVERSES)
+VERDICTS = tuple(LadderVerdict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum:
+    """A weighted sum of the rungs' means, of T ladders: arrays of T.
+
+    Attributes:
+        value: the sum.
+        error: its standard error.
+        freedom: degrees of freedom of that.
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+    freedom: np.ndarray
+
+    def interval(self, level: float = 1 - LEVEL) -> tuple[np.ndarray, np.ndarray]:
+        """(low, high) of Student's t."""
+        half = stats.t.ppf(0.5 + level / 2, self.freedom) * self.error
+        return self.value - half, self.value + half
+
+    @property
+    def p(self) -> np.ndarray:
+        """Two-sided, of no difference."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.where(self.error > 0, np.abs(self.value) / self.error, np.where(self.value == 0, 0.0, np.inf))
+        return 2 * stats.t.sf(t, self.freedom)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladders:
+    """T ladders at the same compute.
+
+    Attributes:
+        x_R: log2 of compute, ascending.
+        means_TR, variances_TR: of the differences of each rung, in points; counts_TR: how many.
+        tuning: see `TUNING`.
+    """
+
+    x_R: np.ndarray
+    means_TR: np.ndarray
+    variances_TR: np.ndarray
+    counts_TR: np.ndarray
+    tuning: float = TUNING
+
+    @classmethod
+    def of(cls, x_R: np.ndarray, gains_TRN: np.ndarray) -> Ladders:
+        """From differences; NaN where a seed has none.
+
+        Raises:
+            ValueError: a rung with fewer than two seeds, or fewer than three rungs.
+        """
+        counts_TR = np.isfinite(gains_TRN).sum(2)
+        if len(x_R) < FEWEST_RUNGS or counts_TR.min() < 2:
+            raise ValueError("a ladder has three rungs or more, of two seeds or more")
+        means_TR, variances_TR = np.nanmean(gains_TRN, 2), np.nanvar(gains_TRN, 2, ddof=1)
+        return cls(x_R=np.asarray(x_R, float), means_TR=means_TR, variances_TR=variances_TR, counts_TR=counts_TR)
+
+    def rung(self, index: int) -> Sum:
+        """The gain of one rung: the paired t test."""
+        weights_TR = np.zeros_like(self.means_TR)
+        weights_TR[:, index] = 1.0
+        return self._sum(weights_TR)
+
+    def mean(self) -> Sum:
+        """The mean gain, rungs by their numbers of seeds."""
+        return self._sum(self.counts_TR / self.counts_TR.sum(1, keepdims=True), scaled=True)
+
+    def slope(self) -> Sum:
+        """The change of the gain per doubling of compute."""
+        return self._sum(self._slope_weights(), scaled=True)
+
+    def at(self, x: float) -> Sum:
+        """The gain of the line at log2 of compute."""
+        centre_T1, share_TR = self._centre(), self.counts_TR / self.counts_TR.sum(1, keepdims=True)
+        return self._sum(share_TR + (x - centre_T1) * self._slope_weights(), scaled=True)
+
+    def one_more_run(self, x: float) -> Sum:
+        """The difference that one more pair of runs would show there: the line, and the noise of a pair and a rung."""
+        line = self.at(x)
+        pair_T = self.pooled()
+        error = np.sqrt(line.error**2 + pair_T + self.between_rungs())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            total = line.error**4 / line.freedom + pair_T**2 / self._freedom()
+            freedom = np.where(total > 0, (line.error**2 + pair_T) ** 2 / total, self._freedom())
+        return Sum(value=line.value, error=error, freedom=np.maximum(freedom, 1.0))
+
+    def pooled(self) -> np.ndarray:
+        """The variance of one pair of runs, pooled over rungs."""
+        each_TR = self.counts_TR - 1
+        return (self.variances_TR * each_TR).sum(1) / each_TR.sum(1)
+
+    def between_rungs(self) -> np.ndarray:
+        """The variance of rungs about the line that seeds do not explain."""
+        return self._scale() ** 2 * self.tuning**2 + (self._scale() ** 2 - 1) * (self.pooled() / self.counts_TR.mean(1))
+
+    def _freedom(self) -> np.ndarray:
+        return (self.counts_TR - 1).sum(1).astype(float)
+
+    def _centre(self) -> np.ndarray:
+        return (self.counts_TR * self.x_R).sum(1, keepdims=True) / self.counts_TR.sum(1, keepdims=True)
+
+    def _slope_weights(self) -> np.ndarray:
+        apart_TR = self.x_R - self._centre()
+        return self.counts_TR * apart_TR / (self.counts_TR * apart_TR**2).sum(1, keepdims=True)
+
+    def _scale(self) -> np.ndarray:
+        """How much further rungs lie from the line than seeds explain; 1 at least."""
+        slope_T1 = (self._slope_weights() * self.means_TR).sum(1, keepdims=True)
+        mean_T1 = (self.counts_TR * self.means_TR).sum(1, keepdims=True) / self.counts_TR.sum(1, keepdims=True)
+        left_TR = self.means_TR - mean_T1 - slope_T1 * (self.x_R - self._centre())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected_TR = self.pooled()[:, None] / self.counts_TR + self.tuning**2
+            ratio_T = (left_TR**2 / expected_TR).sum(1) / (len(self.x_R) - 2)
+        return np.sqrt(np.maximum(np.nan_to_num(ratio_T, nan=1.0, posinf=1.0), 1.0))
+
+    def _sum(self, weights_TR: np.ndarray, *, scaled: bool = False) -> Sum:
+        parts_TR = weights_TR**2 * self.variances_TR / self.counts_TR
+        variance_T = parts_TR.sum(1) + ((weights_TR * self.tuning) ** 2).sum(1) * scaled
+        with np.errstate(divide="ignore", invalid="ignore"):
+            freedom_T = variance_T**2 / (parts_TR**2 / (self.counts_TR - 1)).sum(1)
+        freedom_T = np.where(np.isfinite(freedom_T), freedom_T, self._freedom())
+        error_T = np.sqrt(variance_T) * (self._scale() if scaled else 1.0)
+        return Sum(value=(weights_TR * self.means_TR).sum(1), error=error_T, freedom=freedom_T)
+
+
+def verdicts(ladders: Ladders, *, stands_T: np.ndarray | None = None) -> np.ndarray:
+    """A verdict for each of T ladders, as an index of `VERDICTS`.
+
+    Args:
+        stands_T: whether each slope stands, where several arms share the level (`bench.stats.levels.holm`); None: each
+            is tested at `LEVEL`.
+    """
+    slope, mean = ladders.slope(), ladders.mean()
+    sign_T = np.sign(slope.value)
+    bottom, top = ladders.at(float(ladders.x_R[0])), ladders.at(float(ladders.x_R[-1]))
+    begins_T = np.where(bottom.p < LEVEL, np.sign(bottom.value), 0) * sign_T  # -1: away from where the trend leads
+    ends_T = np.where(top.p < LEVEL, np.sign(top.value), 0) * sign_T
+    stands_T = slope.p < LEVEL if stands_T is None else stands_T
+    length = float(ladders.x_R[-1] - ladders.x_R[0])
+    change = Sum(value=slope.value * length, error=slope.error * length, freedom=slope.freedom)
+    low_T, high_T = change.interval(1 - 2 * LEVEL)
+    keeps_T = (mean.p < LEVEL) & (np.maximum(np.abs(low_T), np.abs(high_T)) < np.abs(mean.value))
+    made = np.full(len(slope.value), VERDICTS.index(LadderVerdict.INCONCLUSIVE))
+    made[~stands_T & keeps_T] = VERDICTS.index(LadderVerdict.KEEPS)
+    made[stands_T & (begins_T < 0)] = VERDICTS.index(LadderVerdict.FADES)
+    made[stands_T & (ends_T > 0)] = VERDICTS.index(LadderVerdict.GROWS)
+    made[stands_T & (begins_T < 0) & (ends_T > 0)] = VERDICTS.index(LadderVerdict.REVERSES)
+    return made
+
+
+# -- designs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """A ladder as it may be, in points.
+
+    Attributes:
+        gain: at the middle of the ladder.
+        change: of the gain from the lowest rung to the highest.
+        pair: standard deviation of the difference of one pair of runs at the lowest rung; top_pair: at the highest.
+        rung: of a rung, which all its seeds share.
+    """
+
+    gain: float = 0.0
+    change: float = 0.0
+    pair: float = 1.0
+    top_pair: float | None = None
+    rung: float = 0.0
+
+
+def simulated(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int, rng: np.random.Generator) -> Ladders:
+    """Ladders of a truth."""
+    share_R = (x_R - x_R[0]) / (x_R[-1] - x_R[0])
+    top = truth.pair if truth.top_pair is None else truth.top_pair
+    spread_R = truth.pair + share_R * (top - truth.pair)
+    mean_TR = truth.gain + truth.change * (share_R - 0.5) + truth.rung * rng.normal(size=(ladders, len(x_R)))
+    noise_TRN = rng.normal(size=(ladders, len(x_R), seeds)) * spread_R[None, :, None]
+    return Ladders.of(x_R, mean_TR[..., None] + noise_TRN)
+
+
+def power(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int = 400, seed: int = 0) -> float:
+    """Share of simulated ladders of a truth that get a verdict."""
+    made = verdicts(simulated(truth, x_R, seeds=seeds, ladders=ladders, rng=np.random.default_rng(seed)))
+    return float((made != VERDICTS.index(LadderVerdict.INCONCLUSIVE)).mean())
+
+
+def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int | None:
+    """The fewest seeds with which ladders of a truth get a verdict in a share of `wanted`; None beyond `MAX_SEEDS`."""
+    low, high = 2, 3
+    while power(truth, x_R, seeds=high) < wanted:
+        low, high = high, high * 2
+        if high > MAX_SEEDS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(truth, x_R, seeds=middle) >= wanted else (middle, high)
+    return high

@@ -1,0 +1,54 @@
+"""Does a change survive scale? A baseline at several budgets (and sizes), beside the same with each `--change`.
+
+Rungs are the baseline's sizes times its budgets; the pass `changes` puts every change beside them, at equal training
+compute, images or time, with the same seeds and order of images. The rate of every arm is tuned alike: as many trials
+on the lowest and the highest rung, on images that are held out, and interpolated between. Only then are the rungs
+trained: run the command again, or `vit-bench ladder`, which does.
+"""
+
+from __future__ import annotations
+
+from bench.study.cell import Cell
+from bench.study.suite import Suite, SuiteOptions
+from bench.suites._recipes import recipe_for
+from bench.suites._scales import grids
+
+BASELINES = ("ViT-femto/7",)
+BUDGETS = {"cpu": (16_000, 64_000, 256_000), "gpu": (500_000, 2_000_000, 8_000_000)}  # images, a factor of 16
+SEEDS = 4
+
+
+def budgets_at(scale: str) -> tuple[int, ...]:
+    """The usual budgets, in images."""
+    return BUDGETS.get(scale, BUDGETS["gpu"])
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """The baseline at every budget."""
+    grid = grids(options)[0][0]
+    return [
+        Cell(
+            model=model,
+            data=data,
+            image_size=options.image_size or grid.image_size,
+            channels=grid.channels,
+            horizons=budgets_at(options.scale),
+            seed=seed,
+            recipe=recipe_for(model, scale=options.scale, **grid.recipe(data)),
+        )
+        for data in (options.data or (grid.compute_data,))[:1]
+        for model in options.models or BASELINES
+        for seed in range(options.seeds or SEEDS)
+    ]
+
+
+SUITE = Suite(
+    name="ladder",
+    question="does the gain of a change grow, keep, fade or reverse with compute, and what would it be further up?",
+    cells=cells,
+    figures=("ladder",),
+    questions=("change-survives-scale",),
+    title="change-survives-scale",
+    headline=("upstream",),
+    compares_changes=True,
+)

@@ -1,0 +1,1 @@
+"""Augmentations of training images beside shift, flip and crop, one file each."""

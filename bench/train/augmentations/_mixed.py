@@ -1,0 +1,32 @@
+"""timm's Mixup, one pair of parameters a batch, as its training script has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench.core.errors import UserError
+from bench.study.cell import Recipe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Mixes = Callable[[Recipe, "Tensor", "Tensor", int], tuple["Tensor", "Tensor"]]
+
+
+def mixing(*, mixup_alpha: float, cutmix_alpha: float) -> Mixes:
+    """The function that mixes a batch. Label smoothing is left to the loss, which knows it."""
+    return partial(_mixed, mixup_alpha=mixup_alpha, cutmix_alpha=cutmix_alpha)
+
+
+def _mixed(
+    recipe: Recipe, x_BCHW: Tensor, labels_B: Tensor, num_classes: int, *, mixup_alpha: float, cutmix_alpha: float
+) -> tuple[Tensor, Tensor]:
+    from timm.data import Mixup
+
+    if recipe.batch % 2:
+        raise UserError(f"{recipe.augmentation} mixes pairs of a batch, and {recipe.batch} is odd.", "Set batch even.")
+    mixup = Mixup(mixup_alpha=mixup_alpha, cutmix_alpha=cutmix_alpha, label_smoothing=0.0, num_classes=num_classes)
+    mixed: tuple[Tensor, Tensor] = mixup(x_BCHW.clone(), labels_B)
+    return mixed

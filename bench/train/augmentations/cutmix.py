@@ -1,0 +1,6 @@
+"""CutMix (Yun et al. 2019) by timm, at the strength of DeiT."""
+
+from bench.train.augmentations._mixed import mixing
+from bench.train.augmentations.augmentation import Augmentation
+
+AUGMENTATION = Augmentation(mixes=mixing(mixup_alpha=0.0, cutmix_alpha=1.0))

@@ -1,0 +1,6 @@
+"""Mixup (Zhang et al. 2018) by timm, at the strength of DeiT."""
+
+from bench.train.augmentations._mixed import mixing
+from bench.train.augmentations.augmentation import Augmentation
+
+AUGMENTATION = Augmentation(mixes=mixing(mixup_alpha=0.8, cutmix_alpha=0.0))

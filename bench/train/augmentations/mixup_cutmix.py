@@ -1,0 +1,6 @@
+"""Mixup or CutMix, each on half of the batches, by timm, at the strengths of DeiT."""
+
+from bench.train.augmentations._mixed import mixing
+from bench.train.augmentations.augmentation import Augmentation
+
+AUGMENTATION = Augmentation(mixes=mixing(mixup_alpha=0.8, cutmix_alpha=1.0))

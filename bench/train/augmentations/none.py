@@ -1,0 +1,5 @@
+"""No augmentation beside the recipe's shift, flip and crop."""
+
+from bench.train.augmentations.augmentation import Augmentation
+
+AUGMENTATION = Augmentation()

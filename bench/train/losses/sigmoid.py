@@ -1,0 +1,36 @@
+"""Every class is decided on its own and the losses of an image's classes are added up, as in the paper's upstream runs.
+
+Smoothing s makes targets 1 − s and s (their public configurations: onehot on 0.9999, off 0.0001).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bench.study.cell import Recipe
+from bench.train.losses.loss import Loss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
+    """torch's binary cross-entropy, in float32 whatever the logits are."""
+    import torch
+    from torch.nn import functional as F
+
+    smoothing = recipe.label_smoothing
+
+    def sigmoid(logits_BK: Tensor, labels: Tensor) -> Tensor:
+        if labels.dim() == logits_BK.dim():
+            targets_BK = labels.float() * (1.0 - 2.0 * smoothing) + smoothing
+        else:
+            targets_BK = torch.full_like(logits_BK, smoothing, dtype=torch.float32)
+            targets_BK.scatter_(1, labels[:, None], 1.0 - smoothing)
+        return F.binary_cross_entropy_with_logits(logits_BK.float(), targets_BK, reduction="sum") / len(logits_BK)
+
+    return sigmoid
+
+
+LOSS = Loss(make=make)

@@ -1,0 +1,28 @@
+"""Cross-entropy of one class of many, in float32 whatever the logits are. Smoothing mixes in the uniform distribution,
+as in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bench.study.cell import Recipe
+from bench.train.losses.loss import Loss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
+    """torch's cross-entropy."""
+    from torch.nn import functional as F
+
+    smoothing = recipe.label_smoothing
+
+    def softmax(logits_BK: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits_BK.float(), labels, label_smoothing=smoothing)
+
+    return softmax
+
+
+LOSS = Loss(make=make)

@@ -1,0 +1,25 @@
+"""Momentum without dampening, weight decay added to the gradient, as BiT was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bench.study.cell import Recipe
+from bench.train.optimizers.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
+    """torch's SGD in its fused form."""
+    from bench.train.optimizers._eager import SGD
+
+    return SGD(weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True)
+
+
+OPTIMIZER = Optimizer(
+    make=make, moments=lambda recipe: int(recipe.momentum > 0), usual_rate=lambda recipe: 30.0, fused=True
+)

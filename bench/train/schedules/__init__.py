@@ -1,0 +1,1 @@
+"""How the learning rate runs and how budgets share a training, one file each."""

@@ -1,0 +1,5 @@
+"""Every budget is trained on its own, by the recipe's decay and cool-down."""
+
+from bench.train.schedules.schedule import Schedule
+
+SCHEDULE = Schedule()

@@ -1,0 +1,45 @@
+"""timm's schedules, from the peak at the warm-up's end to zero at each budget's: timm:cosine, timm:poly, timm:tanh,
+timm:step (a tenth after every third). Every budget is trained on its own."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from bench.study.cell import Recipe
+from bench.train.parts import suffix
+from bench.train.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from timm.scheduler.scheduler import Scheduler
+
+
+def names() -> tuple[str, ...]:
+    """The schedules that are functions of the step alone."""
+    return ("cosine", "poly", "step", "tanh")
+
+
+@lru_cache(maxsize=64)
+def _scheduler(name: str, steps: int) -> Scheduler:
+    """timm's scheduler of a rate of 1 over so many steps."""
+    import torch
+    from timm import scheduler
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    if name == "step":
+        return scheduler.StepLRScheduler(optimizer, decay_t=-(-steps // 3), decay_rate=0.1, t_in_epochs=False)
+    kinds = {
+        "cosine": scheduler.CosineLRScheduler,
+        "poly": scheduler.PolyLRScheduler,
+        "tanh": scheduler.TanhLRScheduler,
+    }
+    return kinds[name](optimizer, t_initial=steps, t_in_epochs=False)
+
+
+def factor(recipe: Recipe, done: int, steps: int) -> float:
+    """The rate that timm's scheduler gives after so many updates."""
+    (value,) = _scheduler(suffix(recipe.schedule), steps)._get_lr(done)
+    return float(value)
+
+
+SCHEDULE = Schedule(names=names, factor=factor)

@@ -1,0 +1,148 @@
+"""A ladder's cells: arms that are tuned alike, rungs that are paired, equal compute, images or time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bench.core.errors import UserError
+from bench.plan import ladder_design
+from bench.plan.expand import expand
+from bench.plan.passes import changes
+from bench.plan.sizes import DataSizes
+from bench.plan.tuning import FIRST, MOST, Trials, choice, further
+from bench.study import suite as suites
+from bench.study.cell import Cell
+from bench.study.ladder import BASELINE, LadderPlace, place_of
+from bench.study.options import StudyOptions
+
+BEST = {"adamw": 4e-3, "timm:muon": 2e-1}  # rates
+SPEED = {"adamw": 100.0, "timm:muon": 50.0}  # images a second
+
+
+def record(cell: Cell) -> Any:
+    """A finished run whose accuracy is a parabola over the logarithm of the rate, about the best of its optimizer."""
+    name = cell.recipe.optimizer
+    accuracy = 0.8 - 0.02 * math.log(cell.recipe.lr / BEST[name]) ** 2
+    score = SimpleNamespace(task="upstream", metric="accuracy", value=accuracy)
+    horizon = SimpleNamespace(scores=(score,), images_per_second=SPEED[name])
+    return SimpleNamespace(status="complete", horizons=(horizon,))
+
+
+def cells(*change: str, records: bool = True, monkeypatch: Any = None, **options: Any) -> tuple[Cell, ...]:
+    if records:
+        monkeypatch.setattr(changes, "_record", lambda cell, request: record(cell))
+    given = {"suite": "ladder", "scale": "cpu", "change": change, "seeds": 2, "horizons": ("8000", "16000", "32000")}
+    asked = StudyOptions.of(given | options)
+    return expand(suites.load("ladder"), asked.what, asked.overrides, DataSizes(), store=Path()).cells
+
+
+def on(made: tuple[Cell, ...], change: str, rung: int) -> list[Cell]:
+    return [cell for cell in made if place_of(cell.axes) == LadderPlace(change=change, rung=rung)]
+
+
+def test_rates_are_tuned_before_anything_else_is_trained(monkeypatch) -> None:
+    monkeypatch.setattr(changes, "_record", lambda cell, request: None)
+    made = cells("optimizer=timm:muon", records=False)
+    assert len(made) == FIRST * 2 * 2 and all(cell.held_out and cell.axes == ("rates",) for cell in made)
+    assert {cell.horizons for cell in made} == {(8000,), (32000,)}
+    assert {cell.seed for cell in made}.isdisjoint({0, 1}), "no run is both tuned with and reported"
+
+
+def test_every_arm_is_tuned_as_often_and_finds_its_best_rate(monkeypatch) -> None:
+    made = cells("optimizer=timm:muon", monkeypatch=monkeypatch)
+    tuning = [cell for cell in made if cell.held_out]
+    counts = {(c.recipe.optimizer, c.horizons): 0 for c in tuning}
+    for cell in tuning:
+        counts[cell.recipe.optimizer, cell.horizons] += 1
+    assert len(counts) == 4 and len(set(counts.values())) == 1
+    for name, change in (("adamw", BASELINE), ("timm:muon", "optimizer=timm:muon")):
+        for rung in range(3):
+            for cell in on(made, change, rung):
+                assert cell.recipe.optimizer == name and cell.recipe.lr == pytest.approx(BEST[name], rel=0.02)
+
+
+def test_arms_are_paired_by_seed_and_nothing_but_the_change_differs(monkeypatch) -> None:
+    made = cells("optimizer=timm:muon", monkeypatch=monkeypatch)
+    for rung in range(3):
+        pairs = zip(on(made, BASELINE, rung), on(made, "optimizer=timm:muon", rung), strict=True)
+        for seed, (base, change) in enumerate(pairs):
+            assert base.seed == change.seed == seed and not change.held_out
+            alike = replace(change.recipe, optimizer="adamw", lr=base.recipe.lr)
+            assert replace(change, recipe=alike) == base
+
+
+@pytest.mark.parametrize("equal, images", [("flops", None), ("images", 8000), ("seconds", 4000)])
+def test_what_is_equal(monkeypatch, equal: str, images: int | None) -> None:
+    made = cells("optimizer=timm:muon", "patch=14", monkeypatch=monkeypatch, equal=equal)
+    (first, _), (patched, _) = on(made, "optimizer=timm:muon", 0), on(made, "patch=14", 0)
+    assert first.horizons == ((images or 8000),)
+    if equal == "flops":
+        spent, base = (cell.horizons[0] * changes._flops(cell) for cell in (patched, on(made, BASELINE, 0)[0]))
+        assert spent == pytest.approx(base, rel=0.02) and patched.horizons[0] > 8000
+        assert patched.model == "ViT-femto/14"
+
+
+def test_several_sizes_make_rungs_in_order_of_compute(monkeypatch) -> None:
+    made = cells(
+        "loss=sigmoid", monkeypatch=monkeypatch, models=("ViT-atto/7", "ViT-femto/7"), horizons=("8000", "32000")
+    )
+    rungs = [on(made, BASELINE, rung)[0] for rung in range(4)]
+    spent = [cell.horizons[0] * changes._flops(cell) for cell in rungs]
+    assert spent == sorted(spent) and {cell.model for cell in rungs} == {"ViT-atto/7", "ViT-femto/7"}
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (("optimizer=adamw",), "changes nothing"),
+        (("optimizer=timm:nothing",), "Unknown optimizer"),
+        (("colour=red",), "Unknown field of a recipe"),
+        (("ViT-colossal/7",), "Unknown model"),
+        (("patch=x",), "Unknown model"),
+    ],
+)
+def test_a_change_that_is_none_is_refused(monkeypatch, change: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        cells(*change, monkeypatch=monkeypatch)
+
+
+def test_two_rungs_are_too_few_and_other_suites_compare_no_changes(monkeypatch) -> None:
+    with pytest.raises(UserError, match="three rungs"):
+        cells("loss=sigmoid", monkeypatch=monkeypatch, horizons=("8000", "16000"))
+    with pytest.raises(UserError, match="compares no changes"):
+        asked = StudyOptions.of({"suite": "smoke", "scale": "cpu", "change": ("loss=sigmoid",)})
+        expand(suites.load("smoke"), asked.what, asked.overrides, DataSizes())
+
+
+def test_trials_go_on_past_an_edge_for_all_and_end(monkeypatch) -> None:
+    rising = Trials(rates=(1.0, 3.0, 9.0, 27.0), scores=(0.1, 0.2, 0.3, 0.4))
+    inside = Trials(rates=(1.0, 3.0, 9.0, 27.0), scores=(0.1, 0.4, 0.3, None))
+    more = further({"a": rising, "b": inside})
+    assert more["a"].rates[-1] == 81.0 and len(more["b"].rates) == 5
+    assert more["b"].rates[2] == pytest.approx(math.sqrt(27), rel=0.01)
+    assert not further({"b": inside}), "the best lies inside"
+    long = Trials(rates=tuple(3.0**k for k in range(MOST)), scores=tuple(0.01 * k for k in range(MOST)))
+    assert not further({"a": long}) and choice(long) == long.rates[-1]
+
+
+def test_the_choice_is_the_top_of_a_parabola() -> None:
+    rates = (0.5, 1.1, 4.0, 9.0)
+    scores = tuple(0.9 - (math.log(rate / 2.0)) ** 2 / 50 for rate in rates)
+    assert choice(Trials(rates=rates, scores=scores)) == pytest.approx(2.0, rel=0.01)
+    assert choice(Trials(rates=rates, scores=(0.1, 0.5, None, None))) == 1.1
+
+
+def test_a_design_pays_for_what_it_needs_and_no_more() -> None:
+    each = {"baseline": 1e-4, "change": 1e-4}
+    usual = (16_000, 64_000, 256_000)
+    rich, poor = (ladder_design.design(usual, each, limit=s, workers=2, batch=32) for s in (1e6, 60.0))
+    assert rich.budgets == usual and rich.power >= 0.8 and rich.seconds < 1e6
+    assert poor.seconds <= 60.0 and poor.budgets[-1] < usual[-1] and poor.seeds <= rich.seeds
+    less = ladder_design.design(usual, each, limit=1e6, workers=2, batch=32, detect=4.0)
+    assert less.seeds < rich.seeds, "a larger gain takes fewer seeds"

@@ -1,0 +1,149 @@
+"""Trends of paired gains against SciPy, and the verdict's error rates by simulation."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.stats.ladder import (
+    LEVEL,
+    VERDICTS,
+    Ladders,
+    LadderVerdict,
+    Truth,
+    seeds_needed,
+    simulated,
+    verdicts,
+)
+from tools import measure_ladders
+
+X = np.array([0.0, 2.0, 4.0])
+ROWS = list(csv.DictReader(measure_ladders.FILE.open()))
+
+
+def one(*rungs: list[float]) -> Ladders:
+    longest = max(map(len, rungs))
+    gains = [[*rung, *[np.nan] * (longest - len(rung))] for rung in rungs]
+    return Ladders.of(X, np.array([gains], float))
+
+
+def verdict(*rungs: list[float]) -> LadderVerdict:
+    return VERDICTS[int(verdicts(one(*rungs))[0])]
+
+
+def test_a_rung_is_the_paired_t_test() -> None:
+    rng = np.random.default_rng(0)
+    change, baseline = rng.normal(1.0, 1.0, 5), rng.normal(0.0, 1.0, 5)
+    theirs = stats.ttest_rel(change, baseline)
+    ours = one(list(change - baseline), [1.0, 2.0], [0.0, 1.0]).rung(0)
+    low, high = ours.interval()
+    assert ours.p[0] == pytest.approx(theirs.pvalue)
+    assert (low[0], high[0]) == pytest.approx(tuple(theirs.confidence_interval()))
+
+
+def test_the_line_is_least_squares_over_all_pairs() -> None:
+    rng = np.random.default_rng(1)
+    gains = rng.normal(size=(3, 6))
+    theirs = stats.linregress(np.repeat(X, 6), gains.ravel())
+    ours = one(*map(list, gains))
+    assert ours.slope().value[0] == pytest.approx(theirs.slope)
+    assert ours.at(7.0).value[0] == pytest.approx(theirs.intercept + 7 * theirs.slope)
+    assert ours.mean().value[0] == pytest.approx(gains.mean())
+    uneven = one(list(gains[0]), list(gains[1][:3]), list(gains[2][:4]))
+    flat = np.concatenate([gains[0], gains[1][:3], gains[2][:4]])
+    theirs = stats.linregress(np.repeat(X, (6, 3, 4)), flat)
+    assert uneven.slope().value[0] == pytest.approx(theirs.slope)
+
+
+def test_with_two_ends_the_slope_is_welchs() -> None:
+    """The middle of three rungs bears no weight: without tuning's allowance the slope is a two-sample test."""
+    rng = np.random.default_rng(2)
+    low, high = rng.normal(0, 1, 5), rng.normal(1, 2, 7)
+    middle = (low.mean() + high.mean()) / 2
+    gains = np.full((1, 3, 7), np.nan)
+    gains[0, 0, :5], gains[0, 2] = low, high
+    gains[0, 1, :6] = middle + np.array([-1, 1, -1, 1, -1, 1])
+    equal = Ladders.of(X, gains)
+    ours = Ladders(
+        x_R=X,
+        means_TR=equal.means_TR,
+        variances_TR=equal.variances_TR,
+        counts_TR=np.array([[5, 6, 7]]),
+        tuning=0.0,
+    )
+    apart = Ladders(
+        x_R=X, means_TR=ours.means_TR, variances_TR=ours.variances_TR, counts_TR=np.array([[6, 6, 6]]), tuning=0.0
+    )
+    error = np.sqrt((apart.variances_TR[0, 0] + apart.variances_TR[0, 2]) / 6) / 4
+    theirs = stats.ttest_ind_from_stats(
+        high.mean(), high.std(ddof=1), 6, low.mean(), low.std(ddof=1), 6, equal_var=False
+    )
+    assert apart.slope().error[0] == pytest.approx(error)
+    assert apart.slope().p[0] == pytest.approx(theirs.pvalue)
+
+
+SMALL = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    "means, wanted",
+    [
+        ((1, 3, 5), "grows"),
+        ((-1, -3, -5), "grows"),  # a loss that grows
+        ((5, 3, 1), "fades"),
+        ((3, 1.5, 0), "fades"),
+        ((-3, 0, 3), "reverses"),
+        ((3, 0, -3), "reverses"),
+        ((3, 3.1, 3), "keeps"),
+        ((-3, -3.1, -3), "keeps"),
+        ((0, 0.1, 0), "inconclusive"),
+    ],
+)
+def test_clear_ladders(means, wanted) -> None:
+    assert verdict(*(list(mean + SMALL) for mean in means)) == wanted
+
+
+def test_no_difference_at_all_is_inconclusive_and_few_runs_are_refused() -> None:
+    assert verdict([0.0] * 3, [0.0] * 3, [0.0] * 3) == "inconclusive"
+    with pytest.raises(ValueError, match="two seeds"):
+        one([1.0], [1.0, 2.0], [1.0, 2.0])
+
+
+def test_the_sign_of_a_change_does_not_matter() -> None:
+    made = simulated(Truth(gain=1, change=2), X, seeds=4, ladders=200, rng=np.random.default_rng(3))
+    other = Ladders(x_R=X, means_TR=-made.means_TR, variances_TR=made.variances_TR, counts_TR=made.counts_TR)
+    assert np.array_equal(verdicts(made), verdicts(other))
+
+
+def test_a_slope_that_does_not_stand_among_others_gives_no_trend() -> None:
+    made = one(*(list(mean + SMALL) for mean in (1, 3, 5)))
+    assert VERDICTS[int(verdicts(made)[0])] == "grows"
+    assert VERDICTS[int(verdicts(made, stands_T=np.array([False]))[0])] == "inconclusive"
+
+
+def test_more_noise_needs_more_seeds() -> None:
+    quiet, noisy = (seeds_needed(Truth(gain=2, pair=pair), X) for pair in (0.5, 1.0))
+    assert quiet is not None and noisy is not None and 2 < quiet < noisy
+    assert seeds_needed(Truth(gain=0.0, pair=1.0), X) is None, "nothing decides that there is nothing"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "/".join(list(row.values())[:7]))
+def test_what_was_measured_is_at_the_level(row) -> None:
+    assert int(row["ladders"]) >= 300
+    if row["false"] != "nan":
+        assert float(row["false"]) <= LEVEL
+    assert float(row["covers"]) >= 0.94
+
+
+def test_the_measurement_is_of_todays_rules() -> None:
+    for number in (3, 40, 70, 100, 140):
+        row = ROWS[number]
+        about = {name: float(row[name]) for name in ("gain", "change", "pair", "top_pair", "rung")}
+        found = measure_ladders.measured(
+            Truth(**about), rungs=int(row["rungs"]), seeds=int(row["seeds"]), ladders=2000, seed=1
+        )
+        for name in (*map(str, VERDICTS), "covers"):
+            assert found[name] == pytest.approx(float(row[name]), abs=0.06), name  # 4 standard errors of a difference
