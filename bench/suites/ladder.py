@@ -34,7 +34,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
             channels=grid.channels,
             horizons=budgets_at(options.scale),
             seed=seed,
-            recipe=recipe_for(model, scale=options.scale, **grid.recipe(data)),
+            recipe=recipe_for(model, **{"scale": options.scale, **grid.recipe(data)}),
         )
         for data in (options.data or (grid.compute_data,))[:1]
         for model in options.models or BASELINES
