@@ -337,10 +337,14 @@ def test_unclear_commas_are_refused_by_line(tmp_path, separator: str, entries: l
         reader.numbers(reader.select(table, ["n>=0"]), "y")
 
 
-def test_more_points_than_a_law_needs_and_no_regular_file_are_refused(tmp_path, csv, capsys) -> None:
+def test_more_points_than_a_law_needs_are_fitted_as_means(csv, capsys) -> None:
     x = np.geomspace(1e8, 1e11, 30_000)
-    assert verb.main([csv({"compute": x, "error": 60 * x**-0.25}), "--x", "compute", "--y", "error"]) == 2
-    assert "30,000 points" in capsys.readouterr().err
+    answer = fitted(csv({"compute": x, "error": 60 * x**-0.25}), capsys, "--form", "power")
+    assert answer["fits"]["all"]["card"]["parameters"]["c"] == pytest.approx(0.25, rel=1e-3)
+    assert any("30,000 rows are fitted as" in note for note in answer["fits"]["all"]["notes"])
+
+
+def test_no_regular_file_is_refused(tmp_path, capsys) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     irregular = dict.fromkeys((tmp_path / "pipe.csv", Path("/dev/zero")), "not a regular file")
     irregular[tmp_path] = "holds no logs of runs"
