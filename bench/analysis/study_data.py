@@ -361,11 +361,8 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     of_detail = {name: np.full(len(every), np.nan) for name in NUMBERED[7:]}
     group_N, correct, resamples = (np.full(len(every), None, dtype=object) for _ in range(3))
     for row, detail in detailed:
-        correct[row], group_N[row], resamples[row] = (
-            from_detail(detail),
-            detail.get("group"),
-            resampled.from_detail(detail),
-        )
+        correct[row], resamples[row] = from_detail(detail), resampled.from_detail(detail)
+        group_N[row] = detail.get("group")
         for name, column in of_detail.items():
             if (value := detail.get(name)) is not None:
                 column[row] = value
@@ -417,7 +414,7 @@ ACCURACY = "accuracy"  # the metric that is a share of the test images
 OF_SAMPLE = ["variant", "images_seen", "measure", "shots"]
 READ_OF_SCORES = (
     *("directory", "images_seen", "measure", "metric", "shots", "draw", "value", "stderr", "num_test"),
-    *("same_images", "test_groups", "correct"),
+    *("same_images", "test_groups", "correct", "resampled"),
 )
 
 

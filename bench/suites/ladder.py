@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bench.study.cell import Cell
 from bench.study.suite import Suite, SuiteOptions
+from bench.suites._gpu_grid import gpu_models
 from bench.suites._recipes import recipe_for
 from bench.suites._scales import grids
 
-BASELINES = ("ViT-femto/7",)
+BASELINES = {"cpu": "ViT-femto/7", "paper": "ViT-B/32"}
 BUDGETS = {"cpu": (16_000, 64_000, 256_000), "gpu": (500_000, 2_000_000, 8_000_000)}  # images, a factor of 16
 SEEDS = 4
 
@@ -26,6 +27,7 @@ def budgets_at(scale: str) -> tuple[int, ...]:
 def cells(options: SuiteOptions) -> list[Cell]:
     """The baseline at every budget."""
     grid = grids(options)[0][0]
+    usual = BASELINES.get(options.scale) or gpu_models(options)[0]
     return [
         Cell(
             model=model,
@@ -37,7 +39,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
             recipe=recipe_for(model, **{"scale": options.scale, **grid.recipe(data)}),
         )
         for data in (options.data or (grid.compute_data,))[:1]
-        for model in options.models or BASELINES
+        for model in options.models or (usual,)
         for seed in range(options.seeds or SEEDS)
     ]
 

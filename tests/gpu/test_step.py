@@ -18,10 +18,11 @@ from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
 from bench.train import recorded, schedule
 from bench.train.batches import Batches
+from bench.train.optimizers._eager import AdamW
 from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 from bench.train.trainer import Trainer
-from bench.train.update import AdamW, Ema
+from bench.train.update import Ema
 from tests.gpu.posing import Graph, NoReading, Short, posing
 from vit.model import VisionTransformer
 
