@@ -165,7 +165,6 @@ def test_a_study_compiles_each_shape_once_whatever_the_mode(monkeypatch, mode, t
     backend = aot_autograd(fw_compiler=counted)
     monkeypatch.setattr(compile_fx, "compile_fx", lambda graph, inputs, **_: backend(graph, inputs))
     monkeypatch.setenv(modes.VARIABLE, mode)
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)  # timm's Kron raises it when it is imported
     torch._dynamo.reset()
     recipe = Recipe(batch=8, micro_batch=4, dtype="bfloat16")
 
@@ -181,7 +180,8 @@ def test_a_study_compiles_each_shape_once_whatever_the_mode(monkeypatch, mode, t
         with ThreadPoolExecutor(1) as pool:
             pool.submit(study).result()
     else:
-        study()
+        with torch._dynamo.config.patch(recompile_limit=8):  # timm's Kron raises it when it is imported
+            study()
     assert len(compilations) == 3  # patches; a block's forward and backward pass
     assert settings == {(compiled.MAX_SHAPES, compiled.MAX_SHAPES, False, False)}
 
