@@ -260,6 +260,8 @@ def build(kind: type[Kind], body: Mapping[str, Any]) -> Kind:
         else:
             value = default
         put(made, value)
+    if hasattr(made, "__post_init__"):  # as the dataclass's own __init__ does
+        made.__post_init__()
     return made
 
 
@@ -271,7 +273,6 @@ def _one_of_a_kind(value: Any) -> Any:
 def _plan(kind: type) -> list[tuple[str, Callable[[Any, Any], None], Callable[[Any], Any] | None, Any, Any]]:
     """(name, what sets it, how to convert its JSON, its default, what makes its default) of each field. A frozen
     dataclass's own __init__ takes three times as long, and a large study has millions of scores."""
-    assert not hasattr(kind, "__post_init__"), f"{kind.__name__} is made without its __init__"
     hints = typing.get_type_hints(kind)
     return [
         (
