@@ -32,7 +32,7 @@ def _plain(value: Any) -> Any:
 
 def scores(records: Sequence[Record]) -> pd.DataFrame:
     """One row per score: of which cell and horizon; `data` is the downstream set, `upstream` the one trained on."""
-    table = score_table(records).drop(columns="correct").astype({"directory": object})
+    table = score_table(records).drop(columns=["correct", "resampled"]).astype({"directory": object})
     cells = horizon_table(records)
     return table.merge(cells[OF_CELL].assign(upstream=cells["data"]), on=["directory", "images_seen"], how="left")
 

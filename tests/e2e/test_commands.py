@@ -151,8 +151,9 @@ def test_a_command_by_its_old_name_says_in_one_line_what_to_type(name, capsys):
         runpy.run_module(f"bench.{name}", run_name="__main__")
     (line,) = capsys.readouterr().err.splitlines()
     assert end.value.code == EXIT_USAGE and f"vit-bench {name}" in line and f"python -m bench {name}" in line
-    with pytest.raises(ModuleNotFoundError, match=rf"vit-bench {name}\b.*bench\.api"):
-        importlib.import_module(f"bench.{name}")
+    if not (PROJECT / "bench" / name).is_dir():  # a room may have the name of a command
+        with pytest.raises(ModuleNotFoundError, match=rf"vit-bench {name}\b.*bench\.api"):
+            importlib.import_module(f"bench.{name}")
 
 
 @pytest.mark.parametrize("name", ["requirement", "_old_names", "nothing"])
