@@ -77,7 +77,7 @@ def written(kind: str, folder: Path) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_flip_is_noticed(tmp_path, kind):
     path, read = written(kind, tmp_path), KINDS[kind][2]
-    read(path)
+    sound = read(path)
     whole = path.read_bytes()
     chooser = random.Random(kind)
     places = range(len(whole)) if len(whole) < 400 else sorted(chooser.sample(range(len(whole)), 400))
@@ -85,8 +85,11 @@ def test_every_flip_is_noticed(tmp_path, kind):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << chooser.randrange(8)
         path.write_bytes(damaged)
-        with pytest.raises((UserError, ValueError)):
-            read(path)
+        try:
+            again = read(path)
+        except (UserError, ValueError):
+            continue
+        assert kind == "record" and again == sound, place  # a 17th digit, with which the number is the same
     for length in {0, 1, len(whole) // 2, len(whole) - 2}:
         path.write_bytes(whole[:length])
         with pytest.raises((UserError, ValueError)):

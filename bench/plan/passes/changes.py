@@ -238,4 +238,4 @@ def _rounded(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-PASS = Pass(apply=apply, needed=lambda r: bool(r.what.change), after=("tasks",))
+PASS = Pass(apply=apply, needed=lambda r: bool(r.what.change), after=("metrics",))

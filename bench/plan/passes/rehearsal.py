@@ -148,4 +148,4 @@ def _ranked(values: Iterable[int], cut: Callable[[int], int]) -> dict[int, int]:
     return {value: min(value, cut(rank)) for rank, value in enumerate(sorted(set(values)))}
 
 
-PASS = Pass(apply=apply, needed=lambda r: r.what.rehearse, after=("changes", "metrics"))
+PASS = Pass(apply=apply, needed=lambda r: r.what.rehearse, after=("changes",))
