@@ -43,7 +43,7 @@ SAID = {"pooled": "its pooled output", "class": "the class token", "mean": "the 
 CLASS_TOKENS = re.compile(r"(^|\.)(cls_token|class_token|class_embedding|cls_embedding|cls_tokens)$")
 UNUSED = re.compile(r"(^|\.)(mask_token|pooler\..*)$")  # weights that no feature here depends on
 OWN_SIZE, HALF = 224, (0.5, 0.5, 0.5)
-METADATA_SECONDS = 5.0  # that a plan waits for the hub to say how large weights are
+METADATA_SECONDS = 5.0  # A plan waits so long for the hub to say how large weights are.
 
 
 def accepts(name: str) -> bool:
@@ -316,7 +316,7 @@ def _taken(place: _Place, config: Any, features: str, *, trained: bool) -> str:
             side = _side(getattr(vision, "image_size", None)) or OWN_SIZE
             made = body(pixel_values=torch.zeros(1, getattr(vision, "num_channels", 3), side, side))
         has_output = getattr(made, "pooler_output", None) is not None
-    except Exception:  # of a network that needs values of tensors; those that do have a pooler
+    except Exception:  # The network needs values of tensors; those that do have a pooler.
         has_output = True
     finally:
         forget_meta()

@@ -23,7 +23,7 @@ import numpy as np
 from bench.stats.ladder import LEVEL, TREND, VERDICTS, Ladders, Sum, Truth, simulated, verdicts
 
 FILE = Path(__file__).with_name("ladders.csv")
-FACTOR = 16  # of compute, from the lowest rung to the highest
+FACTOR = 16  # factor of compute from the lowest rung to the highest
 BEYOND = 2.0  # doublings of compute from the highest rung to the forecast
 NOISES = ((0.5, 0.5, 0.0), (1.0, 1.0, 0.0), (1.5, 0.5, 0.0), (0.5, 0.5, 0.3))
 DESIGNS = tuple(itertools.product((3, 4), (3, 5, 8)))

@@ -14,8 +14,8 @@ from bench.train.parts import check_part
 if TYPE_CHECKING:
     from torch import Tensor
 
-CLASSES, BATCH, WIDTH = 5, 8, 12  # of what a part is tried on
-FEW_NAMES = 3  # of a file that stands for many
+CLASSES, BATCH, WIDTH = 5, 8, 12  # A part is tried on a task of this size.
+FEW_NAMES = 3  # A file that stands for many parts is tried by so many of its names.
 
 
 def _tried(kind: str, name: str) -> list[Recipe]:

@@ -29,7 +29,7 @@ TEXTS = ("title", "suite", "records", "digest", "hardware", "date", "version")
 ANSWER = {"question": str, "subject": list, "verdict": str, "sentence": str}
 NUMBERS = ("estimate", "low", "high")
 MAX_ANSWERS, MAX_LETTERS = 20, 300
-TOLERANCE = 2e-3  # of numbers: laws are fitted by iterations that end differently on other processors
+TOLERANCE = 2e-3  # Numbers may differ by this share: fits end differently on other processors.
 PAGE = """\
 # Findings
 

@@ -39,7 +39,7 @@ examples:
   vit-bench ladder --change optimizer=timm:lion --plan              what it would train first, and how long that takes
 
 Give the same command again to continue; vit-bench report --suite ladder rebuilds the page."""
-ROUNDS = 12  # of trials at most, and one of rungs
+ROUNDS = 12  # Trials of rates take at most eleven plans, and the rungs one.
 
 
 @dataclass(frozen=True, kw_only=True)

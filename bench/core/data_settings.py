@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bench.core.errors import UserError, unknown
 
-MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
+MAX_UNREADABLE = 0.001  # share of all images; a copy with more is damaged
 GROUPS = "VIT_BENCH_GROUPS"  # the environment variable that names a file of groups (`bench.data.groups`) for workers
-LABELS = "VIT_BENCH_LABELS"  # that names a table of labels and its columns (`bench.data.labels`)
-ROLES = ("file", "label", "labels", "split", "group")  # of the columns of such a table
+LABELS = "VIT_BENCH_LABELS"  # It names a table of labels and its columns (`bench.data.labels`).
+ROLES = ("file", "label", "labels", "split", "group")  # Each column of such a table has one of these.
 ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that says another share (5%)
 
 

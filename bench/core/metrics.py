@@ -11,4 +11,4 @@ METRICS = {
     MEAN_AP: "mAP",
 }
 """In [0, 1], larger is better; the first is the metric of every task."""
-RESAMPLED = "resampled"  # of a score's detail: see `bench.store.resampled`
+RESAMPLED = "resampled"  # A score's detail holds it under this key: see `bench.store.resampled`.

@@ -24,7 +24,7 @@ MAX_STEPS, MAX_REFIT_STEPS = 250, 200  # of a descent; a start that needs more h
 HEAT, LANES = 30, 4  # steps after which only so many starts of one problem go on, those that lie ahead
 SAME_OPTIMUM_RTOL = 1e-6  # two starts agree if their objectives differ by less than this, relatively
 SUBSAMPLE, FINALISTS = 600, 3  # of a larger table, points that all starts see; starts that then see every point
-MEANS = 50  # of a larger table, at least: a mean has a fiftieth of the rows, or of the range of log x
+MEANS = 50  # A larger table has at least so many means: each of a fiftieth of the rows, or of the range of log x.
 HUBER_K = 1.345  # Huber's constant: 95 % efficiency under normal noise
 CHINCHILLA_DELTA = 1e-3
 

@@ -15,7 +15,7 @@ QUANTITIES = {
     "exponent": "exponent with which y falls to its floor",
 }
 NAMED_APART = 0.01  # forms of less weight
-NO_FLOOR = 1e-3  # of the upper end: a floor nearer to 0 is none
+NO_FLOOR = 1e-3  # share of the upper end: a floor nearer to 0 is none
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ KIND = "JSON"
 SETTINGS = ("config", "args", "hparams", "hyperparameters", "params", "settings", "model_config", "run_config")
 RUNS = ("run", "run_id", "run_name", "trial", "trial_id", "experiment", "job")  # columns that tell runs apart
 STEPS = ("step", "_step", "global_step", "iteration", "iter", "update", "epoch")
-MAX_BYTES = 256 << 20  # of a file
+MAX_BYTES = 256 << 20  # bytes of a file
 
 
 def read(place: Path) -> list[Run]:

@@ -100,7 +100,7 @@ def from_server(name: str) -> list[Run]:
 
     try:
         found = list(wandb.Api().runs(name.removeprefix(PREFIX)))
-    except Exception as error:  # of the network, the key or the name: the package has no common class of them
+    except Exception as error:  # The package has no common class for errors of the network, the key and the name.
         what = f"{name} cannot be read from Weights & Biases: {' '.join(str(error).split())}"
         raise UserError(what, "Write wandb:ENTITY/PROJECT, and set WANDB_API_KEY.") from error
     made = []

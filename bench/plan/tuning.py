@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 FIRST = 4  # trials before any is added
-STEP = 3.0  # from a rate to the next
+STEP = 3.0  # factor from a rate to the next
 MOST = 8  # trials
 
 K = TypeVar("K")

@@ -26,8 +26,8 @@ LEVEL = 0.05
 """Share of ladders without a trend that may be said to grow, fade or reverse."""
 TUNING = 0.3
 """Standard deviation, in points, that imperfect tuning may give the difference of a whole rung."""
-POWER = 0.8  # of a design that can answer
-MAX_SEEDS = 64  # of a design that is offered
+POWER = 0.8  # share of simulated ladders that get an answer where a design is said to answer
+MAX_SEEDS = 64  # No design with more is offered.
 FEWEST_RUNGS = 3
 
 

@@ -345,7 +345,7 @@ def own_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
         return family_of(name).classifier(ModelName.parse(name).base, checkpoint=checkpoint)
     except ValueError as error:
         raise UserError(f"{name} cannot be judged by its own classifier: {str(error).rstrip('.')}.") from error
-    except OSError as error:  # as all errors of the hub are
+    except OSError as error:  # All errors of the hub are of this kind.
         raise _unfetched(name, error) from error
 
 

@@ -20,7 +20,7 @@ from bench.study.record import Score
 
 RESAMPLES = 500
 AT_ONCE = 1 << 22  # weights of images in memory
-LEVEL = 0.9  # of the intervals of recalls
+LEVEL = 0.9  # level of the intervals of recalls
 
 
 def check(metrics: Sequence[str]) -> None:

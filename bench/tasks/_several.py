@@ -23,7 +23,7 @@ RIDGES = tuple(10.0**power for power in range(-1, 6))
 FOLDS = 3
 ENDS = (5, 95)  # percent, of a label's interval
 NEIGHBOURS, TEMPERATURE = 20, 0.07
-LABELS = "labels"  # of a score's detail: (label, images with it, AP, its ends, F1, its ends)
+LABELS = "labels"  # A score's detail holds under this key: (label, images with it, AP, its ends, F1, its ends)
 
 Decide = Callable[[np.ndarray, np.ndarray, np.ndarray, Parts | None], tuple[np.ndarray, float]]
 """(train_ND, targets_NK, test_MD, folds) -> (scores_MK, the score above which an image has the label)."""

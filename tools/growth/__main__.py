@@ -7,7 +7,7 @@ between a size and the one before: 1 grows in proportion; near 0 means that star
 
     python -m tools.growth                     all; an hour of one core, and 15 GB of disk for a million images
     python -m tools.growth --small             sizes of a nightly test: minutes
-    python -m tools.growth --only index --folder /tmp/growth    what is made lies there, and is used again
+    python -m tools.growth --only index --folder FOLDER         what is made lies there, and is used again
 
 A line that misses its goal ends with "MISSES"; so does the command, by exit code 1.
 """

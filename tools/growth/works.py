@@ -15,7 +15,7 @@ from pathlib import Path
 
 GB, MB = 1e9, 1e6
 PARAMETERS = {5: "ViT-Ti/16", 22: "ViT-S/16", 86: "ViT-B/16"}  # millions -> a network of about as many
-GROUPS = 10  # of a table to be fitted
+GROUPS = 10  # groups of a table to be fitted
 PHOTO_NETWORKS = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
 
 

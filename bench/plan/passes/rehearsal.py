@@ -26,7 +26,7 @@ SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it
 NEXT_SIDE = 16  # pixels between two sizes, at least
 BATCH, NEXT_BATCH = 16, 8
 STEPS, NEXT_STEPS = 4, 2  # steps of the shortest budget, and steps more of each longer one
-MIN_IMAGES, NEXT_IMAGES = 2 * rehearsed.CLASSES, 4  # of parts of a set: the shortest budget sees all images of most
+MIN_IMAGES, NEXT_IMAGES = 2 * rehearsed.CLASSES, 4  # The shortest budget sees every image of a part of this size.
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:

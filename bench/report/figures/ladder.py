@@ -11,7 +11,7 @@ from bench.core import formatting
 from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
-PLACES = 60  # of a line
+PLACES = 60  # points of a line
 
 
 @_style.context()

@@ -12,7 +12,7 @@ from bench.study.cell import Recipe
 from bench.train.augmentations.augmentation import Augmentation
 
 POLICY = "rand-m9-n2-mstd0.5"
-GREY = 128  # that fills what comes into view: the middle of the pixel's range
+GREY = 128  # It fills what comes into view, and is the middle of a pixel's range.
 
 
 @cache
