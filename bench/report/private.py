@@ -12,7 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.core.errors import UserError
@@ -42,11 +42,8 @@ class PrivateWords:
     """
 
     names: tuple[str, ...] = ()
-    secrets: Mapping[str, str] = None  # type: ignore[assignment]
+    secrets: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "secrets", dict(self.secrets or {}))
 
     @property
     def _alone(self) -> re.Pattern[str] | None:

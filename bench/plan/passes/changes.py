@@ -15,7 +15,7 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.plan.tuning import FIRST, STEP, Trials, choice, further
 from bench.store.records import read_record
 from bench.study import registry
-from bench.study.cell import Cell
+from bench.study.cell import Cell, Recipe
 from bench.study.ladder import BASELINE, LadderPlace
 from bench.study.overrides import Overrides, setting
 from bench.study.record import Record
@@ -45,7 +45,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
         raise UserError(f"Suite {request.suite.name!r} compares no changes.", "Give --suite ladder with --change.")
     rungs = _rungs(study.cells)
     arms = {BASELINE: study.cells} | {text: _with(text, study.cells, request) for text in request.what.change}
-    trials = {(arm, end): _first(cells, rungs[-end]) for arm, cells in arms.items() for end in range(ENDS)}
+    trials = {(arm, end): _first(cells[0].recipe) for arm, cells in arms.items() for end in range(ENDS)}
     tuning: list[Cell] = []
     while True:
         tuning, records = _tuning(arms, rungs, trials, request)
@@ -60,16 +60,14 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
         trials = more
     chosen = {key: choice(made) for key, made in trials.items()}
     edge = sorted({arm for (arm, _), made in trials.items() if made.at_edge})
-    notes = [f"The best rate of {join(edge)} lies at an end of those tried: it may be better than it looks."] * bool(
-        edge
-    )
+    notes = [f"The best rate of {join(edge)} lies at an end of those tried: it may be better than it looks."]
     speed = {arm: _seconds(records, trials, arm) for arm in arms}
     cells = [
         cell
         for arm, of_arm in arms.items()
         for cell in _arm(arm, of_arm, study.cells, rungs, chosen, request, slower=speed[arm] / speed[BASELINE])
     ]
-    return replace(study, cells=(*tuning, *cells), notes=(*study.notes, *notes))
+    return replace(study, cells=(*tuning, *cells), notes=(*study.notes, *(notes if edge else ())))
 
 
 def _rungs(cells: Iterable[Cell]) -> list[Rung]:
@@ -138,8 +136,8 @@ Key = tuple[str, int]
 """(arm, 0 for the lowest rung and 1 for the highest)."""
 
 
-def _first(cells: Sequence[Cell], rung: Rung) -> Trials:
-    recipe = cells[0].recipe
+def _first(recipe: Recipe) -> Trials:
+    """Rates around the usual one of the optimizer, the same for both ends."""
     usual = registry.load("optimizer", recipe.optimizer).usual_rate(recipe)
     centre = recipe.lr * usual if recipe.optimizer != "adamw" else recipe.lr
     places = [number - (FIRST - 1) / 2 for number in range(FIRST)]
