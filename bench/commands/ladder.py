@@ -31,7 +31,7 @@ from bench.suites.ladder import budgets_at
 
 EXAMPLES = """\
 examples:
-  vit-bench ladder --change optimizer=timm:muon                     a few minutes on two cores, without an end to it
+  vit-bench ladder --change optimizer=timm:muon                     a quarter of an hour on two cores
   vit-bench ladder --baseline ViT-femto/7 --change my.py:Net --minutes 20
   vit-bench ladder --change augmentation=mixup --change loss=sigmoid           two arms, which share the level
   vit-bench ladder --baseline ViT-atto/7,ViT-femto/7 --change patch=14 --horizons 8000,32000 --seeds 5
