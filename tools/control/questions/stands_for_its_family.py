@@ -86,13 +86,12 @@ def say(f: Finding) -> list[str]:
 
 
 def sentence(f: Finding) -> str:
-    side = "ahead of" if wording.or_nan(f.estimate) >= 0 else "behind"
-    kind = f.subject[0]
-    return phrase(
-        f"Where it does worst, the study's best {kind} is ",
-        wording.amount(f),
-        f" {side} the best of timm and vit-pytorch",
-    )
+    estimate, theirs = wording.or_nan(f.estimate), "the best of timm and vit-pytorch"
+    side = "ahead of" if estimate >= 0 else "behind"
+    told = phrase(wording.amount(f), f" {side} {theirs}")
+    if abs(estimate) < 0.0005:  # half of the last digit that is shown
+        told = phrase(f"level with {theirs}, ", wording.amount(f))
+    return phrase(f"Where it does worst, the study's best {f.subject[0]} is ", told)
 
 
 QUESTION = Question(
