@@ -449,9 +449,9 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
             "FIGURE = Figure(title='One of mine', draw=draw)\n"
         ),
         "figures/torn.py": "TITLE = (\n",
-        "suites/mine.py": (
+        "suites/unlucky.py": (
             "from bench.study.suite import Suite\n"
-            'SUITE = Suite(name="mine", question="?", cells=lambda _: [], figures=("no-such-column", "torn"))\n'
+            'SUITE = Suite(name="unlucky", question="?", cells=lambda _: [], figures=("no-such-column", "torn"))\n'
         ),
     }
     for name, code in plugins.items():
@@ -462,8 +462,8 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
     try:
         world = small_world()
         world.sizes, world.seeds = (30_000,), (0,)
-        write([replace(record, suite="mine") for record in world.records()], tmp_path / "results")
-        paths = report.build(tmp_path / "results", suite="mine")
+        write([replace(record, suite="unlucky") for record in world.records()], tmp_path / "results")
+        paths = report.build(tmp_path / "results", suite="unlucky")
     finally:
         registry.forget()
     page = " ".join(Page(paths.html.read_text()).words)
