@@ -25,7 +25,7 @@ def test_bash_completes_verbs_options_choices_names_and_files(tmp_path, capsys: 
     (tmp_path / "script").write_text(capsys.readouterr().out)
     (tmp_path / "runs.csv").touch()
     for words, expected in {
-        "f": {"fit", "flops"},
+        "f": {"findings", "fit", "flops"},
         "fit --fig": {"--figure"},
         "fit --x compute --loss s": {"squares"},
         "run --suite sca": {"scaling"},

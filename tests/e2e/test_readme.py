@@ -58,6 +58,8 @@ def home(tmp_path, monkeypatch):
         for cell in kept.glob("cells/*_s0-*"):
             if "@" not in cell.name and cell.name.count("-1000_") + cell.name.count("-300") == 0:
                 shutil.copytree(cell, tmp_path / folder / "scaling" / "cells" / cell.name)
+    shutil.copytree(kept, tmp_path / "results/reference/scaling-cpu")
+    shutil.copytree(PROJECT / "docs/findings", tmp_path / "docs/findings")
     (tmp_path / "study.toml").write_text(block("study"))
     lines = ["family,compute,images,error"]
     lines += [
