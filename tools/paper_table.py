@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from bench.study import suite as suites
 from bench.study.cell import Cell
 from bench.study.options import StudyOptions, What, folder_name
 from bench.study.overrides import Overrides
+from bench.study.registry import directory_name
 from bench.suites import _paper
 from bench.tasks.vtab import VTAB, task_names
 
@@ -126,6 +128,7 @@ ON_IMAGENET = Shown(task="finetune", data=("imagenet",), words="fine-tuned on Im
 
 NO_NUMBERS = "the paper prints no numbers"
 REPORT, QUOTED = "vit-bench report --suite", "--reference paper"
+INSIDE = "vit-bench report --cell results/"
 ROWS: tuple[Row, ...] = (
     Row(name="Table 1", about="sizes of the ViTs", more=("vit-bench flops --paper-table",)),
     Row(
@@ -182,15 +185,13 @@ ROWS: tuple[Row, ...] = (
         name="Figures 6, 14 (D.8)",
         about="attention roll-out",
         drawn=f"`rollout`; {NO_NUMBERS}",
-        more=(f"{REPORT} transfer --cell …/vit-l-16_jft-300m_s0-…",),
+        more=(f"{INSIDE}transfer/cells/vit-l-16_jft-300m_s0-…",),
     ),
     Row(
         name="Figures 7, 11 (D.7)",
         about="filters, similarity of positions, attention distance",
         drawn=f"`filters`, `positions`, `distance`, each before and after training; {NO_NUMBERS}",
-        more=tuple(
-            f"{REPORT} scaling --cell …/{name}_jft-300m_s0-…" for name in ("vit-l-32", "vit-l-16", "r50+vit-l-16")
-        ),
+        more=tuple(f"{INSIDE}scaling/cells/{name}_jft-300m_s0-…" for name in ("vit-l-32", "vit-l-16", "r50+vit-l-16")),
     ),
     Row(
         name="Table 7 (D.1)",
@@ -237,7 +238,7 @@ ROWS: tuple[Row, ...] = (
         drawn=f"`positions`, a picture a recipe; {NO_NUMBERS}",
         suite="ablation",
         only=("axis=recipe",),
-        more=(f"{REPORT} ablation --cell …/vit-l-16_jft-300m_s0-…",),
+        more=(f"{INSIDE}ablation/cells/vit-l-16_jft-300m_s0-…",),
         deviates="Weights are kept at the end of a run: of the usual recipe those after 14 epochs, and not those after "
         "7, which `--horizons 7epochs` trains alone.",
     ),
@@ -430,7 +431,7 @@ def page(costs: Mapping[str, Cost], half: Halved) -> str:
         "Every figure and table of arXiv:2010.11929, with the command that makes it at the paper's own scale. "
         "`vit-bench plan` with the same options says what it costs on your devices; `--data` names a set of your own "
         "in place of JFT-300M. Written by `python -m tools.paper_table`, which with `--rehearse DIR` also runs every "
-        "command below in small: what would break after a week breaks then.",
+        "command below in small: what would break after a week breaks then. That takes half an hour on two cores.",
         "",
         f"Hours are of one H100, planned for {HARDWARE.replace('x', ' × ')} (`--hardware {HARDWARE}`), fine-tuning "
         f"and probes included; money at {PRICE:g} an hour. TPUv3-core-days are of training alone, at the utilisation "
@@ -535,22 +536,39 @@ def in_small(command: str, results: Path) -> list[list[str]]:
     words = shlex.split(command)[1:]
     if words[0] == "flops":
         return [words]
+    if "--cell" in words:
+        place = Path(words[words.index("--cell") + 1])  # results/SUITE/cells/RUN…
+        suite, run = folder_name(place.parts[1], "paper", rehearse=True), place.name.strip("…")
+        return [["report", "--cell", str(cell)] for cell in sorted((results / suite / "cells").glob(f"{run}*"))]
     words += ["--results", str(results)]
     if words[0] == "run":
         once = ["--seeds", "1"] if "speed" in words else []  # one run at a time: its three repeats would take minutes
         return [[*words, *once, "--rehearse", "--track", "none"]]
     place = words.index("--suite") + 1
     words[place] = folder_name(words[place], "paper", rehearse=True)
-    if "--cell" not in words:
-        return [words]
-    cell = words.index("--cell") + 1
-    begins = words[cell].strip("…")[1:]
-    found = sorted((results / words[place] / "cells").glob(f"{begins}*"))
-    return [[*words[:cell], str(folder), *words[cell + 1 :]] for folder in found]
+    return [words]
+
+
+def adopt(results: Path, suite: str) -> int:
+    """Give a suite's rehearsal those of its runs that the others below a folder have done: a run's folder is named by
+    all that decides its results.
+
+    Returns:
+        How many.
+    """
+    options = StudyOptions.of({"suite": suite, "scale": "paper", "rehearse": True, "results": results})
+    plan = make_plan(options, to_run=False, as_new=True)
+    target = plan.store / "cells"
+    done = {path.parent.name: path.parent for path in sorted(results.glob("*/cells/*/record.json"))}
+    wanted = [name for one in plan.cells if (name := directory_name(one.cell)) in done and not (target / name).exists()]
+    for name in wanted:
+        shutil.copytree(done[name], target / name)
+    return len(wanted)
 
 
 def rehearse(results: Path) -> int:
-    """Rehearse every row, in order; say how long each took, what failed, and which figures there are.
+    """Rehearse every row, in order; say how long each took, what failed, and which figures there are. The last row,
+    which trains each network of the others once, is given theirs.
 
     Returns:
         0 where every command ended well.
@@ -558,6 +576,8 @@ def rehearse(results: Path) -> int:
     began, failed = time.monotonic(), []
     for row in (*ROWS, WHOLE):
         started = time.monotonic()
+        if row is WHOLE:
+            adopt(results, row.suite)
         for command in row.commands:
             small = in_small(command, results)
             failed += [] if small else [f"{command}: there is no such run"]

@@ -213,7 +213,8 @@ def _not_installed(error: BaseException) -> UserError | None:
         return None
     return UserError(
         f"This needs {package}, which is not installed.",
-        f"pip install {package}. Without torch: published, data, status, compare, fit, flops --list and report.",
+        f"pip install {package}. Without torch: published, data, status, compare, fit, flops --list, report, and "
+        "plan --hardware of the paper's own studies.",
     )
 
 

@@ -133,6 +133,7 @@ def calibrate(
     anew: bool,
     report: Reporter,
     measure: bool = True,
+    known: Mapping[str, Rates] | None = None,
 ) -> Calibration:
     """Rates of every distinct model: as kept from a short while ago on this machine, else measured by `processes`
     processes at once as the study will run.
@@ -142,18 +143,22 @@ def calibrate(
     Args:
         anew: measure what is kept as well.
         measure: False counts FLOPs and parameters alone.
+        known: rates that need not be found, by `rate_key`.
 
     Raises:
         UserError: no model can be trained.
     """
+    known = known or {}
     questions: dict[str, Json] = {}
     for cell in cells:
+        if rate_key(cell, sizes[cell.data].classes) in known:
+            continue
         size = sizes[cell.data]
         here = measure and (size.shape is not None or device != "cpu")
         question = {"cell": to_json(cell), "classes": size.classes, "measure": here}
         questions.setdefault(rate_key(cell, size.classes), question)
     if not questions:
-        return Calibration()
+        return Calibration(rates=known)
     cache = RateCache(device=device, threads=threads, processes=processes)
     names = {key: _cache_name(key, question) for key, question in questions.items()}
     kept = {} if anew else {key: found for key, name in names.items() if (found := cache.find(name)) is not None}
@@ -173,7 +178,7 @@ def calibrate(
         raise UserError("\n".join(dict.fromkeys(refused.values())))
     measured_keys = [key for key in questions if key not in refused]
     return Calibration(
-        rates={key: Rates(**answers[key]["rates"]) for key in measured_keys},
+        rates={**known, **{key: Rates(**answers[key]["rates"]) for key in measured_keys}},
         refused=refused,
         precomputed=precomputed.merge(answers[key]["precomputed"] for key in measured_keys),
         age=max((age for _, age in kept.values()), default=None),

@@ -117,7 +117,10 @@ def test_the_paper_s_own_variants_are_judged_too() -> None:
     (adam,) = [f for (statement, measure), f in findings.items() if statement == Statement.ADAM_HELPS][:1]
     assert len(adam.evidence) == 2, "two ResNets"
     for figure in (ablation_position, ablation_pooling, ablation_shape, ablation_variants):
-        assert len(figure.draw(evidence).data)
+        drawing = figure.draw(evidence)
+        assert len(drawing.data)
+    names = drawing.figure.axes[0].get_xticklabels()
+    assert len(names) == 10 and all(name.get_rotation() for name in names), "upright they would run into each other"
 
 
 def test_pooling_that_was_read_on_its_way_is_drawn_over_epochs() -> None:
@@ -171,7 +174,11 @@ def test_masked_at_the_paper_s_scale_is_the_first_target_against_labels_of_two_s
     evidence = read(records(accuracy, [replace(cell, horizons=cell.horizons[-1:]) for cell in cells]))
     for (statement, _), finding in judged(evidence).items():
         assert finding.estimate == pytest.approx(0.2 if statement == Statement.MASKED_OVER_SCRATCH else 0.1)
-    assert masked.TRAINED in masked.draw(evidence).caption
+    drawing = masked.draw(evidence)
+    assert masked.TRAINED in drawing.caption
+    drawn = dict(zip(drawing.data["pretraining"], drawing.data["accuracy"].round(2), strict=True))
+    targets = {"Masked: mean colour": 0.7, "Masked: 4 × 4 colours": 0.1, "Masked: pixels": 0.1}
+    assert drawn == {"None": 0.5, **targets, "Labels": 0.8}
 
 
 def test_pretraining_and_scratch_take_equal_compute() -> None:

@@ -8,11 +8,15 @@ import pytest
 from baselines import published
 from bench.__main__ import verbs
 from bench.core.cli import parser
+from bench.core.errors import EXIT_USAGE
 from bench.plan import preflight
+from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes, evaluation_images
+from bench.report import __main__ as report
 from bench.study import registry
 from bench.study.cell import Cell
 from bench.study.options import RUN, StudyOptions, add_options
+from bench.study.registry import directory_name
 from bench.tasks import finetune
 from bench.tasks.vtab import BATCH, RATES, STEPS
 from bench.train import schedule
@@ -36,6 +40,21 @@ def test_each_command_plans_and_its_cells_are_judged_by_what_the_figure_shows(ro
         assert not cell.tasks or evaluation_images(cell, SIZES) > 0
 
 
+def test_the_whole_is_given_the_runs_of_the_others(tmp_path: Path) -> None:
+    """Of each of its own that ended there, and of no other; what it has itself stays as it is."""
+    options = StudyOptions.of({"suite": "whole-paper", "scale": "paper", "rehearse": True, "results": tmp_path})
+    first, second, third = (directory_name(one.cell) for one in make_plan(options, to_run=False, as_new=True).cells[:3])
+    for place in (f"data/cells/{first}", f"speed/cells/{first}-other", f"rehearsal-whole-paper-paper/cells/{second}"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "record.json").write_text(place)
+    (tmp_path / "data/cells" / third).mkdir()
+    assert paper_table.adopt(tmp_path, "whole-paper") == 1
+    there = tmp_path / "rehearsal-whole-paper-paper/cells"
+    assert {path.name for path in there.iterdir()} == {first, second}
+    assert (there / first / "record.json").read_text().startswith("data")
+    assert paper_table.adopt(tmp_path, "whole-paper") == 0
+
+
 def test_a_missing_evaluation_is_found() -> None:
     cell = next(row for row in ROWS if row.name.startswith("Figure 5")).cells()[0]
     assert paper_table.TUNED.missing(replace(cell, tasks=cell.tasks[1:])) == {"imagenet"}
@@ -55,7 +74,7 @@ def test_every_figure_and_table_of_the_paper_is_a_row() -> None:
     assert all(row.suite or row.more or row.deviates.startswith("No command") for row in ROWS)
 
 
-def test_a_rehearsal_is_every_command_in_small(tmp_path: Path) -> None:
+def test_a_rehearsal_is_every_command_in_small(tmp_path: Path, capsys) -> None:
     """Their words are those that the commands know; runs are found by what their names begin with."""
     for row in (*ROWS, WHOLE):
         for command in row.commands:
@@ -77,8 +96,11 @@ def test_a_rehearsal_is_every_command_in_small(tmp_path: Path) -> None:
     for name in ("vit-l-32_jft-300m_s0-12", "vit-l-16_jft-300m_s0-34", "r50+vit-l-16_jft-300m_s0-56"):
         (cells / name).mkdir(parents=True)
     (row,) = (row for row in ROWS if row.name.startswith("Figures 7"))
-    found = [words[words.index("--cell") + 1] for c in row.commands for words in paper_table.in_small(c, tmp_path)]
-    assert sorted(found) == sorted(str(folder) for folder in cells.iterdir())
+    commands = [words for command in row.commands for words in paper_table.in_small(command, tmp_path)]
+    assert sorted(words[-1] for words in commands) == sorted(str(folder) for folder in cells.iterdir())
+    for verb, *words in commands:
+        assert verb == "report" and report.main(words) == EXIT_USAGE
+        assert "no effect" not in (said := capsys.readouterr().err) and "run" in said, said  # these are empty folders
 
 
 def test_the_page_is_what_the_rows_say() -> None:

@@ -301,6 +301,7 @@ def test_reading_needs_no_torch_and_the_rest_says_so(tmp_path):
     compared = ["compare", "ViT-pico/14", "R8x0.125-s2", "--suite", kept.name, "--results", str(kept.parent)]
     light = [["fit", "runs.csv", "--x", "compute", "--y", "error"], ["report", "--suite", "presets"], ["status"]]
     light += [compared, ["flops", "--list"], ["published", "--reach", "85%"], ["data"]]
+    light += [["plan", "--suite", "scaling", "--scale", "paper", "--hardware", "8xH100", "--price", "2.5/gpuh"]]
     command = [sys.executable, "-c", BLOCK_TORCH + READ, json.dumps(light)]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)

@@ -19,7 +19,7 @@ from bench.core.formatting import duration, significant
 from bench.cost import roofline
 from bench.cost.hardware import Hardware, parse
 from bench.cost.peaks import Accelerator, accelerator, accelerator_of
-from bench.plan import estimate, feed, preflight, price, resources
+from bench.plan import counted, estimate, feed, preflight, price, resources
 from bench.plan.cost_model import (
     HOUR,
     NOTHING_MEASURED,
@@ -132,8 +132,9 @@ class NamedHardware:
         return best, made[best], f"--ranks {cheap} costs less and takes longer: {hours}, and {days}."
 
     def _rates(self, left: RemainingWork) -> Calibration:
-        """Rates of the cells that train: measured on such a device that is here, else counted here and predicted."""
-        counted = estimate.calibrate(
+        """Rates of the cells that train: measured on such a device that is here, else counted here or before, and
+        predicted."""
+        found = estimate.calibrate(
             left.training,
             left.sizes,
             device=self.device if self.measured else "cpu",
@@ -142,11 +143,12 @@ class NamedHardware:
             anew=left.pricing.calibrate,
             report=left.report,
             measure=self.measured,
+            known=None if self.measured or left.pricing.calibrate else _counted(left.training, left.sizes),
         )
         if self.measured:
-            return counted
+            return found
         known = recorded(left.results, self.hardware.device)
-        return rates_on(self.hardware, counted, left.training, left.sizes, known)
+        return rates_on(self.hardware, found, left.training, left.sizes, known)
 
     def _needs(self, left: RemainingWork, calibration: Calibration) -> dict[Cell, Needs]:
         """Bytes of every cell whose rates are known."""
@@ -187,6 +189,13 @@ def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: C
 
 
 # -- rates -------------------------------------------------------------------------------------------------------------
+
+
+def _counted(cells: Iterable[Cell], sizes: DataSizes) -> dict[str, Rates]:
+    """`rate_key` -> counts of the networks whose counts come with the package."""
+    of_cells = ((cell, sizes[cell.data].classes) for cell in cells)
+    found = ((rate_key(cell, classes), counted.find(cell, classes)) for cell, classes in of_cells)
+    return {key: rates for key, rates in found if rates is not None}
 
 
 def recorded(results: Path, device: Accelerator) -> dict[str, float]:

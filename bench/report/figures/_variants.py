@@ -79,8 +79,10 @@ def draw(
     with _style.context():
         letters = sum(max(map(len, tick.split("\n"))) for tick in axis.ticks)
         columns = min(_style.columns(len(shown)), max(1, LETTERS_BELOW // letters if letters else 3))
+        crowded = letters * len(ticks) * columns > LETTERS_BELOW
         lines = -(-len(shown) // columns)
         tall = 0.16 * max((tick.count("\n") for tick in axis.ticks), default=0)
+        tall += 0.7 * crowded
         height = (_style.current().panel_height + tall) * lines + 0.3
         figure = _style.figure(columns=max(columns, len(ticks) - 3), height=height)
         drawn = _panels.in_percent(table)
@@ -95,6 +97,8 @@ def draw(
             axes.set_ylabel(_panels.y_label(evidence, measure))
             axes.yaxis.label.set_visible(True)
             axes.xaxis.set_tick_params(labelbottom=True)
+            if crowded:  # Beside each other names would run into each other.
+                axes.set_xticks(axes.get_xticks(), axis.ticks, rotation=30, ha="right", rotation_mode="anchor")
             if len(curves) == 1:
                 named = [
                     (x, y, f"{y:.1f}", _style.INK) for x, y in zip(mine["at"], mine["accuracy_percent"], strict=True)

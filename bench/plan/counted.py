@@ -1,0 +1,62 @@
+"""Counts of the networks of the paper's own studies, which come with the package: a plan of these studies for devices
+that are named needs no torch, and no minute of counting.
+
+`python -m tools.counted` writes the table; tests count again. A row is of one state of a network's code, and of no
+other: whoever changes the code has it counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bench.core.files import canonical
+from bench.plan.estimate import Rates
+from bench.study import fingerprint, registry
+from bench.study.cell import Cell, to_json
+
+TABLE = Path(__file__).with_suffix(".csv")
+IDENTITY = ("model", "options", "image_size", "channels", "classes", "revision", "code")
+COUNTS = ("flops_dense", "flops_paper", "params", "activation_bytes", "features", "sees", "group")
+UNKNOWN: dict[str, Any] = {
+    "train_images_per_second": math.nan,  # so that nothing is planned by a speed that nobody measured
+    "eval_images_per_second": math.nan,
+    "measured": False,
+    "basis": "counted, and not measured",
+}
+
+
+def identity(cell: Cell, classes: int) -> tuple[str, ...]:
+    """What a network's counts depend on."""
+    code = fingerprint.of_model(cell.model)
+    options = canonical(to_json(cell.model_options))
+    sizes = (cell.image_size, cell.channels, classes, registry.model_revision(cell.model))
+    return (cell.model, options, *map(str, sizes), "" if code is None else code.digest)
+
+
+def find(cell: Cell, classes: int) -> Rates | None:
+    """A network's counts, with no speed; None of one that is not in the table, as its code is now."""
+    row = _rows().get(identity(cell, classes))
+    if row is None:
+        return None
+    numbers: dict[str, Any] = {name: json.loads(row[name] or "null") for name in COUNTS}
+    flops = {convention: numbers.pop(f"flops_{convention}") for convention in ("dense", "paper")}
+    return Rates(model=cell.model, train_flops_per_image=flops, **UNKNOWN, **numbers)
+
+
+def row_of(cell: Cell, classes: int, rates: Rates) -> dict[str, Any]:
+    """The row of a network that was counted."""
+    flops = {f"flops_{convention}": rates.train_flops_per_image[convention] for convention in ("dense", "paper")}
+    counted = {**asdict(rates), **flops}
+    return dict(zip(IDENTITY, identity(cell, classes), strict=True)) | {name: counted[name] for name in COUNTS}
+
+
+@cache
+def _rows() -> dict[tuple[str, ...], dict[str, str]]:
+    with TABLE.open(newline="") as file:
+        return {tuple(row[name] for name in IDENTITY): row for row in csv.DictReader(file)}
