@@ -143,6 +143,7 @@ def _heading(
         "question": question,
         "published": evidence.published,
         "coverage": coverage(evidence),
+        "images": images(findings),
         "machine": machine(evidence.records.records),
         "check": checked,
         "works": works,
@@ -362,6 +363,16 @@ def coverage(evidence: Evidence) -> str:
     return " ".join(sentence for sentence in said if sentence)
 
 
+def images(findings: Findings) -> str:
+    """What was trained on, in a sentence; "" where nothing was."""
+    scope = findings.scope
+    if scope is None or not scope.upstream or not scope.flops:
+        return ""
+    sets = join([f"{name} ({kind})" for name, kind in scope.upstream])
+    size = f" at {scope.image_size} px" if scope.image_size else ""
+    return f"Trained on up to {scope.images:,} images of {sets}{size}."
+
+
 def machine(records: Sequence[Record]) -> str:
     """Hardware, threads, precision and dates in one line; "" where nothing was run here."""
     hardware = _distinct(records, "environment.accelerator") or _distinct(records, "environment.cpu")
@@ -420,14 +431,8 @@ def _on_one_line(part: str) -> Markup:
 
 
 def _short(title: str, others: str) -> Markup:
-    """A title of which a narrow page leaves out intervals and `others`, its end; its tables have both."""
+    """A title of which a narrow page leaves out `others`, its end, which its tables have."""
     parts = list(parts_of(title))
     ends = [parts.pop()] if others else []
-    made = ""
-    for part in parts:
-        if isinstance(part, Interval):  # the space before it goes with it
-            made = f"{made.removesuffix(' ')}{WIDE_ONLY.format(f' {_on_one_line(part)}')}"
-        else:
-            made += str(_on_one_line(part))
-    last = "".join(map(str, map(_on_one_line, ends)))
-    return Markup(made.strip() + WIDE_ONLY.format(f" {last}"))
+    made, last = ("".join(map(str, map(_on_one_line, some))) for some in (parts, ends))
+    return Markup(made.strip() + (WIDE_ONLY.format(f" {last}") if last else ""))

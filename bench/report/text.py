@@ -65,11 +65,14 @@ class Glance:
     rows: tuple[tuple[str, tuple[Answer | None, ...]], ...]
 
     @property
-    def asked(self) -> str:
+    def asked(self) -> tuple[str, ...]:
         """The table's questions in words, each once; with the subjects, where these are its rows."""
         answers = (answer for _, cells in self.rows for answer in cells if answer)
-        questions = " ".join(dict.fromkeys(answer.question for answer in answers))
-        return f"{questions} ({'; '.join(name for name, _ in self.rows)})" if self.heading == "Subject" else questions
+        questions = tuple(dict.fromkeys(answer.question for answer in answers))
+        if self.heading != "Subject":
+            return questions
+        subjects = "; ".join(name for name, _ in self.rows)
+        return tuple(f"{question} ({subjects})" for question in questions)
 
 
 @dataclass(frozen=True, kw_only=True)
