@@ -15,6 +15,7 @@ from bench.published.wording import CHANCE
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
+LINE_INCHES = 0.15  # of a line of a row's name
 LETTERS_PER_INCH = 7.5  # per inch of the figure, of a row's name
 TITLE = "Training compute for the same ImageNet top-1 error"
 
@@ -36,7 +37,14 @@ def draw(evidence: Evidence) -> Drawing:
     ]
     annotations = []
     with _style.context():
-        figure = _style.figure(height=0.5 * len(asked) + 1.3, width=0.86 * _style.current().single[0])
+        letters = int(LETTERS_PER_INCH * _style.current().width)
+        names = [
+            "\n".join((fill(f"{c.second} against {c.first}", letters), fill(c.name.partition(", ")[2], letters)))
+            for c, _ in asked
+        ]
+        lines = 1 + max(name.count("\n") for name in names)
+        height = max(0.5, LINE_INCHES * lines) * len(asked) + 1.3
+        figure = _style.figure(height=height, width=0.86 * _style.current().single[0])
         axes = figure.subplots()
         for place, (comparison, (*networks, mean)) in enumerate(asked):
             single = [r.ratio for r in networks if r.ratio]
@@ -58,16 +66,8 @@ def draw(evidence: Evidence) -> Drawing:
             )
             said = "\n".join(filter(None, (comparison.name, number, comparison.differs)))
             annotations.append(Annotation(axes=axes, x=ratio, y=place, text=said))
-        letters = int(LETTERS_PER_INCH * _style.current().width)
         axes.axvline(1, color=_style.INK, linewidth=1)
-        axes.set_yticks(
-            range(len(asked)),
-            [
-                "\n".join((fill(f"{c.second} against {c.first}", letters), fill(c.name.partition(", ")[2], letters)))
-                for c, _ in asked
-            ],
-            fontsize=_style.text(8.5),
-        )
+        axes.set_yticks(range(len(asked)), names, fontsize=_style.text(8.5))
         axes.set_ylim(len(asked) - 0.4, -0.8)
         axes.grid(axis="y", visible=False)
         shown = [x for _, (*networks, mean) in asked for x in (mean.low, mean.high, *(r.ratio for r in networks)) if x]

@@ -30,6 +30,7 @@ SHORTER = {"flowers102": "flowers"}  # names of data sets that the paper's table
 TITLE_WIDTH = 34  # characters that fit above a panel
 COLUMNS = 3  # panels beside each other
 LETTERS_BELOW = 44  # that fit below a panel of three in a row
+MAX_NAME_SHARE = 0.4  # of a figure's width, that a name takes on one line
 MAX_NAMED = 14  # lines whose names are written beside them
 LETTER_INCHES = 0.085  # of such a name
 CROWDED = 300  # points of a panel above which they are small, and a bitmap in the SVG
@@ -392,7 +393,14 @@ def _room(table: pd.DataFrame, axis: XAxis) -> float:
     """The share of the width that names of lines take, at the right."""
     if not axis.trend or table["series"].nunique() > MAX_NAMED:
         return 0.14
-    return LETTER_INCHES * max(map(len, table["series"])) / _style.current().single[0]
+    lines = "\n".join(map(_narrow, table["series"])).split("\n")
+    return LETTER_INCHES * max(map(len, lines)) / _style.current().single[0]
+
+
+def _narrow(name: str) -> str:
+    """A hybrid's name in two lines, where in one it would take much of the width."""
+    share = LETTER_INCHES * len(name) / _style.current().single[0]
+    return name if share < MAX_NAME_SHARE else name.replace("+", "+\n", 1)
 
 
 def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: XAxis) -> None:
@@ -403,7 +411,7 @@ def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: 
     colours = [_style.look(str(family), families)[0] for family in last["family"]]
     named = list(zip(last["at"], last["accuracy_percent"], last["series"], colours, strict=True))
     if axis.trend:
-        for label in _style.name_ends(axes, named):
+        for label in _style.name_ends(axes, [(x, y, _narrow(name), colour) for x, y, name, colour in named]):
             label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # over the line of a target
         return
     points, low, high = (

@@ -278,9 +278,11 @@ def wrap_labels(figure: Figure) -> None:
         for label, side in ((axes.yaxis.label, "height"), (axes.xaxis.label, "width"), (axes._left_title, "width")):  # type: ignore[attr-defined]
             taken = getattr(label.get_window_extent(), side)
             if label.get_visible() and taken > getattr(panel, side) > 0:
-                longest = max(map(len, label.get_text().split("\n")))
+                said = label.get_text().split("\n")
+                longest = max(map(len, said))
                 letters = max(MIN_LINE_LETTERS, int(getattr(panel, side) / taken * longest))
-                label.set_text("\n".join(textwrap.fill(line, letters) for line in label.get_text().split("\n")))
+                lines = [" ".join(said)] if label is axes._left_title else said  # type: ignore[attr-defined]
+                label.set_text("\n".join(textwrap.fill(line, letters) for line in lines))
 
 
 def name_toggles(figure: Figure) -> None:
@@ -369,7 +371,8 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> list
     size, point = float(THEME["legend.fontsize"]), figure.dpi / 72
     ordered = sorted(ends, key=lambda end: end[1])
     at = axes.transData.transform([end[:2] for end in ordered]) / point
-    least = LINE_HEIGHT * text(size) * np.arange(len(at))  # points from the first name
+    high = LINE_HEIGHT * text(size) * np.array([end[2].count("\n") + 1 for end in ordered])
+    least = np.cumsum(high) - high / 2  # points from below the first name to the middle of each
     up = np.maximum.accumulate(at[:, 1] - least) + least - at[:, 1]
     right = axes.get_window_extent().x1 / point - at[:, 0]
     labels = list[Annotation]()

@@ -51,8 +51,9 @@ def draw(evidence: Evidence) -> Drawing:
                     said = f"{row.series}\n{row.percent:.1f} %"
                     annotations.append(Annotation(axes=axes, x=float(row.x), y=float(row.percent), text=said))
             axes.set_title(kind, loc="left")
-            axes.set(xlabel=f"Pre-training compute [{unit}s]", ylabel="Test accuracy [%]")
+            axes.set(xlabel="", ylabel="Test accuracy [%]")
             _style.plain_log_x(axes, list(table["x"]), room=0.05)
+        figure.supxlabel(f"Pre-training compute [{unit}s]", fontsize=_style.text(10))
         signs = ((OURS, "-", "o"), (THEIRS, "--", "x"))
         _style.legend(
             figure,
