@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bench.analysis.evidence import Evidence, Point
-from bench.analysis.study_data import ACCURACY, measure_of
-from bench.core.metrics import METRICS
+from bench.core.measure import Measure
+from bench.core.metrics import ACCURACY, METRICS
 from bench.stats.intervals import Estimate, Samples, difference, estimate
 from bench.stats.paired import pair, resampled_error
 from bench.study.registry import PRETRAINED
@@ -119,7 +119,7 @@ def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
     tuning_N = (tasks == TUNED) & evidence.scores["data"].isin(evidence.scores["data"][adapting_N])
     scores = evidence.scores[(adapting_N | tuning_N) & (evidence.scores["metric"] == metric)]
     whole = {
-        (record.directory, measure_of(score.task, score.data, score.metric)): score.detail
+        (record.directory, str(Measure.of_score(score.task, score.data, score.metric))): score.detail
         for record in evidence.records.records
         for score in (record.horizons[-1].scores if record.horizons else ())
         if "validation" in score.detail or score.task == TUNED

@@ -15,6 +15,7 @@ import pandas as pd
 from bench.analysis.study_data import Records
 from bench.core.by_key import by_key
 from bench.core.files import canonical
+from bench.core.measure import Measure
 from bench.study.cell import to_json
 from bench.study.record import Record
 
@@ -102,7 +103,7 @@ def _test_sets(scores: pd.DataFrame) -> dict[tuple[str, Pair], str]:
 
 def _way(record: Record, pair: Pair) -> str:
     """All that must be equal, beside the test images, for two scores of a task on a set to be of one kind."""
-    task, data = pair[0].split("@")[0], pair[1]
+    task, data = Measure.of_score(*pair).task, pair[1]
     specs = [spec for spec in record.cell.tasks if spec.task == task]
     options = [spec.options for spec in specs if spec.data == data] or [spec.options for spec in specs]
     return canonical([to_json(options), record.revisions.get(f"task:{task}"), record.revisions.get(f"data:{data}")])
@@ -112,6 +113,6 @@ def _rank(record: Record, pair: Pair, records: Records) -> tuple[bool, tuple[int
     """The higher of two records has the scores of a pair that count. The pair's own revisions say what is newer: a
     record of more tasks and data sets only has more of them."""
     planned = records.wanted is not None and record.directory in records.wanted.names
-    task, data = (record.revisions.get(name, 0) for name in (f"task:{pair[0].split('@')[0]}", f"data:{pair[1]}"))
+    task, data = (record.revisions.get(name, 0) for name in (f"task:{Measure.of_score(*pair).task}", f"data:{pair[1]}"))
     newest = max(record.revisions.values(), default=0)
     return planned, (task, data), record.environment.time_end or "", newest, record.directory

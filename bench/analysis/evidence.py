@@ -15,12 +15,13 @@ from bench.analysis.deduplicate import current
 from bench.analysis.families import KINDS, kind_of
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
 from bench.core.by_key import by_key
+from bench.core.measure import FEWSHOT, UPSTREAM, Measure
 from bench.stats.intervals import POINT_LEVEL, Estimate, Samples, average, estimate_all, pool
 from bench.stats.moderated import Moderated
 from bench.study import registry
 from bench.study.names import DataName
 
-HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
+HEADLINE, FAR = "headline", "far"
 CHOICES = ("position", "pooling", "shape", "stem", "optimizer", "masked")
 """Axes along which a single design choice is changed: a study of these alone compares no families."""
 DEFAULT_SHOTS = 10
@@ -283,9 +284,13 @@ class Evidence:
         if measure == UPSTREAM:
             used = {(p.data, p.kind) for p in (points or (s.last for s in self.series))}
             return "Test accuracy: {} ({})".format(*next(iter(used))) if len(used) == 1 else "Test accuracy"
-        words = measure.split(" ")[0].split(":")  # "set", "task:set" or "task:set:size"
-        kind = next((self.data_kinds[word] for word in words if word in self.data_kinds), None)
-        return f"{measure} ({kind})" if kind else measure
+        return self.with_kind(measure, measure)
+
+    def with_kind(self, text: str, measure: str) -> str:
+        """Words for a measure, followed by what its images are: "mnist (handwriting)"."""
+        data = DataName.parse(Measure.parse(measure, registry.names("task")).data)
+        kind = next((self.data_kinds[word] for word in (data.base, *data.words) if word in self.data_kinds), None)
+        return f"{text} ({kind})" if kind else text
 
     def samples(self, point: Point, measure: str, *, shots: int | None = None) -> Samples | None:
         """Scores of one point, seeds × draws; None if any part of an average is missing."""
@@ -414,20 +419,16 @@ def _on_named(headline: Sequence[str], scores: pd.DataFrame, named: Sequence[str
     chosen = scores[(scores["metric"] == "accuracy") & scores["data"].isin(named) & (scores["task"] != UPSTREAM)]
     rows = chosen[["data", "task", "measure"]].drop_duplicates().astype(str).itertuples(index=False)
     ordered = sorted(rows, key=lambda row: (named.index(row.data), row.measure))
-    tasks = {_task_of(measure) for measure in headline}
+    known = registry.names("task")
+    tasks = {FEWSHOT if measure == UPSTREAM else Measure.parse(measure, known).whole_task for measure in headline}
     return tuple(row.measure for row in ordered if row.task in tasks) or tuple(row.measure for row in ordered)
-
-
-def _task_of(measure: str) -> str:
-    """The task of a headline: "finetune@10shot" of "finetune@10shot:mnist"; a data set alone is few-shot."""
-    task = measure.partition(":")[0]
-    return task if ":" in measure and task.partition("@")[0] in registry.names("task") else "fewshot"
 
 
 def _same_task(headline: Sequence[str], scored: Sequence[str]) -> tuple[str, ...]:
     """Measures of the headline's tasks on other sets: "finetune:pets" where "finetune:mnist" was meant."""
-    tasks = {name.partition(":")[0] for name in headline if ":" in name} & set(registry.names("task"))
-    return tuple(measure for measure in scored if measure.partition(":")[0] in tasks)
+    known = registry.names("task")
+    tasks = {Measure.parse(measure, known).whole_task for measure in headline} - {FEWSHOT}
+    return tuple(measure for measure in scored if Measure.parse(measure, known).whole_task in tasks)
 
 
 def _int(value: float) -> int:

@@ -20,7 +20,8 @@ from bench.analysis.frontiers import Gaps, at_compute, at_images, of_one_data_se
 from bench.analysis.law_findings import X_QUANTITY, law_finding, laws_of, of_kind, why_not_smooth
 from bench.analysis.scaling_laws import Law, laws
 from bench.analysis.wording import Number, Sentence
-from bench.core.formatting import count, flops, measure_text
+from bench.core.formatting import count, flops
+from bench.core.measure import measure_text
 from bench.core.phrase import phrase
 from bench.laws.crossing import crossing
 

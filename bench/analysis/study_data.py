@@ -18,7 +18,8 @@ from bench.core.cell_state import CellState
 from bench.core.errors import UserError
 from bench.core.files import canonical
 from bench.core.formatting import plural
-from bench.core.metrics import METRICS
+from bench.core.measure import Measure
+from bench.core.metrics import ACCURACY, METRICS
 from bench.stats.intervals import SHARE, UNBOUNDED, Samples
 from bench.store import grid, planned, resampled
 from bench.store.prediction_bits import from_detail
@@ -343,7 +344,7 @@ NUMBERED = (
 def score_table(records: Iterable[Record]) -> pd.DataFrame:
     """One row per score, in the order of the records. Names are categories in alphabetical order, missing numbers NaN.
 
-    `measure` names what was measured, see `measure_of`; `group` is the group of tasks that a score belongs to, where
+    `measure` is a name of `bench.core.measure.Measure`; `group` is the group of tasks that a score belongs to, where
     its task has groups; `correct` holds which test images were right, `resampled` a metric's values in resamples of
     them, each None where the record does not.
     """
@@ -370,7 +371,7 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
         "directory": _category(np.repeat(np.arange(len(budgets)), sizes), directories),
         "task": _category(kind_N, [task for task, _, _ in known]),
         "data": _category(kind_N, [data for _, data, _ in known]),
-        "measure": _category(kind_N, [measure_of(*kind) for kind in known]),
+        "measure": _category(kind_N, [str(Measure.of_score(*kind)) for kind in known]),
         "metric": _category(kind_N, [metric for _, _, metric in known]),
         "group": _categories(group_N),
     }
@@ -399,18 +400,10 @@ def _floats(values: Iterable[float | None], number: int) -> np.ndarray:
     return np.fromiter((np.nan if value is None else value for value in values), dtype=float, count=number)
 
 
-def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
-    """The short name of what a score measures: "upstream", a few-shot set, or "task:set". Any metric but accuracy is
-    named, so that they are never averaged."""
-    name = {"upstream": "upstream", "fewshot": data}.get(task, f"{task}:{data}")
-    return name if metric == "accuracy" else f"{name} {metric}"
-
-
 # -- repeats of one measurement ----------------------------------------------------------------------------------------
 
 SampleKey = tuple[str, int, str, int | None]
 """(variant, images seen, measure, shots)."""
-ACCURACY = "accuracy"  # the metric that is a share of the test images
 OF_SAMPLE = ["variant", "images_seen", "measure", "shots"]
 READ_OF_SCORES = (
     *("directory", "images_seen", "measure", "metric", "shots", "draw", "value", "stderr", "num_test"),

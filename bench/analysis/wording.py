@@ -25,7 +25,6 @@ from bench.core.formatting import (
     count,
     flops,
     join,
-    measure_text,
     number_of_flops,
     percent,
     plural,
@@ -34,6 +33,7 @@ from bench.core.formatting import (
     significant,
     span,
 )
+from bench.core.measure import measure_text
 from bench.core.phrase import Interval, phrase
 
 T = TypeVar("T", bound=Item)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from bench.commands.requirement import CheckOptions, Limited, Requirement, requi
 from bench.core import cli
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
 from bench.core.formatting import duration, join, plural
+from bench.core.measure import UPSTREAM, Measure
 from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
 from bench.study import registry
@@ -306,7 +306,7 @@ def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
             raise Limited(f"the pixel baseline has no score: {error.what}") from error
         require(bool(scored), "no score")
         for score in scored:
-            require(score.task.partition("@")[0] == name, f"a score is of task {score.task!r}, not {name!r}")
+            require(Measure.of_score(score.task).task == name, f"a score is of task {score.task!r}, not {name!r}")
             require(score.value is None or 0 <= score.value <= 1, f"a value of {score.value} is not in [0, 1]")
             require(score.value is None or score.stderr is not None, "a score without standard error")
         best = max((score.value for score in scored if score.value is not None), default=None)
@@ -358,22 +358,15 @@ def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
         return f"{len(listed)}, {len({cell.model for cell in listed})} models"
 
     def answers() -> str:
-        from bench.analysis.evidence import UPSTREAM
-
-        suite = made["suite"]
+        suite, tasks = made["suite"], registry.names("task")
         judged = {form for cell in made["cells"] for t in cell.tasks for form in (t.data, f"{t.task}:{t.data}")}
         judged |= {UPSTREAM} if any(cell.job == "train" and any(cell.horizons) for cell in made["cells"]) else set()
         named = (*suite.headline, *suite.far)
         for one in named:  # a data set, or TASK:DATA, TASK@SHOTS:DATA, or the test images of the set trained on
-            if one == UPSTREAM:
-                continue
-            task, _, data = one.partition(":")
-            if data and (task := task.partition("@")[0]) in registry.names("task"):
-                registry.load("data set", data)
-            else:
-                registry.load("data set", one)
+            if one != UPSTREAM:
+                registry.load("data set", Measure.parse(one, tasks).data)
         require(len(set(suite.headline)) == len(suite.headline), "`headline` names something twice")
-        measured = [one for one in named if re.sub("@[^:]*", "", one) in judged]
+        measured = [one for one in named if str(replace(Measure.parse(one, tasks), sizes=())) in judged]
         require(bool(measured or not named), "none of `headline` and `far` is among the tasks of its cells")
         return ", ".join(measured)
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
-from bench.core.formatting import count, flops, flops_range, judged_on, percent, plural, points, printable, signed
+from bench.core.formatting import count, flops, flops_range, percent, plural, points, printable, signed
+from bench.core.measure import judged_on
 from bench.core.shown import Picture, Shown
 from bench.report import hub
 from bench.store import grid, index

@@ -183,41 +183,6 @@ def plural(number: int, noun: str, nouns: str = "") -> str:
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
-MAX_TASKS = 4  # tasks of a mean that are named one by one
-UNPROBED = ("upstream",)  # measures without a task's name that no few-shot probe took
-TASK_WORDS = {"finetune": "fine-tuned", "linear": "linear probe", "vtab": ""}
-"""How a task uses a downstream set, where the set's name alone would be taken for its few-shot probe."""
-
-
-def set_and_task(measure: str) -> tuple[str, str]:
-    """A measure as (set, how): "finetune@10shot:mnist" -> ("mnist", "fine-tuned on 10 images per class")."""
-    task, _, name = measure.partition(":")
-    task, _, size = task.partition("@")
-    if task not in TASK_WORDS or not name:
-        return measure, ""
-    if size.endswith("shot"):
-        return name, f"{TASK_WORDS[task]} on {size.removesuffix('shot')} images per class"
-    return name.removesuffix(f":{size}"), TASK_WORDS[task] + (f" at {size.removesuffix('px')} px" if size else "")
-
-
-def measure_text(measure: str) -> str:
-    """ "mnist (fine-tuned on 10 images per class)"; "test accuracy" of the classifier that was trained."""
-    if measure in UNPROBED:
-        return "test accuracy"
-    name, how = set_and_task(measure)
-    return f"{name} ({how})" if how else name
-
-
-def judged_on(measures: Sequence[str], shots: int | None) -> str:
-    """The measures that a verdict rests on: "10-shot, mean of scripts and mnist", "mnist (fine-tuned)", "mean of 19
-    tasks"."""
-    probed = any(not set_and_task(measure)[1] and measure not in UNPROBED for measure in measures)
-    names = [measure_text(measure) for measure in measures]
-    mean = join(names) if len(names) <= MAX_TASKS else f"{len(names)} tasks"
-    head = f"{shots}-shot, " if probed and shots is not None else ""
-    return head + (f"mean of {mean}" if len(names) > 1 else mean)
-
-
 def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
     """Lines for (name, reason) pairs: every reason once, after the names it holds for."""
     groups = by_key((reason, name) for name, reason in reasons)

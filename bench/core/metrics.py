@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+ACCURACY = "accuracy"  # the metric that is a share of the test images
 BALANCED, MACRO_F1, MEAN_AP = "balanced-accuracy", "macro-f1", "map"
 BESIDE = (BALANCED, MACRO_F1)  # accuracy, of images of one label each; mAP and macro-F1 are of several
 METRICS = {
-    "accuracy": "accuracy",
+    ACCURACY: "accuracy",
     BALANCED: "balanced accuracy",
     MACRO_F1: "macro-F1",
     MEAN_AP: "mAP",

@@ -28,7 +28,8 @@ from bench.analysis.evidence import CHOICES, HEADLINE, UPSTREAM, Evidence, Point
 from bench.analysis.finding import Difference, Finding, Verdict
 from bench.analysis.question import Question
 from bench.core.by_key import by_key
-from bench.core.formatting import measure_text, points
+from bench.core.formatting import points
+from bench.core.measure import FINETUNE, Measure, measure_text
 from bench.core.phrase import phrase
 from bench.study.cell import Recipe
 from bench.study.names import ModelName
@@ -173,7 +174,7 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
     for measure in (HEADLINE, UPSTREAM):
         yield from _judged(ablations, ablations.whole, asked, measure)
     by = ways(evidence)
-    for measure in (HEADLINE, *(m for m in evidence.measures if m.startswith("finetune"))) if by else ():
+    for measure in (HEADLINE, *(m for m in evidence.measures if Measure.parse(m).task == FINETUNE)) if by else ():
         masked = by.get("masked")
         asked = (
             (Statement.MASKED_OVER_SCRATCH, [(masked, by.get("scratch"))]),

@@ -21,10 +21,9 @@ from bench.analysis.comparisons import difference_finding
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Item, Verdict
 from bench.analysis.question import Question
-from bench.analysis.study_data import ACCURACY
 from bench.analysis.table import Column, Table
 from bench.core.formatting import count, percent, plural
-from bench.core.metrics import METRICS
+from bench.core.metrics import ACCURACY, METRICS
 from bench.core.phrase import Interval, phrase
 
 NAME = "best adaptation"

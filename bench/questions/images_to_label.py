@@ -25,9 +25,9 @@ from bench.analysis.adaptation import Adapted, adapted, metrics, on, probes
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.finding import Axis, Counts, Finding, Item, Reason, Unit, Verdict
 from bench.analysis.question import FACTS, Question
-from bench.analysis.study_data import ACCURACY
 from bench.analysis.wording import Number, bracket, shown
 from bench.core.formatting import count, percent
+from bench.core.metrics import ACCURACY
 from bench.core.phrase import phrase
 from bench.laws.bootstrap import LAW_LEVEL
 from bench.laws.extrapolation import MIN_PLACES, REACH

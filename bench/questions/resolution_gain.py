@@ -10,7 +10,6 @@ Findings:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import Question
 from bench.core.formatting import plural
+from bench.core.measure import FINETUNE, Measure
 from bench.core.phrase import phrase
 from bench.data.load import side_of
 from bench.stats import paired
@@ -30,7 +30,6 @@ NAME = "resolution gain"
 UNPAIRED = "unpaired"
 """A reason: only n.paired of n.models were compared image by image. Elsewhere test images count as if each side had its
 own, which overstates their error."""
-TASK = re.compile(r"finetune@(?P<size>\d+)px:(?P<data>.+)")  # as `bench.tasks.finetune` names its scores
 
 PairedComparison = tuple[PairedDifference, Paired | None]
 """The answers to each test image are None where they are not recorded, or not for the same images."""
@@ -40,26 +39,28 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]
     """Higher minus own resolution at the last horizon of every model: (data set, size) -> one comparison per model."""
     pairs = {}
     for measure in evidence.measures:
-        if (name := TASK.fullmatch(measure)) is None:
+        named = Measure.parse(measure)
+        pixels = named.pixels
+        if named.task != FINETUNE or pixels is None or named.shots is not None:
             continue
-        if (side := side_of(name["data"])) is not None and side < int(name["size"]):
+        if (side := side_of(named.data)) is not None and side < pixels:
             continue
         both = {
             s: (d, paired.pair(high, own), (high.mean + own.mean) / 2)
             for s in evidence.series
             if (high := evidence.samples(s.last, measure))
-            and (own := evidence.samples(s.last, f"finetune:{name['data']}"))
+            and (own := evidence.samples(s.last, str(replace(named, sizes=()))))
             and (d := difference(high, own))
         }
         pooled = pool(d for d, _, _ in both.values())
         made: list[PairedComparison] = []
         for s, (d, images, accuracy) in both.items():
-            pair = Pair(contrast="own resolution", model=s.label, point=s.last, base=s.last, to_x=float(name["size"]))
+            pair = Pair(contrast="own resolution", model=s.label, point=s.last, base=s.last, to_x=float(pixels))
             d = d if images is None else replace(d, image_error=images.error)
             e = estimate(d, pooled=pooled, level=evidence.level)
             made.append((PairedDifference(pair=pair, measure=measure, estimate=e, accuracy=accuracy), images))
         if made:
-            pairs[name["data"], name["size"]] = made
+            pairs[named.data, str(pixels)] = made
     return pairs
 
 

@@ -27,11 +27,11 @@ from bench.core.formatting import (
     flops,
     join,
     plural,
-    set_and_task,
     short_count,
     significant,
     weight,
 )
+from bench.core.measure import Measure
 from bench.report.text import Answer, usual_counts
 from bench.study import registry
 
@@ -144,7 +144,7 @@ def shared_facts(findings: Findings) -> str:
 
 def _on(measure: str) -> str:
     """What a measure other than the mean of the main sets is read on."""
-    return MEASURES.get(measure, "").removeprefix(", ") or ", ".join(filter(None, set_and_task(measure)))
+    return MEASURES.get(measure, "").removeprefix(", ") or Measure.parse(measure).text
 
 
 def limits(findings: Findings) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from bench.core.formatting import (
     count,
     duration,
     flops,
-    measure_text,
     percent,
     short_count,
     significant,
 )
+from bench.core.measure import measure_text
 from bench.study.cell import to_json
 from bench.study.record import Record
 

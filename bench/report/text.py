@@ -14,7 +14,8 @@ from bench.analysis.findings import Findings
 from bench.analysis.question import Question, Tone, question_of
 from bench.analysis.wording import Number
 from bench.core.by_key import by_key
-from bench.core.formatting import flops_range, judged_on, plural
+from bench.core.formatting import flops_range, plural
+from bench.core.measure import judged_on
 
 SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": "?"}
 MAX_ROWS = 5  # of the tables that are seen before anything is unfolded

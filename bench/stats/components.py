@@ -66,8 +66,8 @@ class Observations:
     trunks: tuple[str, ...]
 
 
-def law(x: Sequence[float], *, centre: float = 0.0) -> np.ndarray:
-    """Rows of the design: 1, x, x², …."""
+def law(x: Sequence[float], *, centre: float) -> np.ndarray:
+    """The design of a law: one row for each x, of 1, x, x², … from the centre."""
     return np.vander(np.asarray(x, dtype=float) - centre, LAW_DEGREE + 1, increasing=True)
 
 

@@ -16,7 +16,8 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Findings
 from bench.core.errors import UserError
-from bench.core.formatting import flops_range, judged_on
+from bench.core.formatting import flops_range
+from bench.core.measure import judged_on
 from bench.report import build, text
 from bench.stats.intervals import Samples
 from bench.stats.paired import contrast_error, pair

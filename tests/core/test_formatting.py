@@ -78,24 +78,6 @@ def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> Non
     assert words.printable(text) == shown
 
 
-@pytest.mark.parametrize(
-    "measure, text",
-    [
-        ("mnist", "mnist"),
-        ("upstream", "test accuracy"),
-        ("finetune:mnist", "mnist (fine-tuned)"),
-        ("finetune@10shot:mnist", "mnist (fine-tuned on 10 images per class)"),
-        ("finetune@56px:photo-tiles:56px", "photo-tiles (fine-tuned at 56 px)"),
-        ("linear:digits", "digits (linear probe)"),
-        ("vtab:svhn", "svhn"),
-        ("folder:mine", "folder:mine"),
-        ("centroid:digits", "centroid:digits"),
-    ],
-)
-def test_a_measure_is_said_as_its_set_and_how_that_is_used(measure: str, text: str) -> None:
-    assert words.measure_text(measure) == text
-
-
 @pytest.mark.parametrize("exponent", range(-12, 27))
 @pytest.mark.parametrize("mantissa", [1.0, 9.9999999, -1.2345678])
 def test_a_number_of_any_size_reads_back_to_its_digits(mantissa: float, exponent: int) -> None:

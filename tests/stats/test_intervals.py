@@ -1,6 +1,7 @@
 """Intervals against SciPy: moderated variances and their components."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,6 +98,48 @@ def test_a_metric_that_is_no_accuracy_is_not_cut() -> None:
     )
     e = intervals.estimate(loss)
     assert (e.low, e.high) == pytest.approx(stats.t.interval(0.95, 1, loc=2.2, scale=0.1))
+    assert math.isnan(loss.inside) and (loss.log_odds, loss.per_log_odds) == (0.0, 1.0), "it has no log-odds"
+
+
+def test_an_accuracy_of_all_or_none_lies_half_a_test_image_inside() -> None:
+    assert (intervals.inside(0.0, 200), intervals.inside(1.0, 200)) == pytest.approx((0.0025, 0.9975))
+    assert 0 < intervals.inside(0.0, 0) < 1e-5 and intervals.inside(0.3, 200) == 0.3
+
+
+def test_an_average_over_tasks_keeps_the_seeds_and_adds_the_errors_of_test_sets() -> None:
+    first = samples([[0.6, 0.7], [0.8, 0.9]], image_error=0.03, num_test=100)
+    other = replace(samples([[0.2], [0.5]], image_error=0.04, num_test=50), seeds=(1, 0))
+    mean = intervals.average([first, other])
+    assert mean is not None and mean.values_SD == pytest.approx(np.array([[0.55], [0.5]]))
+    assert (mean.seeds, mean.draws, mean.num_test, mean.tasks) == ((0, 1), (0,), 50, 2)
+    assert mean.image_error == pytest.approx(0.05 / 2)
+    undrawn = replace(samples([[0.2], [0.5]]), draws=())
+    both = intervals.average([first, undrawn])
+    assert both is not None and both.values_SD == pytest.approx((first.values_SD + undrawn.values_SD) / 2)
+    assert intervals.average([first, replace(other, seeds=(5, 6))]) is None
+
+
+def test_between_two_budgets_scores_and_errors_are_interpolated() -> None:
+    first, last = (
+        replace(samples([[v], [v]], image_error=e), images_seen=n) for v, e, n in ((0.4, 0.1, 8), (0.8, 0.3, 16))
+    )
+    for weight in (0.0, 0.25, 0.75, 1.0):
+        made = intervals.mix(first, last, weight)
+        assert made is not None and made.mean == pytest.approx(np.interp(weight, [0, 1], [0.4, 0.8]))
+        assert made.image_error == pytest.approx(np.interp(weight, [0, 1], [0.1, 0.3]))
+        assert made.images_seen == (16 if weight > 0.5 else 8)
+
+
+def test_of_models_seeds_are_independent_and_test_images_shared() -> None:
+    e = intervals.estimate(samples([[0.70], [0.74], [0.71]], image_error=0.02))
+    mean = intervals.mean_of([e, e, e, e])
+    assert mean.margins[IMAGES] == pytest.approx(e.margins[IMAGES])
+    one = e.margins[SEEDS] / t_quantile(e.seed_df)
+    error, df = intervals.sum_of_errors([(one, e.seed_df)] * 4)
+    assert mean.margins[SEEDS] == pytest.approx(t_quantile(df) * error / 4) and mean.value == pytest.approx(e.value)
+    other = intervals.estimate(samples([[0.9], [0.9]]))
+    assert intervals.mean_of([e, other]).value == pytest.approx((e.value + 0.9) / 2)
+    assert intervals.mean_of([e, other]).num_seeds == 2
 
 
 def test_an_error_that_nobody_knows_is_left_out_and_said_to_be() -> None:
@@ -438,7 +481,7 @@ def predicted(seen: Observations) -> float:
     """The lead by the true components: laws by generalised least squares, and each model's place beside its law."""
     y_N, families, models = np.asarray(seen.values), np.asarray(seen.families), np.asarray(seen.models)
     names = sorted(LAWS)
-    X_NP = np.concatenate([law(seen.x) * (families == name)[:, None] for name in names], axis=1)
+    X_NP = np.concatenate([law(seen.x, centre=0.0) * (families == name)[:, None] for name in names], axis=1)
     points = np.array([f"{model} {x}" for model, x in zip(seen.models, seen.x, strict=True)])
     labels = (models, points, np.asarray(seen.trunks), np.arange(len(y_N)))
     V_NN = sum(v * (same[:, None] == same) for v, same in zip(TRUE.variances, labels, strict=True))
@@ -448,7 +491,7 @@ def predicted(seen: Observations) -> float:
     betas = dict(zip(names, beta_P.reshape(len(names), -1), strict=True))
 
     def at(family: str, model: str, x: float) -> float:
-        return float(law([x])[0] @ betas[family]) + TRUE.model * float(left_N[models == model].sum())
+        return float(law([x], centre=0.0)[0] @ betas[family]) + TRUE.model * float(left_N[models == model].sum())
 
     return float(np.mean([at("A", a, x) - at("B", b, x) for x, a, b in TARGET.points]))
 

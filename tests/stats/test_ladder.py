@@ -112,6 +112,38 @@ def test_no_difference_at_all_is_inconclusive_and_few_runs_are_refused() -> None
         one([1.0], [1.0, 2.0], [1.0, 2.0])
 
 
+def test_a_slope_between_ends_that_are_not_told_from_zero_is_inconclusive() -> None:
+    """Where the trend is surer than either end, nobody can say whether the gain grows, fades or reverses."""
+    for lift in np.arange(0.05, 3.0, 0.05):
+        made = one(*(list(mean + 5 * SMALL) for mean in (-lift, 0.0, lift)))
+        bottom, top = made.at(X[0]).p[0], made.at(X[-1]).p[0]
+        if made.slope().p[0] < LEVEL < min(bottom, top):
+            assert VERDICTS[int(verdicts(made)[0])] == "inconclusive"
+            return
+    pytest.fail("no such ladder was made")
+
+
+def test_rungs_vary_about_the_line_by_what_seeds_do_not_explain() -> None:
+    """The variance about SciPy's line of the means, less that of a mean of seeds."""
+    means = np.array([0.0, 3.0, -1.0, 2.0])
+    x = np.arange(4.0)
+    made = Ladders.of(x, (means[:, None] + SMALL)[None])
+    line = stats.linregress(x, means)
+    about = float(((means - line.intercept - line.slope * x) ** 2).sum()) / 2
+    assert made.between_rungs()[0] == pytest.approx(about - SMALL.var(ddof=1) / 5)
+    straight = Ladders.of(x, (x[:, None] + SMALL)[None])
+    assert straight.between_rungs()[0] == pytest.approx(straight.tuning**2)
+
+
+def test_one_more_pair_of_runs_falls_into_its_interval() -> None:
+    rng = np.random.default_rng(4)
+    made = simulated(Truth(gain=1.0, change=2.0, pair=0.5), X, seeds=4, ladders=2000, rng=rng)
+    low, high = made.one_more_run(6.0).interval()
+    seen = 1.0 + 2.0 * (6.0 / 4.0 - 0.5) + 0.5 * rng.normal(size=2000)
+    assert 0.95 <= ((low < seen) & (seen < high)).mean() < 1.0
+    assert (made.one_more_run(6.0).error > made.at(6.0).error).all()
+
+
 def test_the_sign_of_a_change_does_not_matter() -> None:
     made = simulated(Truth(gain=1, change=2), X, seeds=4, ladders=200, rng=np.random.default_rng(3))
     other = Ladders(x_R=X, means_TR=-made.means_TR, variances_TR=made.variances_TR, counts_TR=made.counts_TR)

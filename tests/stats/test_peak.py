@@ -48,6 +48,8 @@ def test_the_interval_of_a_parabola_is_that_of_fieller() -> None:
     assert found is not None and found.df == df
     assert (found.low, found.high) == pytest.approx(sorted(roots.real), abs=2e-3)
     assert found.place == pytest.approx(-b[0] / (2 * b[1]))
+    by_b = np.array([-1 / (2 * b[1]), b[0] / (2 * b[1] ** 2)])  # how the peak moves with either coefficient
+    assert found.error == pytest.approx(math.sqrt(by_b @ cov @ by_b))
 
 
 def simulated(fall: float, crooked: float, noise: float, *, seeds: int) -> tuple[float, float]:

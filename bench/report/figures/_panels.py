@@ -17,7 +17,8 @@ import seaborn.objects as so
 from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
-from bench.core.formatting import count, flops, interval, measure_text, plural, set_and_task, short_count
+from bench.core.formatting import count, flops, interval, plural, short_count
+from bench.core.measure import FEWSHOT, FINETUNE, Measure, measure_text
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
@@ -473,18 +474,20 @@ def annotation(
 
 def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
     """A panel's title, broken where it is wider than the panel."""
-    name = evidence.name(measure, points)
-    name = f"{name}, out-of-domain" if measure in evidence.far and FAR not in name else name
-    return textwrap.fill(", ".join(filter(None, set_and_task(name))), TITLE_WIDTH, break_on_hyphens=False)
+    parts = evidence.parts(measure)
+    named = Measure.parse(parts[0] if len(parts) == 1 else measure)
+    name = evidence.with_kind(named.set_text, str(named)) if named.how else evidence.name(measure, points)
+    far = "out-of-domain" if measure in evidence.far and FAR not in name else ""
+    return textwrap.fill(", ".join(filter(None, (name, far, named.how))), TITLE_WIDTH, break_on_hyphens=False)
 
 
 def y_label(evidence: Evidence, measure: str, *, quantity: str = "accuracy") -> str:
     """The label of an axis of accuracies, or of errors: which task gave the scores."""
     shown = evidence.scores["measure"].isin(evidence.parts(measure))
-    tasks = {str(task).partition("@")[0] for task in evidence.scores.loc[shown, "task"].unique()}
-    how = {"upstream": "Test ", "finetune": "Fine-tuned ", "linear": "Linear-probe "}
+    tasks = {Measure.of_score(str(task)).task for task in evidence.scores.loc[shown, "task"].unique()}
+    how = {UPSTREAM: "Test ", FINETUNE: "Fine-tuned ", "linear": "Linear-probe "}
     if evidence.shots:
-        how["fewshot"] = f"{evidence.shots}-shot "
+        how[FEWSHOT] = f"{evidence.shots}-shot "
     return f"{how.get(tasks.pop(), '') if len(tasks) == 1 else ''}{quantity} [%]".capitalize()
 
 
@@ -563,7 +566,7 @@ def _set(measure: str) -> str:
 
 def _tuned(measure: str) -> bool:
     """Whether a network was fine-tuned for it: such a published accuracy does not belong beside that of a probe."""
-    return measure.startswith("finetune")
+    return Measure.parse(measure).task == FINETUNE
 
 
 def _span(values: Sequence[int], noun: str) -> str:

@@ -9,9 +9,8 @@ import seaborn.objects as so
 
 from bench.analysis.adaptation import TUNED, Adapted, adapted, best_of_models, metrics, probes
 from bench.analysis.evidence import Evidence
-from bench.analysis.study_data import ACCURACY
 from bench.core.formatting import count, percent
-from bench.core.metrics import METRICS
+from bench.core.metrics import ACCURACY, METRICS
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.intervals import contents

@@ -13,7 +13,8 @@ from bench.analysis import branches
 from bench.analysis.branches import identical
 from bench.analysis.comparisons import PairedDifference
 from bench.analysis.evidence import Evidence, family_rank
-from bench.core.formatting import join, measure_text
+from bench.core.formatting import join
+from bench.core.measure import measure_text
 from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 

@@ -15,6 +15,7 @@ from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point, Series,
 from bench.analysis.frontiers import best_within
 from bench.core.by_key import by_key
 from bench.core.formatting import common_flop_unit, join
+from bench.core.measure import Measure
 from bench.report.figures import _panels, _style
 from bench.report.figures.compute import counted
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
@@ -47,7 +48,7 @@ def draw(evidence: Evidence) -> Drawing:
     scale, unit = common_flop_unit(flops)
     sets = join(sorted({p.data for points in scored_by.values() for p, _, _ in points}))
     shown = {UPSTREAM: "its test images"}  # in place of the measure's name
-    tasks = join([shown.get(m, m.rpartition(":")[2] if evidence.published else m) for m in evidence.headline])
+    tasks = join([shown.get(m, Measure.parse(m).data if evidence.published else m) for m in evidence.headline])
     rows: list[dict[str, Any]] = []
     explained: list[tuple[Point, str, Estimate, float]] = []
     lines: dict[str, list[tuple[float, float]]] = {}
