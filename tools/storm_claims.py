@@ -32,8 +32,32 @@ from bench.study.record import Attempt
 from tests.analysis._records import World
 
 EXPIRES, HEARTBEAT = 0.8, 0.1
+APART, REPEATED = 0.3, 0.1  # shares of renames in two steps, and of answers that are lost
 CLOCK = 600.0  # seconds by which the machines' clocks are ahead or behind
 RECORD = World().records()[0]
+
+
+def answer_as_a_network(chance: random.Random) -> None:
+    """Names change as on a network file system: a rename takes the old file away a moment before the new one is there,
+    and an answer that was lost is asked for again, so that what was done is said to be impossible."""
+    own_replace, own_rename, own_link = os.replace, os.rename, os.link
+
+    def rename(source: str, target: str, how=own_rename) -> None:
+        if chance.random() < APART and os.path.isfile(target):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(target)
+            time.sleep(chance.uniform(0, 0.005))
+        how(source, target)
+        if chance.random() < REPEATED:
+            how(source, target)
+
+    def link(source: str, target: str) -> None:
+        own_link(source, target)
+        if chance.random() < REPEATED:
+            own_link(source, target)
+
+    os.rename, os.link = rename, link
+    os.replace = lambda source, target: rename(source, target, own_replace)
 
 
 def be_on_a_machine(number: int, *, locks: bool) -> None:
@@ -52,9 +76,11 @@ def be_on_a_machine(number: int, *, locks: bool) -> None:
         fcntl.flock = refuse  # type: ignore[assignment]
 
 
-def work(folder: Path, number: int, seed: int, cells: int, locks: bool) -> None:
+def work(folder: Path, number: int, seed: int, cells: int, locks: bool, network: bool) -> None:
     """Claim cells that have no record, and do as a worker does, until every cell has one."""
     be_on_a_machine(number, locks=locks)
+    if network:
+        answer_as_a_network(random.Random(seed))
     chance, log = random.Random(seed), os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(what: str, directory: CellDirectory, token: str) -> None:
@@ -102,7 +128,7 @@ def attempt(directory, held, chance, note) -> None:
         note("lost", directory, token)
 
 
-def storm(folder: Path, *, cells: int, processes: int, locks: bool, seed: int) -> Counter:
+def storm(folder: Path, *, cells: int, processes: int, locks: bool, seed: int, network: bool = False) -> Counter:
     """Run it; returns how often what happened."""
     chance, context = random.Random(seed), multiprocessing.get_context("fork")
     running: dict[int, multiprocessing.Process] = {}
@@ -110,7 +136,9 @@ def storm(folder: Path, *, cells: int, processes: int, locks: bool, seed: int) -
     (folder / "cells").mkdir()
 
     def start(number: int) -> None:
-        running[number] = context.Process(target=work, args=(folder, number, chance.randrange(2**31), cells, locks))
+        running[number] = context.Process(
+            target=work, args=(folder, number, chance.randrange(2**31), cells, locks, network)
+        )
         running[number].start()
 
     for number in range(processes):
@@ -183,10 +211,16 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--locks", action="store_true", help="on a file system that locks files")
+    parser.add_argument("--network", action="store_true", help="on one that changes names as networks do")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         counts = storm(
-            Path(folder), cells=options.cells, processes=options.processes, locks=options.locks, seed=options.seed
+            Path(folder),
+            cells=options.cells,
+            processes=options.processes,
+            locks=options.locks,
+            seed=options.seed,
+            network=options.network,
         )
     print(", ".join(f"{counts[what]} {what}" for what in (*WRONG, *sorted(set(counts) - set(WRONG)))))
     return 1 if any(counts[what] for what in WRONG) else 0

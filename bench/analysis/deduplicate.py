@@ -68,7 +68,7 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
                         dropped.extend(places)
                         superseded.setdefault(name, {})[pair] = None
     return Current(
-        scores=scores.drop(index=dropped),
+        scores=scores.drop(index=dropped) if dropped else scores,  # a copy of a large study's takes hundreds of MB
         empty=frozenset(rows.keys() - kept),
         set_aside={name: tuple(pairs) for name, pairs in sorted(superseded.items())},
     )

@@ -13,7 +13,7 @@ import pandas as pd
 from bench.analysis.begun import NotBegun, gains, loss_of_guessing, not_begun
 from bench.analysis.deduplicate import current
 from bench.analysis.families import KINDS, kind_of
-from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
+from bench.analysis.study_data import ACCURACY, PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
 from bench.core.by_key import by_key
 from bench.core.measure import FEWSHOT, UPSTREAM, Measure
 from bench.stats.intervals import POINT_LEVEL, Estimate, Samples, average, estimate_all, pool
@@ -337,6 +337,13 @@ class Evidence:
         """The evidence without some cells, named by their directories; `swept` is the whole."""
         return replace(self, horizons=without(self.horizons, cells), swept=self, _estimates={}, _averages={}, _pools={})
 
+    def accuracies_at(self, shots: int | None) -> Evidence:
+        """The evidence with accuracies alone, few-shot ones at so many shots: a sixth of the scores, where no question
+        asks for others."""
+        drawn = self.scores["shots"].isna() | (self.scores["shots"] == shots)
+        scores = self.scores[(self.scores["metric"] == ACCURACY) & drawn]
+        return replace(self, scores=scores, shots=shots, _estimates={}, _averages={}, _pools={})
+
     @cached_property
     def _samples(self) -> dict[SampleKey, Samples]:
         return samples(self.horizons, self.scores)
@@ -344,7 +351,7 @@ class Evidence:
 
 def accuracies(scores: pd.DataFrame) -> tuple[str, ...]:
     """Measures whose metric is accuracy, in alphabetical order."""
-    return tuple(sorted(scores.loc[scores["metric"] == "accuracy", "measure"].astype(str).unique()))
+    return tuple(sorted(scores.loc[scores["metric"] == ACCURACY, "measure"].astype(str).unique()))
 
 
 def _order(s: Series) -> tuple[Any, ...]:

@@ -197,8 +197,8 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable], *, shots
                 )
     horizons = analysed.horizons.assign(variant=analysed.horizons["directory"].map(variants))
     made: Table = {}
-    for (variant, images, measure, of_shots), values in samples(horizons, analysed.scores).items():
-        if images > 0 and measure in analysed.measures and of_shots in (None, shots):
+    for (variant, images, measure, _), values in samples(horizons, analysed.accuracies_at(shots).scores).items():
+        if images > 0:
             made.setdefault(VariantAtHorizon(variant, images), {})[measure] = values
     return made
 

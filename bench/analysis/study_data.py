@@ -6,6 +6,7 @@ import contextlib
 import gc
 import hashlib
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
 from bench.store.study import CellDirectory, state_of
 from bench.study.cell import RECIPE_REVISION, Recipe, to_json
-from bench.study.record import Record
+from bench.study.record import Record, Scored, Scores
 from bench.train.effective import EffectiveRecipe, effective_recipe
 from bench.train.schedule import warmup_steps
 
@@ -349,18 +350,33 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     them, each None where the record does not.
     """
     records = list(records)
-    budgets = [(number, horizon) for number, record in enumerate(records) for horizon in record.horizons]
-    every = [s for _, horizon in budgets for s in horizon.scores]
-    sizes = [len(horizon.scores) for _, horizon in budgets]
+    budgets = [
+        (number, horizon, Scores.of_all(horizon.scores))
+        for number, record in enumerate(records)
+        for horizon in record.horizons
+    ]
+    held_of = [scores for *_, scores in budgets]
+    sizes = [len(scores) for scores in held_of]
+    of_N, about = _of_scores(held_of)
     known: dict[tuple[str, str, str], int] = {}
-    kind_N = np.fromiter(
-        (known.setdefault((s.task, s.data, s.metric), len(known)) for s in every), dtype=np.int32, count=len(every)
-    )
-    directories = [records[number].directory for number, _ in budgets]
-    of_score = {name: _floats((getattr(s, name) for s in every), len(every)) for name in NUMBERED[:7]}
-    detailed = [(row, s.detail) for row, s in enumerate(every) if s.detail]
-    of_detail = {name: np.full(len(every), np.nan) for name in NUMBERED[7:]}
-    group_N, correct, resamples = (np.full(len(every), None, dtype=object) for _ in range(3))
+    kinds = np.array([known.setdefault((s.task, s.data, s.metric), len(known)) for s in about], dtype=np.int32)
+    kind_N = kinds[of_N]
+    directories = [records[number].directory for number, *_ in budgets]
+    of_score = {"shots": _floats(s.shots for s in about)[of_N], "draw": _floats(s.draw for s in about)[of_N]}
+    of_score |= {
+        name: _joined([getattr(s, of) for s in held_of]) for name, of in (("value", "values"), ("stderr", "errors"))
+    }
+    of_score |= {name: _floats(getattr(s, name) for s in about)[of_N] for name in NUMBERED[4:7]}
+    starts = np.cumsum([0, *sizes])
+    detailed = [
+        (start + at, detail)
+        for start, scores in zip(starts.tolist(), held_of, strict=False)
+        for at, detail in enumerate(scores.details or ())
+        if detail
+    ]
+    number = len(of_N)
+    of_detail = {name: np.full(number, np.nan) for name in NUMBERED[7:]}
+    group_N, correct, resamples = (np.full(number, None, dtype=object) for _ in range(3))
     for row, detail in detailed:
         correct[row], resamples[row] = from_detail(detail), resampled.from_detail(detail)
         group_N[row] = detail.get("group")
@@ -368,16 +384,31 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
             if (value := detail.get(name)) is not None:
                 column[row] = value
     texts = {
-        "directory": _category(np.repeat(np.arange(len(budgets)), sizes), directories),
+        "directory": _category(np.repeat(np.arange(len(budgets), dtype=np.int32), sizes), directories),
         "task": _category(kind_N, [task for task, _, _ in known]),
         "data": _category(kind_N, [data for _, data, _ in known]),
         "measure": _category(kind_N, [str(Measure.of_score(*kind)) for kind in known]),
         "metric": _category(kind_N, [metric for _, _, metric in known]),
-        "group": _categories(group_N),
+        "group": _categories(group_N) if detailed else _category(np.full(number, 0), [None]),
     }
-    seen = np.repeat(np.array([horizon.images_seen for _, horizon in budgets], dtype=np.int64), sizes)
+    seen = np.repeat(np.array([horizon.images_seen for _, horizon, _ in budgets], dtype=np.int64), sizes)
     held = {"correct": correct, "resampled": resamples}
     return pd.DataFrame({**texts, "images_seen": seen, **of_score, **of_detail, **held})
+
+
+def _of_scores(held: Sequence[Scores]) -> tuple[np.ndarray, list[Scored]]:
+    """What every score is of, as places in a list: runs that are evaluated alike share one object."""
+    known: dict[Scored, int] = {}
+    places: dict[int, np.ndarray] = {}
+    for scores in held:
+        if id(scores.of) not in places:
+            places[id(scores.of)] = np.array([known.setdefault(one, len(known)) for one in scores.of], dtype=np.int32)
+    joined = [places[id(scores.of)] for scores in held]
+    return (np.concatenate(joined) if joined else np.empty(0, dtype=np.int32)), list(known)
+
+
+def _joined(columns: Sequence[array[float]]) -> np.ndarray:
+    return np.concatenate([np.asarray(column) for column in columns]) if columns else np.empty(0)
 
 
 def _categories(values: Iterable[str | None]) -> pd.Categorical:
@@ -396,8 +427,8 @@ def _category(codes_N: np.ndarray, texts: Sequence[str | None]) -> pd.Categorica
     return pd.Categorical.from_codes(of_text[codes_N] if len(codes_N) else codes_N, categories=index)
 
 
-def _floats(values: Iterable[float | None], number: int) -> np.ndarray:
-    return np.fromiter((np.nan if value is None else value for value in values), dtype=float, count=number)
+def _floats(values: Iterable[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
 # -- repeats of one measurement ----------------------------------------------------------------------------------------

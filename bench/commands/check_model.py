@@ -99,7 +99,7 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         counts = {"torch": sum(three.torch.values()), "fvcore": sum(three.fvcore.values())}
         require(not three.differs, f"{sum(three.ours.values()):,} MACs; others count {counts}")
         macs = cost.forward_macs["dense"]
-        return f"{cost.params:,} parameters, {macs:,} MACs forward (dense); {three.sentence()}"
+        return f"{cost.params:,} parameters, {macs:,} MACs forward (dense, {CLASSES} classes); {three.sentence()}"
 
     def sees() -> str:
         from bench.cost import receptive_field

@@ -301,9 +301,11 @@ def _evidence(studies: Studies) -> Evidence:
     records = {record.directory: record for study in (*others, first) for record in study.records}
     merged = dataclasses.replace(first, records=tuple(records[name] for name in sorted(records)))
     if first.suite not in registry.names("suite"):
-        return lr_sweep.of_chosen(merged)
-    suite = registry.load("suite", first.suite)
-    return lr_sweep.of_chosen(merged, headline=suite.headline, far=suite.far)
+        evidence = lr_sweep.of_chosen(merged)
+    else:
+        suite = registry.load("suite", first.suite)
+        evidence = lr_sweep.of_chosen(merged, headline=suite.headline, far=suite.far)
+    return evidence.accuracies_at(evidence.shots)
 
 
 def _commit(name: str) -> str:

@@ -142,7 +142,8 @@ def new_directory(path: Path) -> Iterator[Path]:
             lock(handle)
             yield temporary
             os.fsync(handle)
-            os.rename(temporary, path)
+            with _renaming(handle, path):
+                os.rename(temporary, path)
         finally:
             os.close(handle)
         sync_directory(path.parent)
@@ -232,8 +233,22 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         yield handle
         handle.flush()
         os.fsync(handle.fileno())
-        os.replace(handle.name, path)
+        with _renaming(handle.fileno(), path):
+            os.replace(handle.name, path)
         sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def _renaming(handle: int, target: Path) -> Iterator[None]:
+    """Rename what is open as `handle` in this block. A network file system that lost its first answer asks again, and
+    then says that there is nothing to rename: what was renamed is there."""
+    try:
+        yield
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(target)):
+                return
+        raise
 
 
 def write_bytes(path: Path, data: bytes, *, before: Callable[[], None] = lambda: None) -> None:

@@ -189,8 +189,9 @@ def _fused_attention(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
 
 
 def weightless(model: nn.Module) -> None:
-    """Give every parameter and buffer one shared zero on the CPU: fvcore traces real tensors, and large models have
-    gigabytes of them. Parameters want gradients, for otherwise torch fuses what fvcore has no formula for."""
+    """Give every parameter and buffer one shared zero on the CPU, and every tensor without values that a module keeps
+    beside them (a table of positions): fvcore traces real tensors, and large models have gigabytes of them. Parameters
+    want gradients, for otherwise torch fuses what fvcore has no formula for."""
 
     def zeros(tensor: torch.Tensor) -> torch.Tensor:
         return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
@@ -202,3 +203,6 @@ def weightless(model: nn.Module) -> None:
         for name, buffer in list(module._buffers.items()):
             if buffer is not None:
                 module._buffers[name] = zeros(buffer)
+        for name, kept in list(vars(module).items()):
+            if isinstance(kept, torch.Tensor) and kept.is_meta:
+                setattr(module, name, zeros(kept))

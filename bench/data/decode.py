@@ -24,7 +24,7 @@ from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import content_key
 from bench.data.progress import Progress
-from bench.data.source import MAX_FILE_BYTES, Source
+from bench.data.source import MAX_FILE_BYTES, ImageName, Source
 
 REVISION = 1  # 1: 16 bits of grey and TIFF are read, so what was left out is decoded again
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
@@ -98,16 +98,16 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
     progress = Progress(f"decoding {where}", count)
     for number, pixels in enumerate(_results(source, storage)):
         progress.step()
-        name = source.name(number)
+        name = ImageName(source, number)
         if isinstance(pixels, str):
             unreadable.append(f"{name} ({pixels})")
             if too_many(unreadable, count=count):
                 break
             continue
         if images_NHWC is None:
-            images_NHWC, first = cache.scratch((count, *pixels.shape)), name
+            images_NHWC, first = cache.scratch((count, *pixels.shape)), str(name)
         elif pixels.shape != images_NHWC.shape[1:]:
-            raise _mixed(where, first, images_NHWC.shape[1:], name, pixels.shape)
+            raise _mixed(where, first, images_NHWC.shape[1:], str(name), pixels.shape)
         images_NHWC[len(kept)] = pixels
         keys.append(content_key(pixels))
         kept.append(number)
@@ -124,7 +124,7 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
     )
 
 
-def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.ndarray:
+def pixels_of(data: bytes | np.ndarray, *, name: str | ImageName, storage: Storage) -> np.ndarray:
     """uint8 (H, W, C) of one encoded image (or of pixels, to be resized).
 
     Raises:
@@ -142,7 +142,7 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
         return _stored(ImageOps.exif_transpose(image) if turned else image, storage)
 
 
-def facts_of(data: bytes, *, name: str, as_published: bool) -> tuple[int, int, int, int]:
+def facts_of(data: bytes, *, name: str | ImageName, as_published: bool) -> tuple[int, int, int, int]:
     """(height, width, channels, EXIF's orientation) of an encoded image that can be decoded; height and width upright.
 
     A JPEG is decoded at an eighth: that reads all of the file, and finds what is wrong with it.
@@ -163,7 +163,7 @@ def facts_of(data: bytes, *, name: str, as_published: bool) -> tuple[int, int, i
 
 
 @contextmanager
-def opened(data: bytes, *, name: str, as_published: bool) -> Iterator[Image.Image]:
+def opened(data: bytes, *, name: str | ImageName, as_published: bool) -> Iterator[Image.Image]:
     """An encoded image, not yet decoded; what goes wrong in the block is one of two errors.
 
     Raises:
@@ -250,7 +250,9 @@ def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | str]:
     return each(source, lambda data, name: pixels_of(data, name=name, storage=storage), at_once=at_once)
 
 
-def each(source: Source, work: Callable[[bytes | np.ndarray, str], T], *, at_once: int = BATCH) -> Iterator[T | str]:
+def each(
+    source: Source, work: Callable[[bytes | np.ndarray, ImageName], T], *, at_once: int = BATCH
+) -> Iterator[T | str]:
     """Results of `work` for (encoded image, its name), or why it is unreadable, in order: on all cores, a bounded
     number at a time."""
 
@@ -258,7 +260,7 @@ def each(source: Source, work: Callable[[bytes | np.ndarray, str], T], *, at_onc
         done: list[T | str] = []
         for number, data in batch:
             try:
-                done.append(work(source.read(number) if data is None else data, source.name(number)))
+                done.append(work(source.read(number) if data is None else data, ImageName(source, number)))
             except (Unreadable, OSError) as error:
                 done.append(str(error))  # its traceback would keep the image
         return done
@@ -336,7 +338,7 @@ def _mixed(where: str, one: str, shape: tuple[int, ...], other: str, shape_2: tu
     )
 
 
-def _bomb(name: str, size: str) -> UserError:
+def _bomb(name: str | ImageName, size: str) -> UserError:
     return UserError(
         f"{name} claims to be too large to be an image of a data set: {size}.",
         f"At most {MAX_PIXELS:,} pixels are decoded. Remove it or make it smaller.",

@@ -19,6 +19,7 @@ import os
 import shlex
 import zlib
 from array import array
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any
@@ -30,7 +31,7 @@ from bench.core.files import free_bytes
 from bench.data import cache, raw, real
 from bench.data.decode import each, facts_of, judge, too_many
 from bench.data.progress import Progress
-from bench.data.source import FolderContents, Source, is_image
+from bench.data.source import FolderContents, ImageName, PathList, Source, is_image
 from bench.data.subset import held_out, nested
 
 REVISION = 2  # 2: 16 bits of grey and TIFF are read
@@ -203,14 +204,18 @@ class _Names:
         self.folder, self.below = folder, os.path.join(os.fsencode(folder), b"")
         self.text, self.ends = bytearray(), array("q")
 
-    def add(self, path: Path, *, whole: bool = False) -> None:
-        name = os.fsencode(path)
+    def add(self, name: bytes, *, whole: bool = False) -> None:
         if name.startswith(self.below) and not whole:
             name = name[len(self.below) :]
         elif not whole:
-            name = os.fsencode(os.path.relpath(path, self.folder))
+            name = os.path.relpath(name, os.fsencode(self.folder))
         self.text += name
         self.ends.append(len(self.text))
+
+
+def _encoded(paths: Sequence[Path]) -> Iterator[bytes]:
+    """Paths as the system knows them."""
+    return map(paths.encoded, range(len(paths))) if isinstance(paths, PathList) else map(os.fsencode, paths)
 
 
 def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
@@ -221,13 +226,6 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
     with _copying(copied, contents) if copies else contextlib.nullcontext() as copy:
         for part, source in contents.sources.items():
             images, kept_N, bad = _read_all(source, copy, as_published=as_published, where=f"{folder}, {part}")
-            if source.places is not None:
-                images["file"] += files
-                files += len(source.files)
-                for path in source.files:
-                    names.add(path)
-                    found = os.stat(path)
-                    status.extend((found.st_size, found.st_mtime_ns))
             unreadable += bad
             order_N = nested(images["label"], None, keys_N=images["key"])
             rows = {part: order_N}
@@ -245,13 +243,21 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
             for name in list(images):  # one after the other: beside all of them there is one sorted anew
                 values = images.pop(name)
                 built |= {f"{split}_{name}": values[rows_M] for split, rows_M in rows.items()}
+            if source.places is not None:  # now: what orders images takes as much memory as these
+                for split in rows:
+                    built[f"{split}_file"] += files
+                files += len(source.files)
+                for path in _encoded(source.files):
+                    names.add(path)
+                    found = os.stat(path)
+                    status.extend((found.st_size, found.st_mtime_ns))
             if source.groups_N is not None:
                 built[f"{part}_groups"] = source.groups_N[kept_N[order_N]]
             several = real.beside(folder, source, num_classes=len(contents.class_names)) if part == "test" else None
             if several is not None:
                 built |= real.to_arrays(tuple(several[i] for i in kept_N[order_N].tolist()))
     if copies:
-        names.add(copied, whole=True)
+        names.add(os.fsencode(copied), whole=True)
         status.extend(_status(copied))
         for split in total:
             file_N = built[f"{split}_file"]
@@ -277,7 +283,7 @@ def _read_all(
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[str]]:
     """(arrays of IMAGE, the number of each in the source, those that cannot be decoded), in order."""
 
-    def work(data: bytes | np.ndarray, name: str) -> tuple[bytes | None, tuple[int, ...]]:
+    def work(data: bytes | np.ndarray, name: ImageName) -> tuple[bytes | None, tuple[int, ...]]:
         if isinstance(data, np.ndarray):
             raise UserError(f"{where} holds pixels, not encoded images.", "Leave :stream out: they are mapped.")
         key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
@@ -286,7 +292,7 @@ def _read_all(
 
     count, kept, unreadable = len(source), 0, list[str]()
     images = {name: np.zeros(count, dtype=dtype) for name, dtype in IMAGE.items()}
-    kept_N = np.zeros(count, dtype=np.int64)
+    kept_N = np.zeros(count, dtype=np.int32 if count < 1 << 31 else np.int64)
     progress, end = Progress(f"indexing {where}", count), copy.tell() if copy else 0
     for number, result in enumerate(each(source, work)):
         progress.step()

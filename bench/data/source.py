@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,17 +26,26 @@ MAX_CLASSES = 1_000_000
 SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val", "valid", "validation")}
 
 
-class PathList(Sequence[Path]):
-    """Paths that are made when they are asked for: a `Path` takes half a kilobyte, and a set may have millions."""
+ELSEWHERE = b"\0"  # before the name of a file that lies in no common folder: no path holds this byte
 
-    def __init__(self, paths: Iterable[str | Path] = ()) -> None:
+
+class PathList(Sequence[Path]):
+    """Paths that are made when they are asked for: a `Path` takes half a kilobyte, and a set may have millions.
+
+    Args:
+        below: a folder whose name is held once for all that lie in it.
+    """
+
+    def __init__(self, paths: Iterable[str | Path] = (), *, below: Path | None = None) -> None:
         self._names, self._ends = bytearray(), array("q")
+        self._below = os.path.join(os.fsencode(below), b"") if below is not None else ELSEWHERE
         self.extend(paths)
 
     def extend(self, paths: Iterable[str | Path]) -> None:
         """Add paths at the end."""
         for path in paths:
-            self._names += os.fsencode(path)
+            name = os.fsencode(path)
+            self._names += name[len(self._below) :] if name.startswith(self._below) else ELSEWHERE + name
             self._ends.append(len(self._names))
 
     def __len__(self) -> int:
@@ -58,22 +68,37 @@ class PathList(Sequence[Path]):
 
     def join(self, other: PathList) -> None:
         """Add the paths of another list at the end."""
+        if self._below != other._below:
+            self.extend(other)
+            return
         before = len(self._names)
         self._names += other._names
         self._ends.extend(before + end for end in other._ends)
 
     def encoded(self, number: int) -> bytes:
         """The path as the system knows it."""
-        return bytes(self._names[self._ends[number - 1] if number else 0 : self._ends[number]])
+        name = bytes(self._names[self._ends[number - 1] if number else 0 : self._ends[number]])
+        return name[len(ELSEWHERE) :] if name.startswith(ELSEWHERE) else self._below + name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where encoded images lie as they are: the number of each one's file, its first byte and its length."""
+    """Where encoded images lie as they are: the number of each one's file, and its first byte."""
 
     file_N: np.ndarray
     offset_N: np.ndarray
-    size_N: np.ndarray
+
+
+class ImageName:
+    """What a message calls an image; the words are made when there is a message, not for each of millions."""
+
+    __slots__ = ("number", "source")
+
+    def __init__(self, source: Source, number: int) -> None:
+        self.source, self.number = source, number
+
+    def __str__(self) -> str:
+        return self.source.name(self.number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,15 +151,14 @@ class FolderContents:
 
 def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> Source:
     """Image files and their labels, in this order."""
+    files = paths if isinstance(paths, PathList) else PathList(paths)
     return Source(
         labels_N=np.asarray(labels, dtype=np.int64),
-        files=paths,
-        name=lambda number: printable(paths[number]),
-        read=lambda number: read_bytes(paths[number]),
+        files=files,
+        name=lambda number: printable(files[number]),
+        read=lambda number: read_bytes(files.encoded(number)),
         places=lambda: Places(
-            file_N=np.arange(len(paths)),
-            offset_N=np.zeros(len(paths), dtype=np.int64),
-            size_N=np.fromiter((os.stat(path).st_size for path in paths), dtype=np.int64, count=len(paths)),
+            file_N=np.arange(len(files), dtype=np.int32), offset_N=np.broadcast_to(np.int64(0), len(files))
         ),
     )
 
@@ -174,10 +198,17 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def read_bytes(path: Path, offset: int = 0, size: int = MAX_FILE_BYTES + 1) -> bytes:
+def read_bytes(path: Path | bytes, offset: int = 0, size: int = MAX_FILE_BYTES + 1) -> bytes:
     """Part of a regular file; OSError for anything else: reading a pipe or a device might never end."""
-    if not path.is_file():
-        raise OSError("no regular file" if path.exists() else "no such file")
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise OSError("no such file") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("no regular file")
+    if offset == 0 and status.st_size < size:  # the usual case
+        with open(path, "rb", buffering=0) as whole:
+            return whole.readall()
     with open(path, "rb") as file:
         file.seek(offset)
         return file.read(size)

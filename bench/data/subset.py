@@ -36,10 +36,12 @@ def nested(
         raise ValueError(f"num_images is {num_images}; at least 0 is needed")
     labels_N = np.asarray(labels_N)
     order_N = np.argsort(priorities(labels_N, f"nested/{seed}", keys_N=keys_N), kind="stable")
-    rank_N = rank_within_class(labels_N, order_N)
-    classes_K, class_of_N = np.unique(labels_N, return_inverse=True)
+    rank_N = rank_within_class(labels_N, order_N).astype(small_enough(len(labels_N)))
+    del order_N  # of many millions of images each of these takes as much memory as their names
+    classes_K = np.unique(labels_N)
     turn_K = np.argsort(np.argsort(mix(classes_K.astype(np.uint64), f"turn/{seed}"), kind="stable"), kind="stable")
-    return np.lexsort((turn_K[class_of_N], rank_N))[:num_images].astype(np.int64)
+    turn_N = turn_K.astype(small_enough(len(classes_K)))[np.searchsorted(classes_K, labels_N)]
+    return np.lexsort((turn_N, rank_N))[:num_images].astype(np.int64)
 
 
 def first_per_class(
@@ -87,11 +89,15 @@ def priorities(labels_N: np.ndarray, purpose: str, *, keys_N: np.ndarray | None 
 def rank_within_class(labels_N: np.ndarray, order_N: np.ndarray) -> np.ndarray:
     """Rank of each image among its class when all are visited in `order_N`."""
     by_class_N = order_N[np.argsort(labels_N[order_N], kind="stable")]
-    sorted_labels_N = labels_N[by_class_N]
-    starts_N = np.searchsorted(sorted_labels_N, sorted_labels_N, side="left")
+    _, starts_K, counts_K = np.unique(labels_N[by_class_N], return_index=True, return_counts=True)
     rank_N = np.empty(len(labels_N), dtype=np.int64)
-    rank_N[by_class_N] = np.arange(len(labels_N)) - starts_N
+    rank_N[by_class_N] = np.arange(len(labels_N)) - np.repeat(starts_K, counts_K)
     return rank_N
+
+
+def small_enough(number: int) -> type[np.integer]:
+    """The smallest kind of whole number, signed, that holds all below this."""
+    return next(kind for kind in (np.int16, np.int32, np.int64) if number <= np.iinfo(kind).max)
 
 
 def mix(keys_N: np.ndarray, purpose: str) -> np.ndarray:

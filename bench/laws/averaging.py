@@ -141,11 +141,12 @@ class OverForms:
 
 def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
     """The slope -d log y / d log x at x, the floor (limit of y for x without end) and the exponent with which y falls
-    to it; without those that hardly any refit has."""
+    to it; without those that hardly any refit has, and without a floor that every form assumes to be 0: it was not
+    found."""
     over_forms = {}
     for name, values in {"slope": made.slopes(x), "floor": made.floors(), "exponent": made.exponents()}.items():
         finite = values[np.isfinite(values)]
-        if len(finite) >= MIN_SHARE * len(made.order):
+        if len(finite) >= MIN_SHARE * len(made.order) and not (name == "floor" and not finite.any()):
             low, high = made.interval(finite)
             over_forms[name] = OverForms(value=float(np.median(finite)), low=low, high=high)
     return over_forms

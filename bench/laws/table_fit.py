@@ -334,9 +334,10 @@ def _fit(
         "intervals": {name: list(ends) for name, ends in given.parameters().items()},
         "unresolved": unresolved,
         "notes": group.notes,
-        "warnings": diagnostics.warnings(law, repeated=len(np.unique(group.rows.x, axis=1).T) < len(group.rows))
+        "asks": (asks := table_diagnostics.check_direction(points)),
+        "warnings": asks
+        + diagnostics.warnings(law, repeated=len(np.unique(group.rows.x, axis=1).T) < len(group.rows))
         + diagnostics.check_errors(points)
-        + table_diagnostics.check_direction(points)
         + table_diagnostics.check_autocorrelation(law)
         + table_diagnostics.check_exponents(law)
         + table_diagnostics.check_groups(_residuals(law, group.rows), group.rows.labels)

@@ -84,6 +84,8 @@ def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[st
         least = NO_FLOOR * q["high"] if name == "floor" else 0.0
         value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
         lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")
+    if "exponent" in groups and "floor" not in groups:
+        lines.append(f"{QUANTITIES['floor']}: assumed to be 0, not found: no form with a floor was fitted")
     return lines
 
 
@@ -112,12 +114,15 @@ def _fit(name: str, answer: Mapping[str, Any], reached: str) -> list[str]:
     form, level = card["form"], f"{answer['level']:.0%}"
     law = answer.get("predicted_by", [form])
     more = f", {card['formula']}, {card['loss']}" if len(law) == 1 else ", each with the same weight"
-    text = [f"{name}: {card['points']} points; the law is the {predictor(law)}{more}"]
+    text = [f"{name}: {asked}" for asked in answer["asks"]]  # first: what follows is of a law that falls
+    text.append(f"{name}: {card['points']} points; the law is the {predictor(law)}{more}")
     text += [f"  note: {item}" for item in answer["notes"]]
     if answer["over_forms"]:
         text.append(f"  forms and their weights: {weights({form_name(f): w for f, w in answer['forms'].items()})}")
         text.append(f"  {level} intervals over all of these forms, each as often as its weight: {answer['resampling']}")
-        text += [f"  {line}" for line in over_forms(answer["over_forms"], f"x = {compact(answer['slope_at'])}")]
+        every = answer["over_forms"]
+        shown = {name: of for name, of in every.items() if name == "slope" or not answer["asks"]}
+        text += [f"  {line}" for line in over_forms(shown, f"x = {compact(answer['slope_at'])}")]
         near = "the form of them that lies nearest to the law"
         text.append(f"  {level} intervals if y follows a {form_name(form)}, {near}: {card['formula']}, {card['loss']}")
     else:
@@ -135,7 +140,7 @@ def _fit(name: str, answer: Mapping[str, Any], reached: str) -> list[str]:
     text += [_reached(r, reached) for r in answer.get("reached", [])]
     text += _backtest(answer["backtest"]) if "backtest" in answer else []
     text += [f"  dropped: {item}" for item in card["dropped"]]
-    return text + [f"  warning: {item}" for item in answer["warnings"]]
+    return text + [f"  warning: {item}" for item in answer["warnings"] if item not in answer["asks"]]
 
 
 def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def _page(rows: pd.DataFrame, links: list[str]) -> str:
         policy=f"{NO_NETWORK}; script-src 'sha256-{digest}'",
         style=Markup((TEMPLATES / "style.css").read_text()),
         script=Markup(script),
-        data=Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")),
+        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
         columns=COLUMNS,
         described=public_models.COLUMNS,
         links=links,
@@ -101,6 +102,7 @@ def _page(rows: pd.DataFrame, links: list[str]) -> str:
 def _column(name: str, values: pd.Series) -> dict[str, Any]:
     """A column for the page: numbers with four digits, or different texts once and their places."""
     if values.dtype.kind in "fi":
-        return {"name": name, "numbers": [None if v != v else float(f"{v:.5g}") for v in values.tolist()]}
+        numbers = [float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist()]
+        return {"name": name, "numbers": numbers}
     codes, texts = pd.factorize(values.fillna(""))
     return {"name": name, "texts": [str(text) for text in texts], "codes": codes.tolist()}

@@ -304,7 +304,8 @@ def _remove(path: Path, seen: Seen) -> bool:
     try:
         os.rename(path, aside)
     except FileNotFoundError:
-        return False
+        if not aside.exists():  # else a network file system answered twice
+            return False
     same = _look(aside) == seen
     if not same:
         with contextlib.suppress(FileExistsError):

@@ -12,7 +12,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -25,7 +25,7 @@ from bench.core.files import canonical, digest
 from bench.store import faults
 from bench.store.prediction_bits import restore_groups, share_groups
 from bench.study.cell import Cell, cell_from_json, to_json
-from bench.study.record import STATUSES, Cost, Record
+from bench.study.record import STATUSES, Cost, Record, Score, Scores
 
 Json = dict[str, Any]
 Kind = TypeVar("Kind")
@@ -140,7 +140,8 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
         raise DamagedRecord(path, f"it is the record of another run, {body['directory']}.")
     try:
-        restore_groups(body)
+        if b'"grouped"' in data:
+            restore_groups(body)
         return from_json(body)
     except (LookupError, TypeError, ValueError, AttributeError, UserError) as error:
         why = f"field {error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
@@ -301,6 +302,8 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
         return tuple if inner is None else lambda items: tuple(inner(item) for item in items)
     if hint is Cell:
         return cell_from_json
+    if hint == Sequence[Score]:
+        return Scores.of_json
     if hint is str:  # names are few, and every score has three: thousands of records would hold a copy each
         return _one_of_a_kind
     if isinstance(hint, type) and issubclass(hint, Enum):

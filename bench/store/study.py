@@ -245,7 +245,8 @@ class CellDirectory:
     def _remove_failed_record(self) -> None:
         aside = files.temporary_name(self.record)
         with contextlib.suppress(FileNotFoundError):
-            os.rename(self.record, aside)
+            with contextlib.suppress(FileNotFoundError):  # a network file system may answer twice
+                os.rename(self.record, aside)
             if records.read_outcome(aside).status != "failed":  # another has just put it there
                 with contextlib.suppress(FileExistsError):
                     files.link_new(aside, self.record)

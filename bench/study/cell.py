@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -214,7 +214,7 @@ def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
             if not (omit_defaults and default is not dataclasses.MISSING and written == default):
                 result[name] = written
         return result
-    if isinstance(value, tuple | list):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [to_json(item, omit_defaults=omit_defaults) for item in value]
     return value
 
@@ -236,11 +236,16 @@ def cell_from_json(data: Mapping[str, Any]) -> Cell:
 
 
 def _build(kind: type, values: Mapping[str, Any]) -> Any:
-    known = {entry.name for entry in dataclasses.fields(kind)}
-    strange = sorted(set(values) - known)
-    if strange:
-        raise UserError(f"A {kind.__name__} has no field {strange[0]!r}.", f"Known: {', '.join(sorted(known))}.")
+    known = _field_names(kind)
+    if not values.keys() <= known:
+        strange = min(values.keys() - known)
+        raise UserError(f"A {kind.__name__} has no field {strange!r}.", f"Known: {', '.join(sorted(known))}.")
     return kind(**{key: _tuples(value) for key, value in values.items()})
+
+
+@cache
+def _field_names(kind: type) -> frozenset[str]:
+    return frozenset(entry.name for entry in dataclasses.fields(kind))
 
 
 def _tuples(value: Any) -> Any:

@@ -6,9 +6,12 @@ ISO 8601. A value that is missing, or does not apply, is None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, overload
 
 from bench.core.environment import Environment
 from bench.study.cell import Cell
@@ -90,6 +93,122 @@ class Score:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Scored(NamedTuple):
+    """What a score is of, without its value: as of `Score`. Runs of a study share these."""
+
+    task: str
+    data: str
+    metric: str
+    num_test: int
+    num_classes: int | None
+    chance: float | None
+    shots: int | None
+    draw: int | None
+
+
+_OF_SCORED = itemgetter(*Scored._fields)
+_KNOWN: dict[tuple[Any, ...], Any] = {}
+"""What scores read so far are of, one by one and together, each held once: a study of 10,000 runs has two million."""
+MOST_KNOWN = 100_000  # of these; strange records would fill the memory
+
+
+class Scores(Sequence[Score]):
+    """The scores of a record that was read, as columns: a tenth of the memory of so many `Score`s, each of which is
+    made when it is asked for.
+
+    Attributes:
+        of: what each is of; the same object in all runs that are evaluated alike.
+        values, errors: of each, as `Score.value` and `Score.stderr`; NaN where that is None.
+        details: of each; None where none has any.
+    """
+
+    __slots__ = ("details", "errors", "of", "values")
+
+    def __init__(
+        self,
+        of: tuple[Scored, ...],
+        values: Iterable[float | None],
+        errors: Iterable[float | None],
+        details: tuple[Mapping[str, Any], ...] | None,
+    ) -> None:
+        self.of, self.details = of, details
+        self.values = array("d", [math.nan if value is None else value for value in values])
+        self.errors = array("d", [math.nan if error is None else error for error in errors])
+
+    @classmethod
+    def of_json(cls, items: Sequence[Mapping[str, Any]]) -> Scores:
+        """From JSON types.
+
+        Raises:
+            LookupError, TypeError: a field is missing or of the wrong type.
+        """
+        try:
+            of = [_OF_SCORED(item) for item in items]
+        except KeyError:  # those that may be missing
+            of = [_OF_SCORED({"shots": None, "draw": None} | dict(item)) for item in items]
+        details = [item.get("detail") or {} for item in items]
+        return cls(
+            _known(of),
+            [item["value"] for item in items],
+            [item["stderr"] for item in items],
+            tuple(details) if any(details) else None,
+        )
+
+    @classmethod
+    def of_all(cls, scores: Iterable[Score]) -> Scores:
+        """The same scores as columns."""
+        if isinstance(scores, cls):
+            return scores
+        scores = tuple(scores)
+        of = [(s.task, s.data, s.metric, s.num_test, s.num_classes, s.chance, s.shots, s.draw) for s in scores]
+        details = tuple(s.detail for s in scores) if any(s.detail for s in scores) else None
+        return cls(_known(of), [s.value for s in scores], [s.stderr for s in scores], details)
+
+    def _at(self, place: int) -> Score:
+        value, error = self.values[place], self.errors[place]
+        return Score(
+            **self.of[place]._asdict(),
+            value=None if math.isnan(value) else value,
+            stderr=None if math.isnan(error) else error,
+            detail=self.details[place] if self.details else {},
+        )
+
+    @overload
+    def __getitem__(self, place: int) -> Score: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Score, ...]: ...
+    def __getitem__(self, place: int | slice) -> Score | tuple[Score, ...]:
+        if isinstance(place, slice):
+            return tuple(self._at(at) for at in range(len(self))[place])
+        return self._at(range(len(self))[place])
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __iter__(self) -> Iterator[Score]:
+        return map(self._at, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Scores | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.of, self.values.tobytes()))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def _known(of: Sequence[tuple[Any, ...]]) -> tuple[Scored, ...]:
+    """What scores are of, in the objects that an earlier record used for the same."""
+    if len(_KNOWN) > MOST_KNOWN:
+        _KNOWN.clear()
+    together = tuple(of)
+    if (known := _KNOWN.get(together)) is None:
+        known = tuple(_KNOWN.setdefault(one, Scored(*one)) for one in together)
+        _KNOWN[known] = known
+    return known  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Horizon:
     """A cell evaluated at one budget.
@@ -128,7 +247,7 @@ class Horizon:
     core_days: float | None = None
     final_train_loss: float | None = None
     smaller_batches: Mapping[str, int] = field(default_factory=dict)
-    scores: tuple[Score, ...] = ()
+    scores: Sequence[Score] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -62,6 +62,19 @@ class InForward(Linspace):
         return super().forward(x + 0 * float(x.flatten()[0]))
 
 
+class Positions(nn.Module):
+    """As vit-pytorch's SimpleViT keeps them: neither parameter nor buffer."""
+
+    def __init__(self, num_classes):
+        super().__init__()
+        self.positions = torch.linspace(0, 1, 3 * 16 * 16)
+        self.last = nn.Linear(3 * 16 * 16, num_classes)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.last(x + self.positions.to(x.device, dtype=x.dtype))
+
+
 class Wrong(nn.Module):
     def __init__(self, num_classes):
         super().__init__()
@@ -130,6 +143,11 @@ def test_a_network_that_asks_for_values_is_counted_by_a_real_pass(named, name):
     three = crosscheck.crosscheck(named(name), num_classes=4, **SIZES)
     assert not three.differs, three.sentence()
     assert receptive_field.of_model(named(name), **SIZES).pixels is None
+
+
+def test_fvcore_follows_a_network_that_keeps_a_plain_tensor(named):
+    three = crosscheck.crosscheck(named("Positions"), num_classes=4, **SIZES)
+    assert three.fvcore_agrees, three.sentence()
 
 
 def test_a_real_pass_takes_no_random_number(named):

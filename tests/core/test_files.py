@@ -135,3 +135,32 @@ def test_writers_of_one_process_id_do_not_tear_each_others_files(tmp_path):
     while any(writer.is_alive() for writer in writers):
         assert not target.exists() or target.read_bytes() in bodies
     assert not failures and os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_a_name_that_a_network_says_cannot_be_changed_though_it_was_is_no_failure(tmp_path, monkeypatch):
+    """NFS: the answer was lost, the call is repeated, and what was to be renamed is there no more."""
+
+    def twice(change):
+        def changed(source, target):
+            change(source, target)
+            change(source, target)
+
+        return changed
+
+    for name in ("replace", "rename", "link"):
+        monkeypatch.setattr(os, name, twice(getattr(os, name)))
+    files.write_json(tmp_path / "a.json", "old")
+    files.write_json(tmp_path / "a.json", "new")
+    files.write_new(tmp_path / "b", b"first")
+    with files.new_directory(tmp_path / "c") as folder:
+        (folder / "inside").touch()
+    monkeypatch.undo()
+    assert (tmp_path / "a.json").read_text() == '"new"\n' and (tmp_path / "b").read_bytes() == b"first"
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "b", "c"] and os.listdir(tmp_path / "c") == ["inside"]
+
+
+def test_a_file_that_is_gone_before_it_is_renamed_is_a_failure(tmp_path):
+    (tmp_path / "a").write_text("another's")
+    with pytest.raises(FileNotFoundError), files.replacing(tmp_path / "a") as handle:
+        os.unlink(handle.name)
+    assert (tmp_path / "a").read_text() == "another's"

@@ -17,6 +17,7 @@ from bench.data import cache as _cache
 from bench.data import decode
 from bench.data.load import load, look, stored_at
 from bench.data.sets import folder as folder_set
+from bench.data.source import PathList
 from bench.train.reading import resize
 from tests.data import writers
 from tests.data.writers import encoded, turned
@@ -416,3 +417,15 @@ def test_what_is_not_read_is_counted_and_named(tmp_path: Path, monkeypatch, how:
     left_out = {"stored": len(NAMED), "stream": 2 * len(NAMED)}[how]  # of this split; of both
     assert "1 .heic, 2 .psd" in images.source and f"; {left_out} unreadable left out" in images.source
     assert again.source == images.source and len(images) == len(good)
+
+
+def test_a_list_of_paths_holds_their_common_folder_once():
+    root = Path("/data/photos")
+    mine = [root / "cat" / "1.png", Path("/elsewhere/2.png"), root / "dog" / f"{'3' * 50}.png", Path("4.png")]
+    listed, joined = PathList(mine, below=root), PathList(below=root)
+    for part in (PathList(mine[:2], below=root), PathList(mine[2:])):
+        joined.join(part)
+    for paths in (listed, joined, PathList(map(str, mine))):
+        assert list(paths) == mine and paths[-1] == mine[-1] and paths[1:3] == mine[1:3]
+        assert [paths.encoded(number) for number in range(4)] == [bytes(path) for path in mine]
+    assert len(listed._names) + len(str(root)) < len(PathList(mine)._names)

@@ -444,6 +444,22 @@ def test_an_accuracy_given_as_an_error_is_asked_about(csv, capsys: pytest.Captur
     assert any("no accuracy, add --no-accuracy" in w for w in wrong["fits"]["all"]["warnings"])
 
 
+def test_what_rises_is_asked_about_first_and_has_no_floor(csv, capsys: pytest.CaptureFixture) -> None:
+    """A reward as a loss: its card began with zeros for slope, floor and exponent, and asked after twelve lines."""
+    verb.main([str(csv({"step": X, "reward": 1 - ERROR})), "--x", "step", "--y", "reward"])
+    first, *others = capsys.readouterr().out.splitlines()
+    assert "y grows with x" in first and "--accuracy" in first
+    assert not any("grows with x" in line or line.strip().startswith(("floor", "exponent")) for line in others)
+
+
+def test_a_floor_that_was_assumed_is_no_result(csv, capsys: pytest.CaptureFixture) -> None:
+    """Three values of x allow a power law alone, whose floor is 0 by its form: it was given as 0 [0, 0]."""
+    few = csv({"compute": X[:3], "error": ERROR[:3]})
+    assert "floor" not in fitted(few, capsys)["fits"]["all"]["over_forms"]
+    verb.main([str(few), "--x", "compute", "--y", "error"])
+    assert "floor, the limit of y for large x: assumed to be 0, not found" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "name",
     ["error (top-1)", "err_top1", "1 - accuracy", "100 - accuracy", "frac_incorrect", "inaccuracy", "accumulated_loss"],

@@ -11,7 +11,7 @@ import pytest
 
 from bench import api
 from bench.analysis import saved_findings
-from bench.published import explore, public_evidence
+from bench.published import explore, public_evidence, public_models
 from bench.published.figures import (
     published_clip,
     published_frontiers,
@@ -201,3 +201,36 @@ def test_a_lower_bound_is_marked_and_text_cannot_end_the_script() -> None:
     assert (table["bound"] == "yes").sum() >= (checkpoints.train_exaflops.notna() & ~checkpoints.complete).sum() > 80
     page = explore.files(Path("x"))[Path("x") / explore.PAGE].decode()
     assert page.count("</script>") == 2 == page.count("<script")
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "=cmd|' /C calc'!A0",
+    "\x1b]0;title\x07",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_rows_are_text_on_the_page_and_in_its_tables(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of a contributed table: every text of it, and a number without end."""
+    own = public_models.table
+
+    def table(name: str = "checkpoints") -> pd.DataFrame:
+        made = own(name).head(5).copy()
+        texts = [column for column in made if made[column].dtype.kind not in "fib"]
+        made.loc[0, texts] = text
+        made.loc[1, [column for column in made if made[column].dtype.kind == "f"]] = float("inf")
+        return made
+
+    monkeypatch.setattr(public_models, "table", table)
+    files = explore.files(Path("x"))
+    page = files[Path("x") / explore.PAGE].decode()
+    data = json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+    columns = {column["name"]: column for column in data["columns"]}
+    model = columns["model"]
+    assert model["texts"][model["codes"][0]] == text and columns["train_exaflops"]["numbers"][1] is None
+    assert page.count("<script") == page.count("</script>") == 2 and "<img" not in page
+    for path in (path for path in files if path.suffix == ".csv"):
+        lines = files[path].decode().splitlines()
+        assert "\x1b" not in lines[1] and not re.search(r'(^|,)"?[=@]', lines[1])

@@ -8,6 +8,7 @@ import random
 import sys
 import types
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,19 @@ from bench.store import records
 from bench.store.prediction_bits import from_detail, to_detail
 from bench.store.study import CellDirectory, state_of
 from bench.study import record as record_types
-from bench.study.cell import Cell, Recipe, TaskSpec
-from bench.study.record import STATUSES, Cost, DataFacts, Execution, Horizon, ModelFacts, Operations, Record
+from bench.study.cell import Cell, Recipe, TaskSpec, to_json
+from bench.study.record import (
+    STATUSES,
+    Cost,
+    DataFacts,
+    Execution,
+    Horizon,
+    ModelFacts,
+    Operations,
+    Record,
+    Score,
+    Scores,
+)
 from bench.tasks.task import accuracy_score
 
 # -- a record verifies or is refused; nothing in between. It is read as it was written ------------------
@@ -82,7 +94,7 @@ def values(hint: Any) -> strategies.SearchStrategy[Any]:
         return strategies.one_of(*(values(part) for part in arguments))
     if typing.get_origin(hint) is typing.Literal:
         return strategies.sampled_from(arguments)
-    if typing.get_origin(hint) is tuple:
+    if typing.get_origin(hint) in (tuple, Sequence):
         return strategies.lists(values(arguments[0]), max_size=2).map(tuple)
     if typing.get_origin(hint) is not None:  # a mapping
         return strategies.dictionaries(TEXT, values(arguments[1]), max_size=2)
@@ -367,3 +379,29 @@ def test_the_first_image_is_the_highest_bit_of_the_first_byte() -> None:
 )
 def test_records_without_it_and_other_things_of_that_name(detail) -> None:
     assert from_detail(detail) is None
+
+
+# -- scores as columns -------------------------------------------------------------------------------------------------
+
+
+@given(scores=st.lists(values(Score), max_size=5).map(tuple))
+def test_scores_as_columns_are_the_scores(scores):
+    made = Scores.of_json(to_json(scores))
+    scores = tuple(dataclasses.replace(s, detail=dict(s.detail)) for s in scores)
+    assert made == scores and scores == made and made == Scores.of_all(scores)
+    assert (list(made), made[1:], len(made), repr(made)) == (list(scores), scores[1:], len(scores), repr(scores))
+    assert [made[-at] for at in range(1, len(made) + 1)] == list(reversed(scores))
+    assert made != (*scores, "another") and made != list(scores)
+    with pytest.raises(IndexError):
+        made[len(made)]
+
+
+def test_runs_that_are_evaluated_alike_share_what_their_scores_are_of():
+    """Ten thousand runs took 0.8 GB as objects."""
+    score = {"task": "t", "data": "d", "metric": "accuracy", "num_test": 10, "num_classes": 2, "chance": 0.5}
+    one, two = (Scores.of_json([score | {"value": value, "stderr": None}]) for value in (0.25, 1))
+    assert one.of is two.of and (one[0].value, two[0].value, two[0].stderr, two[0].shots) == (0.25, 1.0, None, None)
+    with pytest.raises(KeyError, match="stderr"):
+        Scores.of_json([score | {"value": 0.25}])
+    with pytest.raises(KeyError, match="data"):
+        Scores.of_json([{"task": "t", "value": 0.25, "stderr": None}])

@@ -49,7 +49,7 @@ def _source(paths: list[Path]) -> tuple[Source, list[str] | None]:
         files=tuple(paths),
         name=name,
         read=lambda number: read_bytes(paths[file_N[number]], int(offset_N[number]), int(size_N[number])),
-        places=lambda: Places(file_N=file_N, offset_N=offset_N, size_N=size_N),
+        places=lambda: Places(file_N=file_N, offset_N=offset_N),
     )
     return source, parts[0][3]
 

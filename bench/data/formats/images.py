@@ -82,7 +82,7 @@ def _classes(root: Path, passed_over: Counter[str]) -> dict[str, PathList]:
     found: dict[str, PathList] = {}
     for name in _folders(root):
         here: Counter[str] = Counter()
-        found[name] = PathList(sorted(_images(root / name, here)))
+        found[name] = PathList(_in_order(_images(root / name, here)), below=root)
         if here and not found[name]:
             kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in sorted(here.items()))
             what = f"{printable(root / name)} holds no image that is read, only {kinds}."
@@ -94,13 +94,18 @@ def _classes(root: Path, passed_over: Counter[str]) -> dict[str, PathList]:
 def _source(images: dict[str, PathList], names: tuple[str, ...]) -> Source:
     number = {name: label for label, name in enumerate(names)}
     labels_N = np.repeat([number.get(name, -1) for name in images], [len(paths) for paths in images.values()])
-    every = PathList()
-    for paths in images.values():
+    every, *others = images.values()
+    for paths in others:
         every.join(paths)
     return image_files(every, labels_N)
 
 
-def _images(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:
+def _in_order(paths: Iterator[str]) -> list[str]:
+    """Paths as `Path`s are sorted: by the names of their folders, one after the other."""
+    return sorted(paths, key=lambda path: path.split(os.sep))
+
+
+def _images(folder: Path, passed_over: Counter[str]) -> Iterator[str]:
     if folder.name in NO_CLASSES:
         return
     for where, below, files in os.walk(folder):
@@ -108,7 +113,7 @@ def _images(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:
         for name in files:
             suffix = os.path.splitext(name)[1].lower()
             if _is_image(name):
-                yield Path(where) / name
+                yield os.path.join(where, name)
             elif suffix in NOT_READ and not name.startswith("."):
                 passed_over[suffix] += 1
 

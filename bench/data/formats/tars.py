@@ -94,8 +94,8 @@ def _source(shards: list[Path]) -> Source:
 
 def _columns(places: list[Place], shards: list[Path]) -> Places:
     number = {shard: at for at, shard in enumerate(shards)}
-    file, offset, size = zip(*((number[place.shard], place.offset, place.size) for place in places), strict=True)
-    return Places(file_N=np.array(file), offset_N=np.array(offset, dtype=np.int64), size_N=np.array(size))
+    file, offset = zip(*((number[place.shard], place.offset) for place in places), strict=True)
+    return Places(file_N=np.array(file), offset_N=np.array(offset, dtype=np.int64))
 
 
 def _examples(shard: Path) -> dict[str, _Example]:
