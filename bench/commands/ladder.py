@@ -30,6 +30,7 @@ from bench.store.study import Study
 from bench.study.ladder import BASELINE, place_of
 from bench.study.options import RUN, StudyOptions, add_options
 from bench.suites.ladder import budgets_at
+from bench.train.schedule import WARMUP_PART, warmup_steps
 
 EXAMPLES = """\
 examples:
@@ -89,13 +90,16 @@ def designed(
     key = {"budget": budget, "detect": detect, "study": forecast_apart.to_toml()}
     made = ladder_design.remembered(plan.store, key)
     if made is None:
+        recipe, usual = plan.cells[0].cell.recipe, budgets_at(plan.scale)
+        fewest = min(horizon for cell in plan.cells for horizon in cell.cell.horizons if horizon)
         made = ladder_design.design(
-            budgets_at(plan.scale),
+            usual,
             _speeds(plan, options),
             limit=budgets.within(plan, asked) / plan.cost.workers,
             workers=plan.cost.workers,
-            batch=plan.cells[0].cell.recipe.batch,
+            batch=recipe.batch,
             detect=detect,
+            shortest=round(WARMUP_PART * warmup_steps(recipe) * recipe.batch * usual[0] / fewest),
         )
         if to_run:
             Study(plan.store).create()

@@ -52,18 +52,28 @@ def seconds(budgets: Sequence[int], seeds: int, each: Mapping[str, float], *, wo
 
 
 def design(
-    budgets: Sequence[int], each: Mapping[str, float], *, limit: float, workers: int, batch: int, detect: float = DETECT
+    budgets: Sequence[int],
+    each: Mapping[str, float],
+    *,
+    limit: float,
+    workers: int,
+    batch: int,
+    detect: float = DETECT,
+    shortest: int = 0,
 ) -> Design:
     """As few seeds as find a gain of `detect` points in `POWER` of ladders, at the usual budgets or, where these take
     too long, at ever smaller ones; where nothing does, as many seeds as there is time for.
 
     Args:
         limit: seconds.
+        shortest: images that the lowest budget has at least, for the warm-up.
     """
     truth, x_R = Truth(gain=detect, pair=PAIR), np.log2(budgets)
     wanted = seeds_needed(truth, x_R) or MAX_SEEDS
     scale, made = 1.0, tuple(budgets)
-    while seconds(made, wanted, each, workers=workers) > limit and scale > SMALLEST:
+    while (
+        seconds(made, wanted, each, workers=workers) > limit and scale > SMALLEST and budgets[0] * scale / 2 >= shortest
+    ):
         scale /= 2
         made = tuple(round(images * scale / batch) * batch for images in budgets)
     seeds = wanted

@@ -23,12 +23,13 @@ from bench.analysis.ladders import POINTS, ChangeLadder, arms
 from bench.analysis.question import Question, Tone
 from bench.analysis.table import Column, Table
 from bench.core import formatting
-from bench.core.formatting import duration, plural
+from bench.core.formatting import duration, plural, significant
 from bench.core.phrase import phrase
 from bench.stats import ladder
 from bench.stats.ladder import LEVEL, Truth, seeds_needed
 
 NAME = "change survives scale"
+TESTED_REACH = 4.0  # times beyond the highest rung, at which forecasts were tested (tools/ladders.csv)
 MORE_SEEDS = 4  # on every rung: what the next runs that narrow an answer most may take
 NO_TREND, BLIND = "no trend stands", "blind rung"
 BLIND_TEXT = "On a rung the baseline has not begun to learn, or makes no mistakes: no gain can show there."
@@ -128,6 +129,7 @@ def _survival(arm: ChangeLadder, at: float) -> Survival:
         np.array(arm.seconds_R),
         money=MORE_SEEDS * arm.seconds,
         at=None if undecided else float(np.log2(at)),
+        opening=arm.opening_seconds,
     )
     return Survival(
         verdict=str(arm.verdict),
@@ -211,6 +213,11 @@ def say(f: Finding) -> list[str]:
     texts = [f"Mean gain {mean}; per doubling of compute {slope}."]
     if f.verdict is Verdict.CANNOT_TELL:
         texts.append(price(whole))
+    if whole.reach > TESTED_REACH:
+        texts.append(
+            f"The forecast lies {significant(whole.reach, 2)} times beyond the highest rung: it holds if the gain goes "
+            "on along a straight line over the logarithm of compute, which nothing here tests."
+        )
     return [*texts, *next_runs(f, whole)]
 
 

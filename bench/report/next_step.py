@@ -16,6 +16,7 @@ from bench.study.ladder import BASELINE, place_of
 
 MAX_MORE_SEEDS = 4  # times the study's seeds; where more would be needed, a larger study answers for less
 NARROWED_BY_SEEDS = frozenset((Reason.WITHIN_INTERVAL, Reason.UNREPLICATED, Reason.SEVERAL))
+TRIALS = 4  # of rates, on a new rung
 LADDER_QUESTION = "change survives scale"
 RATE_QUESTION = "best learning rate"
 MAIN_SUITE = "scaling"
@@ -112,7 +113,8 @@ def _ladder_step(f: Finding, evidence: Evidence, study: str) -> NextStep:
             text="Price the same ladder at a larger scale", command=f"{climb} --scale gpu --plan", price=PLANNED
         )
     further = round(budgets[-1] ** 2 / budgets[-2])
-    seconds = rungs[-1].seconds * further / budgets[-1]
+    top = rungs[-1].seconds * further / budgets[-1]  # rates are tuned there, and those between then change
+    seconds = top * (1 + TRIALS / whole.seeds) + sum(rung.seconds for rung in rungs[1:])
     return NextStep(
         text="Climb one rung further, which shows whether the forecast holds",
         command=f"{climb} --horizons {','.join(map(str, (*budgets, further)))}",

@@ -265,12 +265,15 @@ class NextPairs:
     half_then: float
 
 
-def next_pairs(found: Ladders, cost_R: np.ndarray, *, money: float, at: float | None = None) -> NextPairs:
+def next_pairs(
+    found: Ladders, cost_R: np.ndarray, *, money: float, at: float | None = None, opening: float = 0.0
+) -> NextPairs:
     """The pairs that narrow the slope, or the line at log2 of compute `at`, most for `money`, by greed and exchange.
 
     Args:
         found: one ladder.
         cost_R: of one pair on every rung.
+        opening: what a rung above costs beside its pairs: rates are tuned there, and those of lower rungs change.
     """
     x_R = found.x_R
     x_S = np.append(x_R, 2 * x_R[-1] - x_R[-2])
@@ -290,21 +293,24 @@ def next_pairs(found: Ladders, cost_R: np.ndarray, *, money: float, at: float | 
         freedom = float((count_S[on] - 1).sum())
         return float(stats.t.ppf(1 - LEVEL / 2, freedom)) * scale * math.sqrt(variance)
 
+    def cost_of(more_S: np.ndarray) -> float:
+        return float(more_S @ cost_S) + opening * bool(more_S[-1])
+
     def filled(count_S: np.ndarray) -> np.ndarray:
         while True:
             tried = []
             for place in range(len(x_S)):
                 more = count_S.copy()
                 more[place] += 1 if more[place] >= 2 else 2 - more[place]
-                cost = float((more - count_S) @ cost_S)
-                if float((more - begun_S) @ cost_S) <= money * (1 + 1e-9):
+                cost = cost_of(more - begun_S) - cost_of(count_S - begun_S)
+                if cost_of(more - begun_S) <= money * (1 + 1e-9):
                     tried.append(((half(count_S) - half(more)) / cost, place, more))
             if not tried or max(tried, key=lambda one: one[:2])[0] <= 0:
                 return count_S
             count_S = max(tried, key=lambda one: one[:2])[2]
 
     best = filled(begun_S.copy())
-    starts = [np.append(begun_S[:-1], 2)] if 2 * cost_S[-1] <= money else []
+    starts = [np.append(begun_S[:-1], 2)] if 2 * cost_S[-1] + opening <= money else []
     for start in (*starts, *_fewer(best, begun_S)):
         other = filled(start)
         best = min(best, other, key=half)
@@ -312,7 +318,7 @@ def next_pairs(found: Ladders, cost_R: np.ndarray, *, money: float, at: float | 
     return NextPairs(
         pairs_R=tuple(int(n) for n in more_S[:-1]),
         above=int(more_S[-1]),
-        cost=float(more_S @ cost_S),
+        cost=cost_of(more_S),
         half=half(begun_S),
         half_then=half(best),
     )
