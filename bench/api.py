@@ -287,12 +287,21 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
 
 
 @spelt_out(RUN)
-def ladder(study: Study = None, *, minutes: float | None = None, verbose: bool = False, **options: Any) -> Results:
+def ladder(
+    study: Study = None,
+    *,
+    budget: str | None = None,
+    minutes: float | None = None,
+    detect: float = ladder_verb.DETECT,
+    verbose: bool = False,
+    **options: Any,
+) -> Results:
     """Does a change survive scale? Tune the rates of every `change` and its baseline (`models`) alike, train the rungs,
     and report: `vit-bench ladder`. To be called from the main thread; the same call goes on where it was stopped.
 
     Args:
-        minutes: choose budgets and seeds that take about so long on this machine.
+        budget: choose budgets and seeds for "2gpuh" (hours of a device), "20min" or "1h"; minutes: the same as "Mmin".
+        detect: the gain, in points, that these are to find.
         verbose: print the plans, progress and findings.
 
     Raises:
@@ -302,8 +311,8 @@ def ladder(study: Study = None, *, minutes: float | None = None, verbose: bool =
     asked = StudyOptions.called(study, options).changed(suite="ladder")
     asked.where.use()
     console = make_console() if verbose else Console(file=io.StringIO(), force_jupyter=False)
-    if minutes is not None:
-        asked = ladder_verb.designed(asked, console, minutes=minutes)
+    if (wanted := ladder_verb.budget_of(budget, minutes)) is not None:
+        asked = ladder_verb.designed(asked, console, budget=wanted, detect=detect)
     done = ladder_verb.climb(asked, console)
     paths = build(done.plan.store, suite=done.plan.suite)
     say(paths, console)

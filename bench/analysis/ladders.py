@@ -17,6 +17,7 @@ from bench.study.ladder import BASELINE, place_of
 from bench.study.record import Record
 
 FEWEST_SEEDS = 2
+FIRST = 4  # trials of rates at an end of a ladder, as `bench.plan.tuning` begins
 POINTS = 100.0  # per share
 
 
@@ -63,10 +64,22 @@ class ChangeLadder:
     @property
     def seconds(self) -> float:
         """Of one more seed on every rung, both arms."""
-        return sum(
+        return sum(self.seconds_R)
+
+    @property
+    def seconds_R(self) -> tuple[float, ...]:
+        """Of one more seed on each rung, both arms."""
+        return tuple(
             float(np.median([change.seconds + base.seconds for change, base in pairs.values()]))
             for pairs in self.pairs_R
         )
+
+    @property
+    def opening_seconds(self) -> float:
+        """Of a rung above, beside its pairs: trials of rates there, and the rungs between, whose rates then change."""
+        above = self.seconds_R[-1] ** 2 / self.seconds_R[-2] if self.seconds_R[-2] else 0.0
+        again = zip(self.seconds_R[1:], self.pairs_R[1:], strict=True)
+        return FIRST * above + sum(each * len(pairs) for each, pairs in again)
 
     @property
     def is_blind(self) -> bool:

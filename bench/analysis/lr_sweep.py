@@ -26,6 +26,7 @@ from bench.core.by_key import by_key
 from bench.stats import peak as peaks
 from bench.stats.intervals import POINT_LEVEL, Estimate, inside
 from bench.stats.peak import Peak
+from bench.study.ladder import place_of
 from bench.study.record import Record
 
 
@@ -179,7 +180,10 @@ class Sweep(Item):
 
 @lru_cache(maxsize=4)
 def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
-    """Every model that was tried at two or more rates and finished at one of them; families and models in order."""
+    """Every model that was tried at two or more rates and finished at one of them; families and models in order. None
+    of a ladder, whose rates were tuned for every arm and budget apart, and are its own matter."""
+    if any(place_of(record.cell.axes) for record in evidence.records.records):
+        return ()
     if evidence.swept is not None:
         return sweeps(evidence.swept)
     swept = [sweep for group in _groups(evidence.records.records) if (sweep := _sweep(evidence, group)) is not None]

@@ -35,6 +35,9 @@ examples:
   vit-bench fit runs/ --y val/loss --group arch                   TensorBoard, W&B, MLflow or JSON: a point per run
   vit-bench fit wandb:ENTITY/PROJECT --x tokens --y val/loss       from the server, where WANDB_API_KEY is set
   vit-bench fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
+  vit-bench fit runs.csv --x flops --y error --design 1e20 --price 2.5/gpuh --narrow y@1e21      the next runs
+  vit-bench fit runs.csv --form chinchilla --x N,D --y loss --design 1e21 --narrow optimum@1e22
+  vit-bench fit runs.csv --x flops --y error --group family --design 40 --cost gpu_hours --narrow crossing
 columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read;
 a column of D (or N) that is not there is compute / (6 N). With --form auto, intervals of slopes, floors, exponents,
 predictions and crossings are over all forms, by weights that are printed; those of a form that is given hold only if y
@@ -43,6 +46,7 @@ is the median of four forms that bend; beyond the data its interval comes from w
 (--backtest), and from what such laws missed on other curves. Runs far off all others are left out of it, and named
 """
 FIGURES = (".png", ".svg", ".pdf")
+ACCELERATOR, UTILISATION = "H100", 0.4  # that FLOPs are priced on, and the share of its peak. Assumed
 BESIDE = Path(FIGURES[0])  # stands for a name made from that of the CSV
 
 
@@ -57,9 +61,10 @@ def arguments_parser() -> argparse.ArgumentParser:
         effects=lambda args: {
             "idle": {
                 "with --form isoflop": args.form == "isoflop"
-                and "cluster loss delta claimed bootstrap backtest reach schedule",
+                and "cluster loss delta claimed bootstrap backtest reach schedule narrow",
                 "with several x": "," in (args.x or "") and "reach schedule",
                 "without --form isoflop": args.form != "isoflop" and "budget",
+                "without --design": args.design is None and "narrow cost price accelerator",
                 "without --loss huber": args.loss != "huber" and "delta",
             }
         },
@@ -131,6 +136,21 @@ def arguments_parser() -> argparse.ArgumentParser:
         metavar="FIGURE",
         help="list how far off predictions from earlier origins were; draw it in this file",
     )
+    p.add_argument(
+        "--design",
+        type=above_zero,
+        metavar="BUDGET",
+        help="the next runs that narrow an answer most, for so much in all: FLOPs, or the unit of --cost",
+    )
+    p.add_argument(
+        "--narrow",
+        metavar="ANSWER",
+        help="of --design: exponent, floor, crossing, a parameter of the form, slope@X, y@X, x@Y, optimum@FLOPS "
+        "(default: the last of --predict or the first of --reach, else the crossing of two groups, else exponent)",
+    )
+    p.add_argument("--cost", metavar="COLUMN", help="what a run costs, for --design (default: its compute)")
+    p.add_argument("--price", metavar="2.5/gpuh", help="of an hour of one device: --design is told in money too")
+    p.add_argument("--accelerator", default=None, help="the device of --price, for costs in FLOPs (default: H100)")
     p.add_argument("--claimed", help="parameters to judge, name=value,...: are they an optimum of this objective?")
     p.add_argument("--bootstrap", type=int, default=REFITS, help=f"resamples (default: {REFITS:,})")
     return p
@@ -230,7 +250,27 @@ def request(arguments: argparse.Namespace) -> Request:
         published=parse_claimed(arguments.claimed) if arguments.claimed else None,
         backtest=arguments.backtest is not None,
         curves=arguments.figure is not None,
+        design=arguments.design,
+        narrow=arguments.narrow,
+        cost=arguments.cost,
+        unit_prices=unit_prices(arguments.price, arguments.accelerator or ACCELERATOR) if arguments.price else None,
     )
+
+
+def unit_prices(price: str, accelerator: str) -> dict[str, tuple[float, str]]:
+    """What a FLOP and an hour cost, and by what assumption.
+
+    Raises:
+        UserError: no price of a device's hour, or no such device.
+    """
+    from bench.cost import hardware, units
+
+    amount, each = hardware.price(price)
+    if not each:
+        raise UserError(f"{price!r} is the price of many devices.", "Give that of one: --price 2.5/gpuh.")
+    hours = units.gpu_hours(1.0, accelerator, UTILISATION)
+    said = f"a FLOP of one {hours.device} at {UTILISATION:.0%} of its peak in bfloat16, an assumption"
+    return {"FLOP": (amount * hours.value, said), "hours": (amount, f"hours at {amount:g}")}
 
 
 def predict_at(text: str, inputs: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
@@ -21,13 +21,16 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_
 from bench.core.formatting import by_reason
 from bench.execute.local import Failure
 from bench.execute.work_off import work_off
+from bench.plan import budget as budgets
 from bench.plan import ladder_design, view
 from bench.plan.ladder_design import DETECT
 from bench.plan.plan import Plan, make_plan
 from bench.report import build as report
+from bench.store.study import Study
 from bench.study.ladder import BASELINE, place_of
 from bench.study.options import RUN, StudyOptions, add_options
 from bench.suites.ladder import budgets_at
+from bench.train.schedule import WARMUP_PART, warmup_steps
 
 EXAMPLES = """\
 examples:
@@ -35,7 +38,7 @@ examples:
   vit-bench ladder --baseline ViT-femto/7 --change my.py:Net --minutes 20
   vit-bench ladder --change augmentation=mixup --change loss=sigmoid           two arms, which share the level
   vit-bench ladder --baseline ViT-atto/7,ViT-femto/7 --change patch=14 --horizons 8000,32000 --seeds 5
-  vit-bench ladder --change model.pooling=token --equal seconds --at 1e15
+  vit-bench ladder --change model.pooling=token --equal seconds --at ViT-B/16:300epochs
   vit-bench ladder --change optimizer=timm:lion --plan              what it would train first, and how long that takes
 
 Give the same command again to continue; vit-bench report --suite ladder rebuilds the page."""
@@ -52,11 +55,7 @@ class Climbed:
 
 def climb(options: StudyOptions, console: Console, *, say: Callable[[Plan], None] | None = None) -> Climbed:
     """Tune rates, then train the rungs: plans that follow each other, until one holds the rungs."""
-    if not options.what.change:
-        raise UserError(
-            "A ladder follows a change over compute, and none was named.",
-            "For example --change optimizer=timm:muon, --change my.py:Net or --change patch=14.",
-        )
+    _check_change(options)
     failures: list[Failure] = []
     for _ in range(ROUNDS):
         plan = make_plan(options, to_run=True, report=view.ConsoleReporter(console))
@@ -72,29 +71,72 @@ def is_last(plan: Plan) -> bool:
     return any(place_of(cell.axes) for cell in plan.study.cells.cells)
 
 
-def designed(options: StudyOptions, console: Console, *, minutes: float, detect: float = DETECT) -> StudyOptions:
-    """The options with budgets and seeds that the minutes pay for, where neither was given."""
+def designed(
+    options: StudyOptions, console: Console, *, budget: str, detect: float = DETECT, to_run: bool = True
+) -> StudyOptions:
+    """The options with budgets and seeds that `budget` (20min, 2gpuh) pays for; as before, where the same was asked.
+
+    Raises:
+        UserError: budgets or seeds were given as well; no such budget.
+    """
     if options.overrides.horizons or options.what.seeds:
-        raise UserError("--minutes chooses budgets and seeds.", "Give it, or --horizons and --seeds.")
-    plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console))
-    usual = budgets_at(plan.scale)
+        raise UserError(
+            "--budget and --minutes choose budgets and seeds.", "Give one of them, or --horizons and --seeds."
+        )
+    _check_change(options)
+    asked = budgets.parse(budget)
+    plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
+    forecast_apart = replace(options, what=replace(options.what, at=None))
+    key = {"budget": budget, "detect": detect, "study": forecast_apart.to_toml()}
+    made = ladder_design.remembered(plan.store, key)
+    if made is None:
+        recipe, usual = plan.cells[0].cell.recipe, budgets_at(plan.scale)
+        fewest = min(horizon for cell in plan.cells for horizon in cell.cell.horizons if horizon)
+        made = ladder_design.design(
+            usual,
+            _speeds(plan, options),
+            limit=budgets.within(plan, asked) / plan.cost.workers,
+            workers=plan.cost.workers,
+            batch=recipe.batch,
+            detect=detect,
+            shortest=round(WARMUP_PART * warmup_steps(recipe) * recipe.batch * usual[0] / fewest),
+        )
+        if to_run:
+            Study(plan.store).create()
+            ladder_design.remember(plan.store, key, made)
+    write(console, ladder_design.words(made, detect=detect))
+    return options.changed(horizons=tuple(map(str, made.budgets)), seeds=made.seeds)
+
+
+def budget_of(budget: str | None, minutes: float | None) -> str | None:
+    """The one of them that was given, as a budget.
+
+    Raises:
+        UserError: both were.
+    """
+    if budget and minutes is not None:
+        raise UserError("--budget and --minutes are both given.", "Give one of them.")
+    return budget or (None if minutes is None else f"{minutes:g}min")
+
+
+def _speeds(plan: Plan, options: StudyOptions) -> dict[str, float]:
+    """Seconds of one image of every arm; changes of a recipe cost what the slowest of the others does."""
     each: dict[str, float] = {}
     for cell in plan.cells:
         if cell.seconds and cell.images:
             arm = f"{cell.cell.model} {cell.cell.recipe.optimizer} {cell.cell.model_options}"
             each[arm] = max(each.get(arm, 0.0), cell.seconds / cell.images)
-    for arm in (BASELINE, *options.what.change)[len(each) :]:  # changes of a recipe that cost what others cost
+    for arm in (BASELINE, *options.what.change)[len(each) :]:
         each[arm] = max(each.values(), default=0.0)
-    made = ladder_design.design(
-        usual,
-        each,
-        limit=60 * minutes,
-        workers=plan.cost.workers,
-        batch=plan.cells[0].cell.recipe.batch,
-        detect=detect,
-    )
-    write(console, ladder_design.words(made, detect=detect))
-    return options.changed(horizons=tuple(map(str, made.budgets)), seeds=made.seeds)
+    return each
+
+
+def _check_change(options: StudyOptions) -> None:
+    if not options.what.change:
+        raise UserError(
+            "A ladder follows a change over compute, and none was named.",
+            "For example --change optimizer=timm:muon, --change my.py:Net or --change patch=14.",
+        )
 
 
 @command
@@ -102,17 +144,27 @@ def main(argv: list[str] | None = None) -> int:
     p = parser("vit-bench ladder", __doc__ or "", EXAMPLES)
     add_options(p, RUN)
     p.add_argument("--baseline", dest="models", type=cli.names_list, default=argparse.SUPPRESS, help="see --models")
-    p.add_argument("--minutes", type=float, metavar="M", help="choose budgets and seeds for so long, on this machine")
-    p.add_argument("--detect", type=float, default=DETECT, metavar="POINTS", help="that --minutes aims at (default: 2)")
+    p.add_argument(
+        "--budget", metavar="2gpuh", help="choose budgets and seeds for so much: 2gpuh (hours of a device), 20min or 1h"
+    )
+    p.add_argument("--minutes", type=cli.above_zero, metavar="M", help="the same as --budget Mmin")
+    p.add_argument(
+        "--detect",
+        type=cli.above_zero,
+        default=DETECT,
+        metavar="POINTS",
+        help="the gain that --budget aims at (default: 2)",
+    )
     p.add_argument("--plan", "--dry-run", action="store_true", help="print the plan of what is next and stop")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     arguments = p.parse_args(argv)
     console = make_console(stderr=arguments.json)
     options = StudyOptions.parsed(arguments).changed(suite="ladder")
     options.where.use()
+    budget = budget_of(arguments.budget, arguments.minutes)
     with sigterm_interrupts():
-        if arguments.minutes:
-            options = designed(options, console, minutes=arguments.minutes, detect=arguments.detect)
+        if budget:
+            options = designed(options, console, budget=budget, detect=arguments.detect, to_run=not arguments.plan)
         if arguments.plan:
             view.show(make_plan(options, to_run=False, report=view.ConsoleReporter(console)), console)
             return EXIT_OK

@@ -193,6 +193,21 @@ def flops(text: str) -> float:
     return value
 
 
+PLACE = re.compile(r"(?:(.+):)?([0-9.]+(?:e[+]?[0-9]+)?) ?(epochs?|images|)", re.IGNORECASE)
+
+
+def place(text: str) -> float | str:
+    """Training FLOPs such as 1e18; or the text where it names a network, epochs or images, which a plan can count:
+    ViT-B/16:300epochs, ViT-S/16@224:1e8images, 90epochs."""
+    match = PLACE.fullmatch(text.strip())
+    if match and not match[1] and not match[3]:
+        return flops(text)
+    if match is None or not match[3]:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither FLOPs, such as 1e18, nor ViT-B/16:300epochs")
+    above_zero(match[2])
+    return text.strip()
+
+
 def accuracies(text: str) -> tuple[float, ...]:
     """Comma-separated accuracies, such as 95% or 0.95, ascending, each once; as shares."""
     shares = []

@@ -8,7 +8,7 @@ import json
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +351,49 @@ def scale_of(name: str) -> float:
             return factor
     bracket = re.search(r"[\[(_ ](k|M|B|G|T)[\])]?$", name)
     return SUFFIXES[bracket.group(1).lower()] if bracket else 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunPrice:
+    """What a run costs: constant x1^power1 x2^power2 …, in `unit`: "FLOP", "hours" or a column's name."""
+
+    constant: float
+    powers: np.ndarray
+    unit: str
+
+    def of(self, x: np.ndarray) -> np.ndarray:
+        """Of runs at x, (inputs, n)."""
+        return self.constant * np.exp(self.powers @ np.log(x))
+
+
+def run_price(table: pd.DataFrame, x: Sequence[str], *, cost: str | None = None) -> RunPrice:
+    """What a run costs by its x: a line through the logarithms of a column of costs, or of compute; without one 6 N D,
+    or x itself.
+
+    Raises:
+        UserError: an unknown column, or one without positive numbers.
+    """
+    compute = _known(table, ALIASES[2])
+    own = compute is not None and compute in [column(table, name) for name in x]
+    chosen = column(table, cost) if cost else None if own else compute
+    if chosen is None:
+        joint = len(x) > 1
+        powers = np.array([1.0, 1.0] + [0.0] * (len(x) - 2))[: len(x)]
+        unit = "FLOP" if joint or own else column(table, x[0])
+        return RunPrice(constant=FLOP_PER if joint else 1.0, powers=powers, unit=unit)
+    paid, x_IN = numbers(table, chosen), np.stack([numbers(table, name) for name in x])
+    known = np.isfinite(np.log(np.where(paid > 0, paid, np.nan))) & (np.nan_to_num(x_IN) > 0).all(axis=0)
+    if known.sum() <= len(x):
+        raise UserError(f"Column {chosen!r} has too few costs above zero.", "Name another with --cost.")
+    log_x = np.log(x_IN[:, known])
+    steady = np.ptp(log_x, axis=1) > 0
+    rows = np.vstack([np.ones(known.sum()), log_x[steady]]).T
+    found = np.linalg.lstsq(rows, np.log(paid[known]), rcond=None)[0]
+    powers = np.zeros(len(x))
+    powers[steady] = found[1:]
+    unit = "hours" if "hour" in chosen.lower() or _plain(chosen).endswith("gpuh") else "FLOP"
+    known_unit = unit == "hours" or chosen == compute
+    return RunPrice(constant=float(np.exp(found[0])), powers=powers, unit=unit if known_unit else chosen)
 
 
 def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:

@@ -14,7 +14,19 @@ import pandas as pd
 
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import compact, percent, plural, significant
-from bench.laws import REFITS, averaging, bootstrap, diagnostics, extrapolation, fit, forms, isoflop, table_diagnostics
+from bench.laws import (
+    REFITS,
+    averaging,
+    bootstrap,
+    design,
+    diagnostics,
+    extrapolation,
+    fit,
+    forms,
+    isoflop,
+    next_runs,
+    table_diagnostics,
+)
 from bench.laws import runs_table as reader
 from bench.laws.averaging import Averaged
 from bench.laws.crossing import crossing, difference
@@ -46,7 +58,9 @@ CURVE_POINTS, CURVE_REACH = 61, 3.0  # of a curve that is drawn; how far it goes
 class Request:
     """A request for a fit, as the command line gives it. `at`: places to predict, (inputs, n). `reach`: values of y
     whose x is asked. `schedule`: what rows are, "runs", "constant" or "decay"; None: as their spacing suggests.
-    `curves`: the answer holds every group's points and its curve with bands, for a figure."""
+    `curves`: the answer holds every group's points and its curve with bands, for a figure. `design`: what the next runs
+    may cost, in the unit of `cost`, a column, or of compute; `narrow`: the answer that they are to narrow
+    (`bench.laws.next_runs`); `unit_prices`: of a "FLOP" and of one of the "hours", and from what."""
 
     x: tuple[str, ...]
     y: str
@@ -64,6 +78,10 @@ class Request:
     draws: int = REFITS
     backtest: bool = False
     curves: bool = False
+    design: float | None = None
+    narrow: str | None = None
+    cost: str | None = None
+    unit_prices: Mapping[str, tuple[float, str]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,6 +122,8 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     places = (*filter(None, [request.budget]), *request.x)
     warnings = reader.guard(table, x=places, y=request.y, group=request.group, full=full)
     if request.form == ISOFLOP:
+        if request.design is not None:
+            raise UserError("isoFLOP profiles give no law to design by.", "Use --form chinchilla --x N,D.")
         return _isoflop(table, request, full)
     groups, failed = _groups(table, request, full)
     auto = request.form == "auto"
@@ -145,7 +165,51 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
             {"first": a, "second": b, **dataclasses.asdict(crossing(one, other, names=(a, b)))}
             for a, b, one, other in pairs
         ]
+    if request.design is not None:
+        told = {name: (groups[name], averaged) for name, (_, averaged) in made.items()}
+        result["design"] = _design(table, request, told, form=None if auto else form, middle=middle)
     return result
+
+
+def _design(
+    table: pd.DataFrame,
+    request: Request,
+    told: Mapping[str, tuple[Group, Averaged]],
+    *,
+    form: forms.Form | None,
+    middle: float,
+) -> dict[str, Any]:
+    """The next runs that narrow an answer most: see `bench.laws.next_runs`."""
+    price = reader.run_price(table, request.x, cost=request.cost)
+    prices = request.unit_prices or {}
+    if prices and price.unit not in prices:
+        raise UserError(
+            f"A run costs {price.unit}, which has no price of an hour.", "Name a column of FLOPs or hours with --cost."
+        )
+    per_unit, said = prices.get(price.unit, (None, None))
+    order = next_runs.Order(
+        narrow=request.narrow,
+        money=float(request.design or 0.0),
+        price=price.of,
+        unit=price.unit,
+        per_unit=per_unit,
+        per_unit_from=said,
+    )
+    named = [] if request.at is None else [f"y@{':'.join(f'{v:.12g}' for v in request.at[:, -1])}"]
+    named += [f"x@{value:.12g}" for value in request.reach]
+    groups, law = [], None
+    for name, (group, averaged) in told.items():
+        fits = group.fits if form is None else (averaged.fit,)
+        weights = averaging.weigh(fits)
+        groups.append(design.Group(name=name, fits=tuple(fits), weights=weights, refits=averaged))
+        law = group.law
+    if len(groups) == 1 and law is None:
+        (only,) = groups
+        made = only.fits[0]
+        law = extrapolation.forecast(made.points, [made.form], loss=made.loss, delta=made.delta, half_life=None)
+    return next_runs.answer(
+        order, groups, form=form, middle=middle, law=law if len(groups) == 1 else None, asked=named[:1]
+    )
 
 
 def _check_asked(request: Request, full: float | None) -> None:

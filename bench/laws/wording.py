@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ QUANTITIES = {
     "exponent": "exponent with which y falls to its floor",
 }
 NAMED_APART = 0.01  # forms of less weight
+MOST_FACTOR = 14.0  # log of the half of an interval beyond which it says nothing
+SMALL_FACTOR = 0.5  # log of the half of an interval, told as a share up to there
 NO_FLOOR = 1e-3  # share of the upper end: a floor nearer to 0 is none
 
 
@@ -33,6 +36,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         text += [*map(exponents, told), *map(_crossing, result.get("crossings", []))]
         if untold := [pair["reason"] for pair in pairs if pair not in told]:
             text.append(f"{plural(len(untold), 'pair')} cannot be told apart: {join(sorted(set(untold)))}")
+    text += next_runs(result["design"], result["x"]) if "design" in result else []
     text += [f"warning: {item}" for item in result["warnings"]]
     failed: dict[str, list[str]] = {}
     for name, reason in result["refused"].items():
@@ -94,6 +98,39 @@ def weights(forms: Mapping[str, float]) -> str:
     kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
     others = [name for name, weight in forms.items() if weight < NAMED_APART]
     return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
+
+
+def next_runs(d: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """The next runs, what they cost, and how wide the answer's interval is expected to be with less and with all."""
+    value = "" if d["value"] is None else f" (now {compact(d['value'], 3)})"
+    text = [f"next runs that narrow the {d['narrows']}{value} most, for {_cost(d)}:"]
+    for run in d["runs"]:
+        at = run["x"] if isinstance(run["x"], list) else [run["x"]]
+        where = ", ".join(f"{name} {compact(x, 3)}" for name, x in zip(names, at, strict=True))
+        where = f"{run['group']}, {where}" if d["several_groups"] else where
+        several = f"{run['number']} × " if run["number"] > 1 else ""
+        text.append(f"  {several}{where}: {_cost({**run, 'unit': d['unit']})}{' each' if several else ''}")
+    ends = f"now {_half(d['before'], d['log'])}, then {_half(d['after'], d['log'])}"
+    text.append(f"  {d['level']:.0%} interval, expected: {ends}")
+    less = [f"{_half(m['half'], d['log'])} for {_cost({**m, 'unit': d['unit']})}" for m in d["by_money"][:-1]]
+    text += [f"  with less, spent its own best way: {join(less)}"] if less else []
+    return text + ([f"  money: {d['money_from']}"] if d["money_from"] else [])
+
+
+def _cost(of: Mapping[str, Any]) -> str:
+    """A cost in its unit, and in money where there is a price."""
+    what = f"{compact(of['cost'], 3)} {of['unit']}"
+    return what if of["money"] is None else f"{significant(of['money'])} in money ({what})"
+
+
+def _half(half: float | None, log: bool) -> str:
+    """Half of an interval: a share, or a factor, where it is of a logarithm."""
+    if half is None or (log and half > MOST_FACTOR):
+        return "open"
+    if not log:
+        return f"± {significant(half, 2)}"
+    share, factor = significant(100 * math.expm1(half), 2), significant(math.exp(half), 2)
+    return f"± {share} %" if half < SMALL_FACTOR else f"a factor of {factor} each way"
 
 
 def _crossing(c: Mapping[str, Any]) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from bench.core import files
+from bench.core.formatting import duration
 from bench.plan.tuning import FIRST
 from bench.stats.ladder import MAX_SEEDS, POWER, Truth, power, seeds_needed
 
@@ -14,6 +20,7 @@ PAIR = 0.9
 """Points: standard deviation of the difference of two runs, as the root mean square over the networks and budgets of
 results/reference/scaling-cpu has it."""
 DETECT = 2.0  # points: the gain that a ladder has to find, unless something else is asked for
+FILE = "ladder_design.json"
 FEWEST, SMALLEST = 3, 1 / 16  # seeds; budgets over the usual ones
 
 
@@ -45,18 +52,28 @@ def seconds(budgets: Sequence[int], seeds: int, each: Mapping[str, float], *, wo
 
 
 def design(
-    budgets: Sequence[int], each: Mapping[str, float], *, limit: float, workers: int, batch: int, detect: float = DETECT
+    budgets: Sequence[int],
+    each: Mapping[str, float],
+    *,
+    limit: float,
+    workers: int,
+    batch: int,
+    detect: float = DETECT,
+    shortest: int = 0,
 ) -> Design:
     """As few seeds as find a gain of `detect` points in `POWER` of ladders, at the usual budgets or, where these take
     too long, at ever smaller ones; where nothing does, as many seeds as there is time for.
 
     Args:
         limit: seconds.
+        shortest: images that the lowest budget has at least, for the warm-up.
     """
     truth, x_R = Truth(gain=detect, pair=PAIR), np.log2(budgets)
     wanted = seeds_needed(truth, x_R) or MAX_SEEDS
     scale, made = 1.0, tuple(budgets)
-    while seconds(made, wanted, each, workers=workers) > limit and scale > SMALLEST:
+    while (
+        seconds(made, wanted, each, workers=workers) > limit and scale > SMALLEST and budgets[0] * scale / 2 >= shortest
+    ):
         scale /= 2
         made = tuple(round(images * scale / batch) * batch for images in budgets)
     seeds = wanted
@@ -66,11 +83,29 @@ def design(
     return Design(budgets=made, seeds=seeds, seconds=seconds(made, seeds, each, workers=workers), power=found)
 
 
+def remembered(store: Path, key: Mapping[str, Any]) -> Design | None:
+    """The design that was chosen for the same request before: a ladder that goes on keeps its rungs, though speeds are
+    measured anew."""
+    try:
+        found = json.loads((store / FILE).read_bytes())
+        if found["asked"] != key:
+            return None
+        budgets = tuple(int(images) for images in found["budgets"])
+        return Design(budgets=budgets, seeds=found["seeds"], seconds=found["seconds"], power=found["power"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember(store: Path, key: Mapping[str, Any], made: Design) -> None:
+    """Write a design down beside the results of its ladder."""
+    files.write_json(store / FILE, {"asked": dict(key), **dataclasses.asdict(made)})
+
+
 def words(made: Design, *, detect: float = DETECT) -> str:
     """A sentence for the console."""
     enough = "" if made.power >= POWER else "; more time would find more"
     budgets = ", ".join(f"{images:,}" for images in made.budgets)
     return (
         f"Design: budgets of {budgets} images, {made.seeds} seeds: a gain of {detect:g} points gets a verdict in "
-        f"{made.power:.0%} of such ladders{enough}."
+        f"{made.power:.0%} of such ladders{enough}; {duration(made.seconds)}, as speeds were measured."
     )

@@ -11,7 +11,7 @@ from bench.core.cell_state import CellState
 from bench.core.device import sharing
 from bench.cost import peaks
 from bench.data.rehearsed import rehearsing
-from bench.plan import cost_model, notes, preflight, repeats, resources
+from bench.plan import cost_model, forecast_at, notes, preflight, repeats, resources
 from bench.plan.changed import Change, changes, error_for
 from bench.plan.cost_model import (
     HOUR,
@@ -324,6 +324,10 @@ def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new:
     )
     preflight.check_warmup(study.chosen)
     preflight.check_places(where, write=to_run)
+    if isinstance(what.at, str):
+        at, said_at = forecast_at.counted(what.at, study.cells, sizes)
+        what = replace(what, at=at)
+        options, study = replace(options, what=what), replace(study, notes=(*study.notes, said_at))
     planned = PlannedStudy(suite=suite, what=what, where=where, asked=options.to_toml())
     states, accepted = (
         ({cell: State(CellState.MISSING, 0.0, None) for cell in study.chosen}, ())

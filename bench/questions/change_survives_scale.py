@@ -23,12 +23,14 @@ from bench.analysis.ladders import POINTS, ChangeLadder, arms
 from bench.analysis.question import Question, Tone
 from bench.analysis.table import Column, Table
 from bench.core import formatting
-from bench.core.formatting import duration, plural
+from bench.core.formatting import duration, plural, significant
 from bench.core.phrase import phrase
 from bench.stats import ladder
 from bench.stats.ladder import LEVEL, Truth, seeds_needed
 
 NAME = "change survives scale"
+TESTED_REACH = 4.0  # times beyond the highest rung, at which forecasts were tested (tools/ladders.csv)
+MORE_SEEDS = 4  # on every rung: what the next runs that narrow an answer most may take
 NO_TREND, BLIND = "no trend stands", "blind rung"
 BLIND_TEXT = "On a rung the baseline has not begun to learn, or makes no mistakes: no gain can show there."
 
@@ -60,6 +62,9 @@ class Survival(Item):
         seeds: on every rung.
         seeds_needed: with which a ladder like this one gets a verdict in four of five cases; None: not with 64.
         seconds: of one more seed on every rung, both arms, on one worker.
+        next_pairs: on every rung, of the runs that narrow the answer most for twice as long; next_above: on one above.
+        next_seconds: what these take, on one worker.
+        next_half, next_half_then: half of the interval that they narrow, expected without and with them.
     """
 
     verdict: str
@@ -74,6 +79,11 @@ class Survival(Item):
     seeds: int
     seeds_needed: int | None
     seconds: float
+    next_pairs: tuple[int, ...] = ()
+    next_above: int = 0
+    next_seconds: float = 0.0
+    next_half: float = 0.0
+    next_half_then: float = 0.0
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
@@ -114,6 +124,13 @@ def _survival(arm: ChangeLadder, at: float) -> Survival:
         gain=float(mean.value[0]), change=float(slope.value[0]) * length, pair=float(np.sqrt(found.pooled()[0]))
     )
     undecided = arm.verdict is ladder.LadderVerdict.INCONCLUSIVE
+    more = ladder.next_pairs(
+        found,
+        np.array(arm.seconds_R),
+        money=MORE_SEEDS * arm.seconds,
+        at=None if undecided else float(np.log2(at)),
+        opening=arm.opening_seconds,
+    )
     return Survival(
         verdict=str(arm.verdict),
         mean=float(mean.value[0]) / POINTS,
@@ -127,6 +144,11 @@ def _survival(arm: ChangeLadder, at: float) -> Survival:
         seeds=arm.seeds,
         seeds_needed=seeds_needed(truth, found.x_R) if undecided else arm.seeds,
         seconds=arm.seconds,
+        next_pairs=more.pairs_R,
+        next_above=more.above,
+        next_seconds=more.cost,
+        next_half=more.half / POINTS,
+        next_half_then=more.half_then / POINTS,
     )
 
 
@@ -191,7 +213,35 @@ def say(f: Finding) -> list[str]:
     texts = [f"Mean gain {mean}; per doubling of compute {slope}."]
     if f.verdict is Verdict.CANNOT_TELL:
         texts.append(price(whole))
-    return texts
+    if whole.reach > TESTED_REACH:
+        texts.append(
+            f"The forecast lies {significant(whole.reach, 2)} times beyond the highest rung: it holds if the gain goes "
+            "on along a straight line over the logarithm of compute, which nothing here tests."
+        )
+    return [*texts, *next_runs(f, whole)]
+
+
+def next_runs(f: Finding, whole: Survival) -> list[str]:
+    """The runs that narrow the trend most where it is open, else the forecast; none where none do."""
+    if not (sum(whole.next_pairs) or whole.next_above) or not whole.next_seconds:
+        return []
+    rungs = list(wording.every(f, RungGain))
+    parts = [
+        f"{plural(number, 'pair')} at {formatting.flops(rung.flops)}"
+        for rung, number in zip(rungs, whole.next_pairs, strict=True)
+        if number
+    ]
+    above = rungs[-1].flops ** 2 / rungs[-2].flops
+    parts += [f"{plural(whole.next_above, 'pair')} on a rung above, at {formatting.flops(above)}"] * bool(
+        whole.next_above
+    )
+    what = "trend" if whole.verdict == ladder.LadderVerdict.INCONCLUSIVE else "forecast"
+    ends = [f"±{100 * half:.2g}" for half in (whole.next_half, whole.next_half_then)]
+    per = " per doubling" if what == "trend" else ""
+    return [
+        f"The next runs that narrow the {what} most, for {duration(whole.next_seconds)} of one worker: "
+        f"{formatting.join(parts)}; from {ends[0]} to {ends[1]} points{per}."
+    ]
 
 
 def price(whole: Survival) -> str:

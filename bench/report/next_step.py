@@ -12,9 +12,12 @@ from bench.analysis.findings import Findings
 from bench.analysis.question import question_of
 from bench.core.formatting import count, duration, flops, join, plural, short_count
 from bench.study import registry
+from bench.study.ladder import BASELINE, place_of
 
 MAX_MORE_SEEDS = 4  # times the study's seeds; where more would be needed, a larger study answers for less
 NARROWED_BY_SEEDS = frozenset((Reason.WITHIN_INTERVAL, Reason.UNREPLICATED, Reason.SEVERAL))
+TRIALS = 4  # of rates, on a new rung
+LADDER_QUESTION = "change survives scale"
 RATE_QUESTION = "best learning rate"
 MAIN_SUITE = "scaling"
 LARGER = {"cpu": "gpu", "gpu": "paper"}
@@ -66,6 +69,8 @@ def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *
             command=usage.splitlines()[0].removeprefix("# "),
             price="a minute",
         )
+    if (ladder := next((f for f in findings.findings if f.question == LADDER_QUESTION), None)) is not None:
+        return _ladder_step(ladder, evidence, study)
     at_edge = next((s for s in lr_sweep.sweeps(evidence) if s.further), None)
     if at_edge is not None:
         rates = ",".join(f"{rate:.3g}" for rate in at_edge.further)
@@ -83,6 +88,38 @@ def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *
         text = "Measure it on the device that you will use"
         return NextStep(text=text, command=run, price=f"{duration(findings.cost.total_seconds)}, as here")
     return _more_seeds(evidence, findings, run) or _larger(evidence, run)
+
+
+def _ladder_step(f: Finding, evidence: Evidence, study: str) -> NextStep:
+    """More seeds where they may decide; else a rung above the highest, which shows whether the forecast holds. Rates of
+    all arms were tuned alike: a sweep of one of them would end that."""
+    from bench.analysis import wording
+    from bench.questions.change_survives_scale import RungGain, Survival
+
+    (whole,), rungs = wording.every(f, Survival), list(wording.every(f, RungGain))
+    climb = f"vit-bench ladder {study.removeprefix('--suite ladder').strip()}".rstrip()
+    if f.verdict is Verdict.CANNOT_TELL and whole.seeds_needed is not None and f.reasons != ("blind rung",):
+        more = max(1, whole.seeds_needed - whole.seeds)
+        if whole.seeds + more <= MAX_MORE_SEEDS * whole.seeds:
+            return NextStep(
+                text=f"More seeds may settle whether {f.subject[0]} survives scale",
+                command=f"{climb} --seeds {whole.seeds + more}",
+                price=_took(more * whole.seconds),
+            )
+    on_ladder = [r for r in evidence.records.records if (p := place_of(r.cell.axes)) and p.change == BASELINE]
+    budgets = sorted({r.horizons[-1].images_seen for r in on_ladder if r.horizons})
+    if len(budgets) < len(rungs) or len({r.cell.model for r in on_ladder}) > 1:
+        return NextStep(
+            text="Price the same ladder at a larger scale", command=f"{climb} --scale gpu --plan", price=PLANNED
+        )
+    further = round(budgets[-1] ** 2 / budgets[-2])
+    top = rungs[-1].seconds * further / budgets[-1]  # rates are tuned there, and those between then change
+    seconds = top * (1 + TRIALS / whole.seeds) + sum(rung.seconds for rung in rungs[1:])
+    return NextStep(
+        text="Climb one rung further, which shows whether the forecast holds",
+        command=f"{climb} --horizons {','.join(map(str, (*budgets, further)))}",
+        price=_took(seconds),
+    )
 
 
 def _missing(evidence: Evidence) -> tuple[str, ...]:

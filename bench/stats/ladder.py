@@ -16,6 +16,7 @@ seeds.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -242,3 +243,92 @@ def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int
         middle = (low + high) // 2
         low, high = (low, middle) if power(truth, x_R, seeds=middle) >= wanted else (middle, high)
     return high
+
+
+# -- the next runs -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextPairs:
+    """Pairs of runs that narrow an answer most for their cost.
+
+    Attributes:
+        pairs_R: of every rung there is; above: of a rung above the highest, as far as the two highest are apart.
+        cost: of all.
+        half, half_then: half of the 95 % interval expected, in points, without and with them.
+    """
+
+    pairs_R: tuple[int, ...]
+    above: int
+    cost: float
+    half: float
+    half_then: float
+
+
+def next_pairs(
+    found: Ladders, cost_R: np.ndarray, *, money: float, at: float | None = None, opening: float = 0.0
+) -> NextPairs:
+    """The pairs that narrow the slope, or the line at log2 of compute `at`, most for `money`, by greed and exchange.
+
+    Args:
+        found: one ladder.
+        cost_R: of one pair on every rung.
+        opening: what a rung above costs beside its pairs: rates are tuned there, and those of lower rungs change.
+    """
+    x_R = found.x_R
+    x_S = np.append(x_R, 2 * x_R[-1] - x_R[-2])
+    cost_S = np.append(cost_R, cost_R[-1] ** 2 / cost_R[-2])
+    begun_S = np.append(found.counts_TR[0], 0)
+    spread, tuning = float(found.pooled()[0]), found.tuning**2
+    scale = float(found._scale()[0])
+
+    def half(count_S: np.ndarray) -> float:
+        on = count_S >= 2
+        share_S = np.where(on, count_S, 0) / count_S[on].sum()
+        apart_S = x_S - share_S @ x_S
+        weight_S = share_S * apart_S / (share_S @ apart_S**2)
+        if at is not None:
+            weight_S = share_S + (at - share_S @ x_S) * weight_S
+        variance = float((weight_S[on] ** 2 * (spread / count_S[on] + tuning)).sum())
+        freedom = float((count_S[on] - 1).sum())
+        return float(stats.t.ppf(1 - LEVEL / 2, freedom)) * scale * math.sqrt(variance)
+
+    def cost_of(more_S: np.ndarray) -> float:
+        return float(more_S @ cost_S) + opening * bool(more_S[-1])
+
+    def filled(count_S: np.ndarray) -> np.ndarray:
+        while True:
+            tried = []
+            for place in range(len(x_S)):
+                more = count_S.copy()
+                more[place] += 1 if more[place] >= 2 else 2 - more[place]
+                cost = cost_of(more - begun_S) - cost_of(count_S - begun_S)
+                if cost_of(more - begun_S) <= money * (1 + 1e-9):
+                    tried.append(((half(count_S) - half(more)) / cost, place, more))
+            if not tried or max(tried, key=lambda one: one[:2])[0] <= 0:
+                return count_S
+            count_S = max(tried, key=lambda one: one[:2])[2]
+
+    best = filled(begun_S.copy())
+    starts = [np.append(begun_S[:-1], 2)] if 2 * cost_S[-1] + opening <= money else []
+    for start in (*starts, *_fewer(best, begun_S)):
+        other = filled(start)
+        best = min(best, other, key=half)
+    more_S = best - begun_S
+    return NextPairs(
+        pairs_R=tuple(int(n) for n in more_S[:-1]),
+        above=int(more_S[-1]),
+        cost=cost_of(more_S),
+        half=half(begun_S),
+        half_then=half(best),
+    )
+
+
+def _fewer(count_S: np.ndarray, begun_S: np.ndarray) -> list[np.ndarray]:
+    """Designs without what was added to one rung."""
+    made = []
+    for place in np.flatnonzero(count_S > begun_S):
+        less = count_S.copy()
+        less[place] = begun_S[place]
+        made.append(less)
+    return made

@@ -109,9 +109,10 @@ class What:
         default="flops",
         choices=EQUAL,
     )
-    at: float | None = option(
-        "suite ladder: training FLOPs that the gain is forecast at (default: one rung above the highest)",
-        read=cli.flops,
+    at: float | str | None = option(
+        "suite ladder: where the gain is forecast (default: one rung above the highest): training FLOPs, or what they "
+        "are of, NETWORK:300epochs, NETWORK@224:1e8images, or 90epochs of the baseline",
+        read=cli.place,
         metavar="FLOPS",
     )
     rehearse: bool = option(

@@ -72,7 +72,8 @@ def test_each_change_has_its_verdict_and_words() -> None:
 def test_nothing_is_inconclusive_and_says_what_certainty_costs() -> None:
     finding = asked({"nothing": (0.0, 0.0, 0.0)}, noise=1.0)["nothing"]
     assert finding.verdict is Verdict.CANNOT_TELL and question._word(finding) == ("inconclusive", "unsure")
-    assert "a seed on every rung takes" in question.say(finding)[-1]
+    price, following = question.say(finding)[-2:]
+    assert "a seed on every rung takes" in price and following.startswith("The next runs that narrow the trend most")
     assert "inconclusive" in question.sentence(finding)
 
 

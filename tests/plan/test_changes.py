@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from bench.commands import ladder as verb
+from bench.core import cli
 from bench.core.errors import UserError
-from bench.plan import ladder_design
+from bench.plan import forecast_at, ladder_design
 from bench.plan.expand import expand
 from bench.plan.passes import changes
 from bench.plan.sizes import DataSizes
@@ -144,5 +148,64 @@ def test_a_design_pays_for_what_it_needs_and_no_more() -> None:
     rich, poor = (ladder_design.design(usual, each, limit=s, workers=2, batch=32) for s in (1e6, 60.0))
     assert rich.budgets == usual and rich.power >= 0.8 and rich.seconds < 1e6
     assert poor.seconds <= 60.0 and poor.budgets[-1] < usual[-1] and poor.seeds <= rich.seeds
+    warm = ladder_design.design(usual, each, limit=1.0, workers=2, batch=32, shortest=2_560)
+    assert warm.budgets[0] >= 2_560, "the warm-up is at most a quarter of the lowest budget"
     less = ladder_design.design(usual, each, limit=1e6, workers=2, batch=32, detect=4.0)
     assert less.seeds < rich.seeds, "a larger gain takes fewer seeds"
+
+
+def test_a_design_is_kept_for_the_same_request_alone(tmp_path) -> None:
+    made = ladder_design.design((16_000, 64_000, 256_000), {"a": 1e-4}, limit=60.0, workers=2, batch=32)
+    key = {"budget": "20min", "detect": 2.0, "study": "suite = 'ladder'"}
+    assert ladder_design.remembered(tmp_path, key) is None
+    ladder_design.remember(tmp_path, key, made)
+    assert ladder_design.remembered(tmp_path, key) == made
+    assert ladder_design.remembered(tmp_path, key | {"budget": "30min"}) is None
+    (tmp_path / ladder_design.FILE).write_text("{")
+    assert ladder_design.remembered(tmp_path, key) is None, "a damaged one is made again"
+
+
+@pytest.mark.parametrize(
+    "text, read",
+    [
+        ("1e18", 1e18),
+        ("ViT-B/16:300epochs", "ViT-B/16:300epochs"),
+        ("ViT-S/16@384:1e8images", "ViT-S/16@384:1e8images"),
+        ("90epochs", "90epochs"),
+        ("ViT-B/16:pooling=mean:2 epochs", "ViT-B/16:pooling=mean:2 epochs"),
+    ],
+)
+def test_a_place_of_a_forecast_is_read(text: str, read: float | str) -> None:
+    assert cli.place(text) == read
+
+
+@pytest.mark.parametrize("text", ["ViT-B/16", "ViT-B/16:300", "epochs", "0epochs", "-1", "ViT-B/16:manyepochs"])
+def test_what_names_no_place_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        cli.place(text)
+
+
+def test_a_network_and_epochs_are_counted_as_flops() -> None:
+    """ViT-B/16 at 224 px has 17.6 GMACs (Dosovitskiy et al. 2021 and every library); training takes three times them,
+    of two FLOPs each. The paper's convention counts about as much."""
+    cell = Cell(model="ViT-femto/7", data="fashion-mnist", num_images=1_000, horizons=(8_000,), seed=0)
+    total, said = forecast_at.counted("ViT-B/16:300epochs", (cell,), DataSizes())
+    assert total == pytest.approx(300 * 1_000 * 6 * 17.6e9, rel=0.1) and "ViT-B/16 at 224 px" in said
+    more, _ = forecast_at.counted("ViT-B/16@384:1000images", (cell,), DataSizes())
+    assert more == pytest.approx(1_000 * 6 * 55.5e9, rel=0.1)
+    own, said = forecast_at.counted("2epochs", (cell, replace(cell, model="ViT-atto/7")), DataSizes())
+    assert own == pytest.approx(2_000 * changes._flops(cell)) and "ViT-femto/7 at 28 px" in said, "the largest"
+    with pytest.raises(UserError, match="Unknown model"):
+        forecast_at.counted("ViT-colossal/16:3epochs", (cell,), DataSizes())
+    with pytest.raises(UserError, match="no number of pixels"):
+        forecast_at.counted("ViT-B/16@large:3epochs", (cell,), DataSizes())
+
+
+def test_a_budget_is_said_once_and_not_beside_what_it_chooses() -> None:
+    assert verb.budget_of(None, 20) == "20min" and verb.budget_of("2gpuh", None) == "2gpuh"
+    assert verb.budget_of(None, None) is None
+    with pytest.raises(UserError, match="both given"):
+        verb.budget_of("2gpuh", 20)
+    asked = StudyOptions.of({"suite": "ladder", "change": ("loss=sigmoid",), "seeds": 3})
+    with pytest.raises(UserError, match="choose budgets and seeds"):
+        verb.designed(asked, Console(), budget="20min")

@@ -11,11 +11,13 @@ from bench.analysis.findings import Findings
 from bench.core.cli import PARSER_ALONE, ParserMade
 from bench.core.formatting import duration
 from bench.plan import __main__ as plan
+from bench.questions.change_survives_scale import Survival
 from bench.report import next_step
 from bench.report.next_step import NextStep
 from bench.store.grid import WantedCells
 from tests.analysis._study import read as evidence_of
 from tests.analysis._study import study, swept
+from tests.analysis.test_ladders import evidence as ladder_of
 
 
 def step_of(evidence, *, check: bool = False) -> tuple[NextStep, Findings]:
@@ -76,3 +78,18 @@ def test_more_seeds_are_enough_for_the_interval_and_never_too_many():
         half = wide * 0.1
         near = replace(f, estimate=0.1, low=0.1 - half, high=0.1 + half)
         assert next_step._seeds_for(near, 2) == wanted
+
+
+def test_a_ladder_gets_the_seeds_that_decide_or_a_rung_further():
+    """Never a sweep of rates for one arm, though every arm was tried at several rates."""
+    undecided = ladder_of({"some": (1.5, 1.5, 1.5)}, seeds=3, noise=0.8)
+    findings = questions.find(undecided, None)
+    step = next_step.next_step(undecided, findings, None, study="study.toml", check=False)
+    (finding,) = [f for f in findings.findings if f.question == next_step.LADDER_QUESTION]
+    (whole,) = [item for item in finding.evidence if isinstance(item, Survival)]
+    assert whole.verdict == "inconclusive" and whole.seeds_needed
+    assert step.command == f"vit-bench ladder study.toml --seeds {max(whole.seeds + 1, whole.seeds_needed)}"
+    decided = ladder_of({"up": (1.0, 2.5, 4.0)}, noise=0.2)
+    step = next_step.next_step(decided, questions.find(decided, None), None, study="--suite ladder", check=False)
+    assert "rung further" in step.text or "larger scale" in step.text
+    assert step.command.startswith("vit-bench ladder --") and "sweep" not in step.command

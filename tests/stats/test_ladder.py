@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from bench.stats.ladder import (
     Ladders,
     LadderVerdict,
     Truth,
+    next_pairs,
     seeds_needed,
     simulated,
     verdicts,
@@ -179,3 +182,38 @@ def test_the_measurement_is_of_todays_rules() -> None:
         )
         for name in (*map(str, VERDICTS), "covers"):
             assert found[name] == pytest.approx(float(row[name]), abs=0.06), name  # 4 standard errors of a difference
+
+
+# -- the next runs -----------------------------------------------------------------------------------------------------
+
+
+def one_ladder(seeds: int = 3, *, pair: float = 1.0) -> Ladders:
+    return simulated(Truth(pair=pair), np.array([0.0, 2.0, 4.0]), seeds=seeds, ladders=1, rng=np.random.default_rng(4))
+
+
+def test_the_next_pairs_are_as_good_as_any_of_their_price() -> None:
+    """Beside every way to add up to six pairs to the rungs there are."""
+    found, cost_R = one_ladder(), np.array([1.0, 4.0, 16.0])
+    made = next_pairs(found, cost_R, money=40.0, opening=1e9)
+    assert made.cost <= 40.0 and not made.above and made.half_then < made.half
+    best = np.inf
+    for added in itertools.product(range(30), range(8), range(3)):
+        if added @ cost_R <= 40.0:
+            best = min(best, expected_half(found, np.array(added)))
+    assert made.half_then <= best * 1.02
+    assert made.half == pytest.approx(expected_half(found, np.zeros(3, dtype=int)))
+
+
+def expected_half(found: Ladders, added_R: np.ndarray) -> float:
+    """Half of the slope's interval with pairs of pooled variance."""
+    counts_TR, pooled = found.counts_TR + added_R, np.full((1, 3), found.pooled()[0])
+    weights_TR = replace(found, counts_TR=counts_TR)._slope_weights()
+    error = np.sqrt((weights_TR**2 * (pooled / counts_TR + found.tuning**2)).sum()) * found._scale()[0]
+    return float(stats.t.ppf(0.975, (counts_TR - 1).sum()) * error)
+
+
+def test_a_rung_above_is_opened_where_it_is_worth_its_price() -> None:
+    found, cost_R = one_ladder(6), np.array([1.0, 1.0, 1.0])
+    assert next_pairs(found, cost_R, money=12.0).above >= 2, "a rung as cheap as others is the best place for pairs"
+    assert not next_pairs(found, cost_R, money=12.0, opening=11.0).above
+    assert next_pairs(found, cost_R, money=0.5).cost == 0.0

@@ -1,0 +1,355 @@
+"""The next runs of a table that narrow a named answer most per money, in JSON types: see `bench.laws.design`."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.core.errors import UserError, unknown
+from bench.laws import design, forms
+from bench.laws.bootstrap import LAW_LEVEL
+from bench.laws.design import Answer, Candidates, Group, Law
+from bench.laws.extrapolation import Forecast, misses_quantile
+from bench.laws.runs_table import FLOP_PER
+
+PER_OCTAVE = 2  # candidates of a law of one input
+FURTHEST, FURTHEST_JOINT = 100.0, 16.0  # times the largest run; of a law of several inputs, times each input's
+LEAST_SHARE = 1 / 500  # of the money, that a candidate costs
+SHARES = (0.25, 0.5)  # of the money, whose widths are told too
+NOW = 200  # refits that the answer of today is the median of
+INSIDE = 1e-9  # of log x
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is asked: an answer, the money, and what a run costs.
+
+    Attributes:
+        narrow: the answer's name, e.g. "exponent", "y@1e21"; None: the first that there is.
+        money: in units of `price`.
+        price: x (inputs, n) -> what runs cost, (n,); unit: in what.
+        per_unit: what a unit costs, in the user's currency; None where it was not said. per_unit_from: how that is
+            known.
+    """
+
+    narrow: str | None
+    money: float
+    price: Callable[[np.ndarray], np.ndarray]
+    unit: str
+    per_unit: float | None = None
+    per_unit_from: str | None = None
+
+
+def answer(
+    order: Order,
+    groups: Sequence[Group],
+    *,
+    form: forms.Form | None,
+    middle: float,
+    law: Forecast | None,
+    asked: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The design, and how wide the interval of the answer is expected to be with it.
+
+    Args:
+        form: of all groups; None where forms are weighed.
+        middle: x at which slopes are compared.
+        law: what predicts beyond the data, of a single group.
+        asked: answers that were asked of the fit, the first of which is taken where none is named.
+
+    Raises:
+        UserError: no such answer, or too little money for any run.
+    """
+    name = order.narrow or next(iter(asked), "crossing" if len(groups) == 2 else "exponent")
+    wanted = named(name, groups, form=form, middle=middle)
+    wanted = _extrapolated(wanted, groups, law)
+    candidates = _candidates(groups, order)
+    try:
+        problem = design.problem(wanted, groups, candidates)
+    except ValueError as error:
+        raise UserError(
+            f"These laws give no {wanted.text}.", "Name another with --narrow, such as exponent or y@1e21."
+        ) from error
+    now = _now(wanted, groups)
+    none = np.zeros(len(candidates), dtype=int)
+    before = _half(wanted, groups, candidates, none, problem, law)
+    rows: list[tuple[float, np.ndarray, float | None]] = []
+    for share in (*SHARES, 1.0):
+        count = design.choose(problem, order.money * share, known=[row[1] for row in rows])
+        half = _half(wanted, groups, candidates, count, problem, law) if count.any() else before
+        rows.append((share, count, half))
+    _, count, half = rows[-1]
+    if not count.any():
+        raise UserError("No run of this money would narrow the answer.", "Give --design more.")
+    spent = float(count @ candidates.price)
+    names = [group.name for group in groups]
+    runs = [
+        {
+            "x": candidates.x[:, i].tolist() if len(candidates.x) > 1 else float(candidates.x[0, i]),
+            "group": names[candidates.group[i]],
+            "number": int(count[i]),
+            "cost": float(candidates.price[i]),
+            "money": _money(order, float(candidates.price[i])),
+        }
+        for i in np.flatnonzero(count)
+    ]
+    return {
+        "narrows": wanted.text,
+        "log": wanted.log,
+        "level": LAW_LEVEL,
+        "value": now,
+        "before": before,
+        "after": half,
+        "by_money": [
+            {"cost": float(c @ candidates.price), "money": _money(order, float(c @ candidates.price)), "half": h}
+            for _, c, h in rows
+            if c.any()
+        ],
+        "runs": runs,
+        "unit": order.unit,
+        "cost": spent,
+        "money": _money(order, spent),
+        "money_from": order.per_unit_from if order.per_unit is not None else None,
+        "several_groups": len(groups) > 1,
+    }
+
+
+def _money(order: Order, cost: float) -> float | None:
+    return None if order.per_unit is None else cost * order.per_unit
+
+
+def _now(wanted: Answer, groups: Sequence[Group]) -> float | None:
+    """The answer of the refits of today's runs, their median."""
+    rng = np.random.default_rng(1)
+    worlds = [design.drawn(group, NOW, rng) for group in groups]
+    values = np.array([wanted.value(laws) for laws in zip(*worlds, strict=True)])
+    values = values[np.isfinite(values)]
+    return _plain(wanted, float(np.median(values))) if len(values) else None
+
+
+def _plain(wanted: Answer, value: float) -> float:
+    return float(np.exp(value)) if wanted.log else value
+
+
+def _half(
+    wanted: Answer,
+    groups: Sequence[Group],
+    candidates: Candidates,
+    count_C: np.ndarray,
+    problem: design.Problem,
+    law: Forecast | None,
+) -> float | None:
+    """Half of the expected interval. Beyond the data it is the one that extrapolations get, as in `fit`'s predictions;
+    elsewhere that of simulated studies."""
+    beyond = problem.beyond(count_C)
+    if beyond > INSIDE and wanted.extrapolation:
+        half = misses_quantile(LAW_LEVEL) * wanted.extrapolation * beyond
+    else:
+        chosen = np.repeat(np.arange(len(candidates)), count_C)
+        x = [candidates.x[:, chosen[candidates.group[chosen] == number]] for number in range(len(groups))]
+        half = design.expected_width(wanted, groups, x).half
+    return float(half) if np.isfinite(half) else None
+
+
+def chosen(
+    order: Order, groups: Sequence[Group], *, form: forms.Form | None, middle: float, law: Forecast | None
+) -> np.ndarray:
+    """x of the runs that are chosen, (inputs, n), each as often as it is to be run."""
+    wanted = _extrapolated(named(order.narrow or "exponent", groups, form=form, middle=middle), groups, law)
+    candidates = _candidates(groups, order)
+    count = design.choose(design.problem(wanted, groups, candidates), order.money)
+    return np.repeat(candidates.x, count, axis=1)
+
+
+# -- candidates --------------------------------------------------------------------------------------------------------
+
+
+def _candidates(groups: Sequence[Group], order: Order) -> Candidates:
+    """Places from the smallest run on, as far as the money goes.
+
+    Raises:
+        UserError: it pays for none.
+    """
+    every, of = [], []
+    for number, one in enumerate(groups):
+        seen = one.places
+        if len(seen) == 1:
+            places = _steps(float(seen.min()), FURTHEST * float(seen.max()), PER_OCTAVE)[None]
+        else:
+            axes = [_steps(float(row.min()), FURTHEST_JOINT * float(row.max()), 1) for row in seen[:2]]
+            axes += [np.unique(row) for row in seen[2:]]
+            places = np.array(list(itertools.product(*axes))).T
+            if len(seen) > 2:
+                places = places[:, places[1] >= places[2]]
+        every.append(places)
+        of.append(np.full(places.shape[1], number))
+    x, group = np.concatenate(every, axis=1), np.concatenate(of)
+    price = order.price(x)
+    paid = (price <= order.money) & (price >= LEAST_SHARE * order.money)
+    if not paid.any():
+        least = f"the smallest costs {float(price.min()):.3g} {order.unit}, the largest {float(price.max()):.3g}"
+        raise UserError(
+            f"--design {order.money:.3g} {order.unit} is no budget for runs like these: {least}.",
+            "Give the money of all new runs together.",
+        )
+    return Candidates(x=x[:, paid], group=group[paid], price=price[paid])
+
+
+def _steps(first: float, last: float, per_octave: int) -> np.ndarray:
+    number = int(np.floor(np.log2(last / first) * per_octave + 1e-9))
+    return np.array([float(f"{first * 2 ** (k / per_octave):.3g}") for k in range(number + 1)])
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def named(name: str, groups: Sequence[Group], *, form: forms.Form | None, middle: float) -> Answer:
+    """The answer of a name.
+
+    Raises:
+        UserError: there is none, or it takes another number of groups or a place.
+    """
+    kind, _, place = name.partition("@")
+    inputs = len(groups[0].places)
+    single = _single_input(groups, middle) if inputs == 1 else {}
+    joint = form is not None and "alpha" in form.parameters
+    plain = {**single, **({} if form is None else _parameters(form)), **(_joint() if joint else {})}
+    placed: dict[str, Callable[[np.ndarray], Answer]] = {"y": lambda at: _y_at(at, groups, joint=joint)}
+    if inputs == 1:
+        placed |= {"x": lambda at: _x_of(at, groups), "slope": lambda at: _slope(float(at[0]))}
+    if joint:
+        placed["optimum"] = _optimum
+    if len(groups) > 2 or (len(groups) == 2 and kind not in ("crossing", "exponent", "slope")):
+        raise UserError(
+            f"{len(groups)} groups have no one {name!r}.",
+            "Choose a group with --where, or two of them with --narrow crossing or exponent.",
+        )
+    if len(groups) < 2 and kind == "crossing":
+        raise UserError("A crossing is of two groups.", "Name a column with --group, and two of them with --where.")
+    if place and kind in placed:
+        made = placed[kind](_numbers(place, name))
+    elif not place and kind in plain:
+        made = plain[kind]
+    else:
+        raise unknown("answer", name, (*plain, *(f"{k}@{'1e21' if k != 'x' else '0.2'}" for k in placed)), cutoff=0.6)
+    if len(groups) == 2 and kind != "crossing":
+        one = made.value
+        first, second = (group.name for group in groups)
+        text = f"{made.text}, {first} less {second}"
+        made = dataclasses.replace(made, text=text, value=lambda laws: one(laws[:1]) - one(laws[1:]))
+    return made
+
+
+def _numbers(text: str, name: str) -> np.ndarray:
+    try:
+        found = np.array([float(part) for part in text.split(":")])
+    except ValueError:
+        found = np.zeros(1)
+    if not (np.isfinite(found).all() and (found > 0).all()):
+        raise UserError(f"--narrow {name!r} names no place.", "Write y@1e21, or y@1e9:2e10 for two inputs.")
+    return found
+
+
+def _single_input(groups: Sequence[Group], middle: float) -> Mapping[str, Answer]:
+    def ends(name: str) -> Callable[[Sequence[Law]], float]:
+        def value(laws: Sequence[Law]) -> float:
+            derive = getattr(laws[0].form, name)
+            with np.errstate(all="ignore"):
+                return float(derive(laws[0].natural())) if derive else float("nan")
+
+        return value
+
+    low, high = float(min(g.places.min() for g in groups)), float(max(g.places.max() for g in groups))
+    return {
+        "exponent": _slope(middle),
+        "floor": Answer(text="floor, the limit of y for large x", value=ends("limit")),
+        "crossing": Answer(
+            text="x where they cross",
+            log=True,
+            value=lambda laws: design.log_crossing(laws[0], laws[1], low, 10 * high),
+        ),
+    }
+
+
+def _slope(x: float) -> Answer:
+    return Answer(text=f"exponent at x = {x:.3g}", value=lambda laws: design.slope_at(laws[0], x))
+
+
+def _parameters(form: forms.Form) -> Mapping[str, Answer]:
+    def of(name: str) -> Answer:
+        return Answer(text=f"parameter {name}", value=lambda laws: laws[0].natural()[name])
+
+    return {name: of(name) for name in form.parameters}
+
+
+def _joint() -> Mapping[str, Answer]:
+    def exponent(laws: Sequence[Law]) -> float:
+        p = laws[0].natural()
+        return p["beta"] / (p["alpha"] + p["beta"])
+
+    return {"exponent": Answer(text="exponent of the best size, beta / (alpha + beta)", value=exponent)}
+
+
+def _optimum(at: np.ndarray) -> Answer:
+    def value(laws: Sequence[Law]) -> float:
+        with np.errstate(all="ignore"):
+            return float(np.log(design.optimum(laws[0], float(at[0]), flop_per=FLOP_PER)[0]))
+
+    return Answer(text=f"best size for {at[0]:.3g} FLOP", log=True, value=value)
+
+
+def _y_at(at: np.ndarray, groups: Sequence[Group], *, joint: bool) -> Answer:
+    inputs = len(groups[0].places)
+    if joint and len(at) == 1 and inputs == 2:
+
+        def best(laws: Sequence[Law]) -> float:
+            place = np.array(design.optimum(laws[0], float(at[0]), flop_per=FLOP_PER))
+            return float(laws[0].log_predict(place[:, None])[0])
+
+        law = Law(form=groups[0].fits[0].form, scale=groups[0].fits[0].scale, theta=groups[0].fits[0].theta)
+        target = np.array(design.optimum(law, float(at[0]), flop_per=FLOP_PER))
+        return Answer(text=f"y at {at[0]:.3g} FLOP, of the best size", log=True, value=best, target=target)
+    if len(at) != inputs:
+        raise UserError(f"--narrow y@{':'.join(f'{v:g}' for v in at)} does not give {inputs} inputs.", "Write y@N:D.")
+    place = ", ".join(f"{v:.3g}" for v in at)
+    return Answer(
+        text=f"y at x = {place}", log=True, value=lambda laws: float(laws[0].log_predict(at[:, None])[0]), target=at
+    )
+
+
+def _x_of(at: np.ndarray, groups: Sequence[Group]) -> Answer:
+    first = float(groups[0].places.min())
+    share, y = groups[0].fits[0].points.share, float(at[0])
+    error = 1 - y / (100 if y > 1 else 1) if share else y
+
+    def value(laws: Sequence[Law]) -> float:
+        return design.log_x_of(laws[0], error, first)
+
+    fits = groups[0].fits
+    laws = [Law(form=made.form, scale=made.scale, theta=made.theta) for made in fits]
+    values = np.array([value([law]) for law in laws])
+    target = np.exp(np.median(values[np.isfinite(values)])) if np.isfinite(values).any() else None
+    what = "accuracy" if share else "y"
+    return Answer(
+        text=f"x of {what} = {y:g}", log=True, value=value, target=None if target is None else np.array([target])
+    )
+
+
+def _extrapolated(wanted: Answer, groups: Sequence[Group], law: Forecast | None) -> Answer:
+    """The answer with what extrapolations of this law miss per unit of log distance."""
+    if wanted.target is None or law is None:
+        return wanted
+    distance = float(law.distance(wanted.target[:, None])[0])
+    if distance <= INSIDE:
+        return dataclasses.replace(wanted, target=None)
+    rate = law.expected_rate(distance)
+    if wanted.text.startswith("x of"):
+        fits = [Law(form=made.form, scale=made.scale, theta=made.theta) for made in law.fits]
+        slope = float(np.median([design.slope_at(one, float(wanted.target[0])) for one in fits]))
+        rate /= max(slope, 1e-3)
+    return dataclasses.replace(wanted, extrapolation=rate)
