@@ -77,13 +77,10 @@ class Sweep(Item):
         near = [self.tried[number] for number in peaks.near_peak([self._height(t) for t in self.tried])]
         if len({t.rate for t in near}) < peaks.MIN_PLACES:
             return None
-        runs = [(t, seed, value) for t in near for seed, value in zip(t.seeds, t.values, strict=True)]
-        return peaks.peak(
-            [math.log2(t.rate) for t, _, _ in runs],
-            [_log_odds(t, value) for t, _, value in runs],
-            [seed for _, seed, _ in runs],
-            level=POINT_LEVEL,
-        )
+        found = peaks.peak(*_readings(near), level=POINT_LEVEL)
+        if found is None or math.isnan(found.low):
+            return found
+        return peaks.cut(found, peaks.between(*_readings([t for t in self.tried if t.eligible]), level=POINT_LEVEL))
 
     def _height(self, tried: Tried) -> float:
         """Mean log-odds; NaN where the rate is not eligible."""
@@ -290,6 +287,16 @@ def _at(evidence: Evidence, group: Sequence[Record], seen: int) -> Sweep | None:
         images_seen=seen,
         tried=tuple(tried),
         held_out=cell.held_out,
+    )
+
+
+def _readings(tried: Sequence[Tried]) -> tuple[list[float], list[float], list[int]]:
+    """log2 of the rate, log-odds of accuracy and seed of every run."""
+    runs = [(t, seed, value) for t in tried for seed, value in zip(t.seeds, t.values, strict=True)]
+    return (
+        [math.log2(t.rate) for t, _, _ in runs],
+        [_log_odds(t, value) for t, _, value in runs],
+        [seed for _, seed, _ in runs],
     )
 
 

@@ -51,6 +51,8 @@ class Question:
         figures: files of bench/report/figures/ that are drawn where it found something.
         sentence: finding -> a decided answer as one sentence with its interval, without the full stop; None: made of
             `text`, the verdict and the number.
+        together: answers for many subjects -> what they say as one sentence, where that of one of them would stand for
+            nothing; None where they say no such thing.
         shown_in: figures that show its answer, and may have it as their title.
         leads: finding -> whether it may have the title before others: it was asked for by name, or has an interval that
             says something.
@@ -84,6 +86,7 @@ class Question:
     tables: Callable[[Evidence], Sequence[Table]] = lambda evidence: ()
     figures: tuple[str, ...] = ()
     sentence: Callable[[Finding], str] | None = None
+    together: Callable[[Sequence[Finding]], str | None] = lambda found: None
     shown_in: tuple[str, ...] = ()
     leads: Callable[[Finding], bool] = lambda f: False
     usage: str = ""

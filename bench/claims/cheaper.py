@@ -33,7 +33,7 @@ def judged(finding: Finding) -> Verdict | None:
 
 CLAIM = PaperClaim(
     order=1,
-    text="ViT uses about 2 to 4 times less compute than ResNet for the same performance.",
+    text="ViT uses about 2 to 4 times less compute than ResNet for the same performance, on average over five sets.",
     where="section 4.4",
     judged=judged,
     stated=stated,

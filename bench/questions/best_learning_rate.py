@@ -262,6 +262,21 @@ def subject(f: Finding) -> str:
     return f.subject[0]
 
 
+def together(found: Sequence[Finding]) -> str | None:
+    """Between which rates the best ones lie, and how many of them the sweep knows from both sides."""
+    known = [f for f in found if f.estimate is not None]
+    if len(known) < 2:
+        return None
+    rates = sorted(f.estimate for f in known if f.estimate is not None)
+    bounded = sum(f.low is not None and not {OPEN_INTERVAL, EDGE_OF_SWEEP} & set(f.reasons) for f in known)
+    of = f"{len(known)} of {len(found)}" if len(known) < len(found) else str(len(found))
+    inside = "all" if bounded == len(known) else bounded or "none"
+    return (
+        f"The best learning rates of {of} networks lie between {rates[0]:.2g} and {rates[-1]:.2g}; the sweep bounds "
+        f"{inside} of them on both sides."
+    )
+
+
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
@@ -449,4 +464,5 @@ QUESTION = Question(
     tables=tables,
     figures=("learning-rates",),
     sentence=sentence,
+    together=together,
 )

@@ -366,7 +366,7 @@ def coverage(evidence: Evidence) -> str:
 def images(findings: Findings) -> str:
     """What was trained on, in a sentence; "" where nothing was."""
     scope = findings.scope
-    if scope is None or not scope.upstream or not scope.flops:
+    if findings.published or scope is None or not scope.upstream or not scope.flops:
         return ""
     sets = join([f"{name} ({kind})" for name, kind in scope.upstream])
     size = f" at {scope.image_size} px" if scope.image_size else ""

@@ -67,16 +67,29 @@ def title_of(findings: Findings, *, figures: Sequence[str], own: str = "") -> St
     *_, shown, _, place = min(ranked)
     chosen = findings.findings[place]
     figure = figures[shown] if shown < len(figures) else ""
+    if whole := _together(chosen, findings):
+        return StudyTitle(text=whole, finding=place, figure=figure, caption=whole)
     also = " ".join(filter(None, (_others(chosen, findings), _smallest(chosen, findings))))
     text, caption = (phrase(said, " " if also else "", also) for said in (sentence(chosen), statement(chosen)))
     return StudyTitle(text=text, finding=place, figure=figure, others=also, caption=caption)
 
 
+def _alike(chosen: Finding, findings: Findings) -> list[Finding]:
+    """Answers to the same question, by the same measure, for every subject."""
+    asked = (chosen.question, chosen.measure, chosen.main)
+    return [f for f in findings.findings if (f.question, f.measure, f.main) == asked]
+
+
+def _together(chosen: Finding, findings: Findings) -> str:
+    """What the answers for many subjects say as one; "" where they are few, or say no such thing."""
+    alike = _alike(chosen, findings)
+    return question_of(chosen).together(alike) or "" if len(alike) > MAX_NAMED + 1 else ""
+
+
 def _others(chosen: Finding, findings: Findings) -> str:
     """Answers for other subjects of a question about single ones. Up to `MAX_NAMED` by name: other verdicts, and other
     numbers where the number is the answer. More answers are counted by verdict."""
-    asked, question = (chosen.question, chosen.measure, chosen.main), question_of(chosen)
-    alike = [f for f in findings.findings if (f.question, f.measure, f.main) == asked]
+    question, alike = question_of(chosen), _alike(chosen, findings)
     said = [(f, _word(f, chosen)) for f in alike if f is not chosen]
     others = [f"{question.subject(f)}: {word}" for f, word in said if word]
     if question.about_two or not others:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -66,6 +66,35 @@ class Peak:
     def at(self, x: float) -> float:
         """The height of the curve."""
         return self.top + _rise(self.shape, x - self.centre) - _rise(self.shape, self.place - self.centre)
+
+
+def between(
+    x_N: Sequence[float], y_N: Sequence[float], repeat_N: Sequence[int], *, level: float = POINT_LEVEL
+) -> tuple[float, float]:
+    """The places that a peak lies between, whatever the curve, as long as it has one peak: the nearest on either side
+    of the highest mean whose mean is lower by more than chance (Bonferroni over places). Infinite where none is.
+
+    A polynomial about the peak knows nothing of readings far below it, and may leave open what these decide.
+    """
+    y = np.asarray(y_N, float)
+    places, group = np.unique(np.asarray(x_N, float), return_inverse=True)
+    _, repeat = np.unique(np.asarray(repeat_N), return_inverse=True)
+    design = np.column_stack([np.eye(len(places))[group], np.eye(repeat.max() + 1)[repeat]])
+    inverse = np.linalg.pinv(design.T @ design)
+    found = inverse @ design.T @ y
+    df = len(y) - int(np.linalg.matrix_rank(design))
+    if df <= 0:
+        return -math.inf, math.inf
+    residual = y - design @ found
+    best = int(np.argmax(found[: len(places)]))
+    contrast = np.zeros((len(places), design.shape[1]))
+    contrast[:, best] = 1.0
+    contrast[np.arange(len(places)), np.arange(len(places))] -= 1.0
+    error = np.sqrt(np.einsum("kp,pq,kq->k", contrast, inverse, contrast) * float(residual @ residual) / df)
+    lower = contrast @ found > t_quantile(df, 1 - (1 - level) / max(1, len(places) - 1)) * error
+    lower[best] = False  # of no noise at all it would not be lower, either
+    below, above = places[:best][lower[:best]], places[best + 1 :][lower[best + 1 :]]
+    return float(below[-1]) if len(below) else -math.inf, float(above[0]) if len(above) else math.inf
 
 
 def near_peak(means_P: Sequence[float]) -> range:
@@ -124,6 +153,12 @@ def peak(
         df=df,
         misfit=misfit,
     )
+
+
+def cut(found: Peak, ends: tuple[float, float]) -> Peak:
+    """A peak whose interval goes no further than between these places, and as far as the peak at least."""
+    low, high = max(found.low, ends[0]), min(found.high, ends[1])
+    return replace(found, low=min(low, found.place), high=max(high, found.place))
 
 
 def _of_three(places: np.ndarray, means: Sequence[float]) -> float:

@@ -1,12 +1,13 @@
 """The peak of a sweep: a curve whose maximum is known, and how often its interval holds it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.peak import Peak, near_peak, peak, ratio
+from bench.stats.peak import Peak, between, cut, near_peak, peak, ratio
 
 SWEEPS = 300
 
@@ -85,6 +86,46 @@ def test_the_readings_near_a_peak_end_at_what_is_unknown_or_far_below() -> None:
     assert list(near_peak([0.0, 1.0, 2.0, 1.5, math.nan, 3.0 - 4])) == [0, 1, 2, 3]
     assert list(near_peak([-9.0, 1.0, 2.0, -7.0, -9.0])) == [1, 2, 3]
     assert list(near_peak([2.0, 1.0, 0.0, -1.0])) == [0, 1, 2]
+
+
+def test_a_peak_lies_between_places_that_are_lower_by_more_than_chance() -> None:
+    """The bounds hold the place of simulated peaks of any form as often as they say, and see what a curve about the
+    peak leaves out."""
+    rng, outside, bounded = np.random.default_rng(3), 0, 0
+    for _ in range(SWEEPS):
+        place = rng.uniform(1.5, 5.5)
+        means = -np.where(np.arange(8) < place, 0.3, 1.5) * np.abs(np.arange(8) - place)  # a roof, steep on one side
+        y = means[:, None] + rng.normal(0, 0.3, 3) + rng.normal(0, 0.15, (8, 3))
+        low, high = between(np.repeat(np.arange(8.0), 3), y.ravel(), np.tile(np.arange(3), 8))
+        outside += not low <= place <= high
+        bounded += math.isfinite(low) and math.isfinite(high)
+    assert outside / SWEEPS <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / SWEEPS) and bounded > 0.5 * SWEEPS
+    assert between([0, 1, 2], [0, 1, 0], [0, 0, 0]) == (-math.inf, math.inf), "one seed has no noise to compare with"
+
+
+def test_an_interval_is_cut_at_such_places_and_keeps_its_peak() -> None:
+    x = np.arange(5.0)
+    found = peak(x, 0.7 - 0.3 * (x - 1.8) ** 2, np.zeros(5))
+    assert found is not None
+    open_ended = replace(found, low=-math.inf, high=math.inf)
+    assert (cut(open_ended, (1.0, 4.0)).low, cut(open_ended, (1.0, 4.0)).high) == (1.0, 4.0)
+    assert cut(found, (-math.inf, math.inf)) == found
+    assert cut(open_ended, (2.0, 4.0)).low == found.place
+
+
+def test_a_difference_of_two_means_is_judged_as_in_an_analysis_of_variance() -> None:
+    """The error of a difference is that of two-way analysis of variance without interaction."""
+    y = np.array([[0.0, 1.0, 0.4], [2.0, 3.1, 2.4], [1.2, 1.9, 1.7]])  # places x seeds
+    mean = y - y.mean(axis=1, keepdims=True) - y.mean(axis=0) + y.mean()
+    error = math.sqrt((mean**2).sum() / 4 * 2 / 3)
+    gaps = y.mean(axis=1)[1] - y.mean(axis=1)
+    for level in (0.5, 0.95, 0.999, 0.99999):
+        t = stats.t.ppf(1 - (1 - level) / 4, 4)
+        expected = tuple(
+            place if gap > t * error else end
+            for place, gap, end in ((0.0, gaps[0], -math.inf), (2.0, gaps[2], math.inf))
+        )
+        assert between(np.repeat([0.0, 1.0, 2.0], 3), y.ravel(), np.tile([0, 1, 2], 3), level=level) == expected
 
 
 def test_the_ratio_of_two_places_holds_both_intervals() -> None:

@@ -21,6 +21,7 @@ from bench.claims.cheaper import STATED
 from bench.claims.shrinking import HYBRIDS
 from bench.published.matched import (
     LEVEL,
+    MEAN,
     TEST_IMAGES,
     ByMetric,
     Comparison,
@@ -52,11 +53,12 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
     """Every test of every claim."""
     for asked in compared(evidence):
         *networks, mean = matched(asked)
+        average = matched(asked, MEAN)[-1] if asked.is_of_table_6 else mean
         known = [ratio for ratio in networks if ratio.ratio is not None]
         if asked.first.startswith("ViT") and asked.second.startswith(CONVNETS):
-            yield _cheaper(asked, mean, turned=1)
+            yield _cheaper(asked, average, turned=1)
         elif asked.first.startswith(CONVNETS) and asked.second.startswith("ViT"):
-            yield _cheaper(asked, mean, turned=-1)
+            yield _cheaper(asked, average, turned=-1)
         elif asked.first == "Hybrid" and len(known) > 1:
             yield _shrinking(asked, known[0], known[-1])
     by_network = {gain.network: gain for gain in gains()}
@@ -69,7 +71,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _cheaper(asked: Comparison, mean: Ratio, *, turned: int) -> Finding:
-    """The convolutional family's compute over ViT's: YES where the interval and the claimed factors overlap."""
+    """The convolutional family's compute over ViT's: YES where the interval and the claimed factors overlap. The claim
+    is of the average over five sets, which Table 6 alone has; of other networks ImageNet is known."""
     low, value, high = sorted(wording.or_nan(number) ** turned for number in (mean.low, mean.ratio, mean.high))
     borne_out = mean.decided and value > 1 and low <= STATED[1] and high >= STATED[0]
     return _ratio(Claimed.CHEAPER, asked, (value, low, high), decided=mean.decided, borne_out=borne_out)
@@ -127,8 +130,18 @@ def of(f: Finding) -> str:
     if f.subject[0] == Claimed.HYBRIDS:
         by = in_other_metrics([(m.metric, m.shrinks) for m in metrics])
         return f"at equal {TOP1} error, the smallest hybrid's saving over the largest's{by}"
-    by = in_other_metrics([(m.metric, m.ratio) for m in metrics])
-    return f"at equal {TOP1} error{by}" if f.subject[0] == Claimed.CHEAPER else ""
+    if f.subject[0] != Claimed.CHEAPER:
+        return ""
+    if len(metrics) == 1:
+        return f"at equal {TOP1} error"
+    *others, average = [(m.metric, m.ratio) for m in metrics]
+    return f"at equal mean error on the paper's five sets{in_other_metrics([average, *others])}"
+
+
+def _lies(f: Finding) -> str:
+    """How a factor lies to the claimed ones."""
+    inside = f.estimate is not None and STATED[0] <= f.estimate <= STATED[1]
+    return f"{'within' if inside else 'overlaps'} {OVERLAP}"
 
 
 QUESTION = Question(
@@ -146,8 +159,6 @@ QUESTION = Question(
     of=of,
     order=14,
     subject=lambda f: ": ".join(f.subject),
-    verdict=lambda f: (
-        (f"overlaps {OVERLAP}", "yes") if f.subject[0] == Claimed.CHEAPER and f.verdict == Verdict.YES else None
-    ),
+    verdict=lambda f: (_lies(f), "yes") if f.subject[0] == Claimed.CHEAPER and f.verdict == Verdict.YES else None,
     is_of_pairs=True,
 )

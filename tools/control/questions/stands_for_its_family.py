@@ -86,12 +86,14 @@ def say(f: Finding) -> list[str]:
 
 
 def sentence(f: Finding) -> str:
-    estimate, theirs = wording.or_nan(f.estimate), "the best of timm and vit-pytorch"
-    side = "ahead of" if estimate >= 0 else "behind"
-    told = phrase(wording.amount(f), f" {side} {theirs}")
+    """At the budget where it does worst."""
+    estimate, best = wording.or_nan(f.estimate), f"the study's best {f.subject[0]} is"
+    theirs = "the best of timm and vit-pytorch"
     if abs(estimate) < 0.0005:  # half of the last digit that is shown
-        told = phrase(f"level with {theirs}, ", wording.amount(f))
-    return phrase(f"Where it does worst, the study's best {f.subject[0]} is ", told)
+        return phrase(f"At every budget {best} at least level with {theirs}, at the closest ", wording.amount(f))
+    if estimate > 0:
+        return phrase(f"At every budget {best} ahead of {theirs}, at the closest by ", wording.amount(f))
+    return phrase(f"At one budget {best} behind {theirs}, by ", wording.amount(f))
 
 
 QUESTION = Question(
