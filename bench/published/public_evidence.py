@@ -24,7 +24,7 @@ from bench.study.record import Cost, DataFacts, Execution, Horizon, ModelFacts, 
 
 SUITE = "published"
 QUESTION = "what do published networks reach, and at which cost?"
-SOURCE = f"timm and open_clip, tables of {public_models.VERSION} (baselines/published/SOURCES.md)"
+SOURCE = f"timm, open_clip ({public_models.VERSION}) and papers' own tables (baselines/published/SOURCES.md)"
 TEST, TEST_IMAGES, CLASSES = "imagenet", 50_000, 1000
 HEADLINE = f"finetune:{TEST}"
 SETS: Mapping[str, str] = MappingProxyType({"in1k": TEST, "in21k": "imagenet-21k", "in22k": "imagenet-21k"})

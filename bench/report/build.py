@@ -285,7 +285,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
             line(f"- {words}")
         line("" if paths.findings.published else caveats.cost(paths.findings.cost))
     elif left:
-        for words in textwrap.wrap(f"Not settled: {'; '.join(left)}.", console.width):
+        for words in textwrap.wrap(f"Not settled: {' '.join(left)}", console.width):
             line(words, "dim")
     if not verbose and warnings and not paths.check:
         line(f"{plural(len(warnings), 'warning')} about validity: in the report, or with --verbose.", "yellow")
