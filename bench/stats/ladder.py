@@ -30,6 +30,8 @@ TUNING = 0.3
 POWER = 0.8  # share of simulated ladders that get an answer where a design is said to answer
 MAX_SEEDS = 64  # No design with more is offered.
 FEWEST_RUNGS = 3
+MODERATED = 3.0  # degrees of freedom with which the pooled variance of pairs counts in that of a rung
+MOST_MORE = 16  # pairs that are proposed for a rung
 
 
 class LadderVerdict(StrEnum):
@@ -279,7 +281,9 @@ def next_pairs(
     x_S = np.append(x_R, 2 * x_R[-1] - x_R[-2])
     cost_S = np.append(cost_R, cost_R[-1] ** 2 / cost_R[-2])
     begun_S = np.append(found.counts_TR[0], 0)
-    spread, tuning = float(found.pooled()[0]), found.tuning**2
+    pooled, own_R, freedom_R = float(found.pooled()[0]), found.variances_TR[0], found.counts_TR[0] - 1
+    spread_R = (MODERATED * pooled + freedom_R * own_R) / (MODERATED + freedom_R)
+    spread_S, tuning = np.append(spread_R, spread_R[-1]), found.tuning**2
     scale = float(found._scale()[0])
 
     def half(count_S: np.ndarray) -> float:
@@ -289,7 +293,7 @@ def next_pairs(
         weight_S = share_S * apart_S / (share_S @ apart_S**2)
         if at is not None:
             weight_S = share_S + (at - share_S @ x_S) * weight_S
-        variance = float((weight_S[on] ** 2 * (spread / count_S[on] + tuning)).sum())
+        variance = float((weight_S[on] ** 2 * (spread_S[on] / count_S[on] + tuning)).sum())
         freedom = float((count_S[on] - 1).sum())
         return float(stats.t.ppf(1 - LEVEL / 2, freedom)) * scale * math.sqrt(variance)
 
@@ -303,7 +307,7 @@ def next_pairs(
                 more = count_S.copy()
                 more[place] += 1 if more[place] >= 2 else 2 - more[place]
                 cost = cost_of(more - begun_S) - cost_of(count_S - begun_S)
-                if cost_of(more - begun_S) <= money * (1 + 1e-9):
+                if cost_of(more - begun_S) <= money * (1 + 1e-9) and more[place] - begun_S[place] <= MOST_MORE:
                     tried.append(((half(count_S) - half(more)) / cost, place, more))
             if not tried or max(tried, key=lambda one: one[:2])[0] <= 0:
                 return count_S

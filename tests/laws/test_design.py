@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 from pathlib import Path
@@ -17,6 +18,8 @@ from bench.core.errors import UserError
 from bench.laws import averaging, bootstrap, design, next_runs, runs_table
 from bench.laws.fit import Points, fit
 from bench.laws.forms import CHINCHILLA, POWER
+from tests.conftest import PROJECT
+from tools import measure_designs
 
 X = np.geomspace(1e9, 1e12, 7)
 NOISE = 0.02
@@ -192,3 +195,48 @@ def test_what_a_run_costs() -> None:
     assert only.unit == "images" and only.of(np.array([[7.0]])) == pytest.approx(7.0)
     four = pd.concat([table, table.assign(N=2e6, D=2e9, gpu_hours=1e-12 * 2e6**0.9 * 2e9**1.1)[:1]])
     assert runs_table.run_price(four, ("N", "D"), cost="gpu_hours").of(x) == pytest.approx(1e-12 * 3e7**0.9 * 5e9**1.1)
+
+
+# -- what designs are worth --------------------------------------------------------------------------------------------
+
+ROWS = {(row["truth"], row["answer"], row["design"]): row for row in csv.DictReader(measure_designs.FILE.open())}
+HELD = list(measure_designs.TRUTHS)[:3]  # truths that the fitted form holds
+
+
+def over_designer(answer: str, kind: str, column: str) -> float:
+    ratios = [float(ROWS[t, answer, kind][column]) / float(ROWS[t, answer, "designer"][column]) for t in HELD]
+    return float(np.exp(np.mean(np.log(ratios))))
+
+
+@pytest.mark.parametrize("kind", [*measure_designs.OTHERS, "none"])
+def test_the_page_says_what_was_measured(kind: str) -> None:
+    page = (PROJECT / "docs" / "fit.md").read_text()
+    cells = " | ".join(
+        f"{over_designer(answer, kind, 'half'):.1f}, {over_designer(answer, kind, 'error'):.1f}"
+        for answer in measure_designs.ANSWERS
+    )
+    assert f"| {cells} |" in page
+
+
+def test_the_designer_is_the_narrowest_where_the_form_holds_and_the_worst_case_is_said() -> None:
+    for (truth, answer, kind), row in ROWS.items():
+        assert float(row["spent"]) <= 1.001
+        if truth in HELD:
+            assert float(ROWS[truth, answer, "designer"]["half"]) <= float(row["half"]), (truth, answer, kind)
+            assert float(row["covers"]) >= 0.6
+    worst = {kind: float(ROWS["Kaplan", "y", kind]["error"]) for kind in ("designer", *measure_designs.OTHERS)}
+    assert max(worst, key=worst.__getitem__) == "designer"
+    page = " ".join((PROJECT / "docs" / "fit.md").read_text().split())
+    assert f"{100 * worst['designer']:.0f} % beside {100 * worst['equal spacing']:.1f} % of equal spacing" in page
+    assert f"hold the truth in {100 * float(ROWS['Kaplan', 'y', 'designer']['covers']):.0f} %" in page
+
+
+def test_a_study_measured_again_is_like_those_that_are_kept() -> None:
+    rows = measure_designs.measured(measure_designs.TRUTHS["Besiroglu"], seed=10_000)
+    half = {(row["design"], row["answer"]): row["half"] for row in rows}
+    for answer in measure_designs.ANSWERS:
+        kept = float(ROWS["Besiroglu", answer, "designer"]["half"])
+        assert kept / 3 < half["designer", answer] < 3 * kept
+        assert half["designer", answer] < min(half[kind, answer] for kind in ("equal spacing", "largest", "none"))
+    true = measure_designs.truth_of(measure_designs.TRUTHS["Hoffmann"], 1e22)
+    assert true["exponent"] == pytest.approx(0.28 / (0.34 + 0.28), rel=1e-3), "beta / (alpha + beta)"

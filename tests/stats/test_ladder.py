@@ -12,6 +12,7 @@ from scipy import stats
 
 from bench.stats.ladder import (
     LEVEL,
+    MODERATED,
     VERDICTS,
     Ladders,
     LadderVerdict,
@@ -197,7 +198,7 @@ def test_the_next_pairs_are_as_good_as_any_of_their_price() -> None:
     made = next_pairs(found, cost_R, money=40.0, opening=1e9)
     assert made.cost <= 40.0 and not made.above and made.half_then < made.half
     best = np.inf
-    for added in itertools.product(range(30), range(8), range(3)):
+    for added in itertools.product(range(17), range(11), range(3)):
         if added @ cost_R <= 40.0:
             best = min(best, expected_half(found, np.array(added)))
     assert made.half_then <= best * 1.02
@@ -205,8 +206,9 @@ def test_the_next_pairs_are_as_good_as_any_of_their_price() -> None:
 
 
 def expected_half(found: Ladders, added_R: np.ndarray) -> float:
-    """Half of the slope's interval with pairs of pooled variance."""
-    counts_TR, pooled = found.counts_TR + added_R, np.full((1, 3), found.pooled()[0])
+    """Half of the slope's interval with a rung's variance of pairs, moderated by that of all."""
+    counts_TR, own = found.counts_TR + added_R, found.counts_TR - 1
+    pooled = (MODERATED * found.pooled()[0] + own * found.variances_TR) / (MODERATED + own)
     weights_TR = replace(found, counts_TR=counts_TR)._slope_weights()
     error = np.sqrt((weights_TR**2 * (pooled / counts_TR + found.tuning**2)).sum()) * found._scale()[0]
     return float(stats.t.ppf(0.975, (counts_TR - 1).sum()) * error)
