@@ -62,7 +62,7 @@ class ChangeLadder:
 
     @property
     def seconds(self) -> float:
-        """Of one more seed on every rung, both arms."""
+        """Seconds that one more seed on every rung takes, for both arms."""
         return sum(
             float(np.median([change.seconds + base.seconds for change, base in pairs.values()]))
             for pairs in self.pairs_R
