@@ -16,7 +16,7 @@ from bench.execute.local import Failure
 from bench.execute.worker import RunningAttempt
 from bench.plan.plan import START_SECONDS
 from bench.report import tables
-from bench.store import grid, lease, planned
+from bench.store import built, grid, lease, planned
 from bench.store import grid as plan
 from bench.store.export import Collected, collect
 from bench.store.lease import claim
@@ -251,6 +251,24 @@ def test_results_of_other_code_or_images_are_set_aside_by_name(tmp_path, now, as
     assert kept == ([f"record.{aside}"] if aside else []) and directory.record.exists() is (aside is None)
     assert any(directory.checkpoints.glob("*")) is (aside is None), "a run goes on only from checkpoints of its own"
     assert directory.basis().agrees(now)
+
+
+def test_what_a_report_wrote_is_known_and_nothing_else(tmp_path):
+    """Names that lead elsewhere, or are of another kind, may be anybody's files."""
+    assert built.read(tmp_path) == frozenset()
+    mine = {"figures/compute.png", "tables/runs.csv"}
+    others = {
+        "cells/a.csv",
+        "figures/../notes.md",
+        "figures/a/b.png",
+        "figures/notes.txt",
+        "report.md",
+        "/figures/a.png",
+    }
+    built.write(tmp_path, mine | others)
+    assert built.read(tmp_path) == mine
+    (tmp_path / built.BUILT).write_text("{}")
+    assert built.read(tmp_path) == frozenset()
 
 
 def test_collecting_never_removes_what_is_not_its_own(study, tmp_path):
