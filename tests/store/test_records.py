@@ -137,6 +137,16 @@ def test_numbers_come_back_as_they_were(tmp_path, monkeypatch, flops, parser):
     assert type(read) is type(flops)
 
 
+DIGITS = st.integers(-(2**70), 2**70) | st.integers(2**64 - 2, 2**64 + 2) | st.integers(0, 2**300).map(str)
+
+
+@given(st.recursive(DIGITS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("0123456789"), inner)))
+def test_json_is_read_as_the_standard_library_reads_it(value):
+    """Integers beyond 64 bits too, wherever they stand, and digits that are text."""
+    for text in (json.dumps(value), json.dumps(value, separators=(",", ":"))):
+        assert records._parse(text.encode()) == json.loads(text)
+
+
 def test_what_is_not_finite_is_not_written(tmp_path):
     with pytest.raises(ValueError):
         records.write_record(tmp_path / "r.json", dataclasses.replace(RECORD, cost=Cost(core_days=float("nan"))))
