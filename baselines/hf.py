@@ -490,7 +490,7 @@ def about(name: str, **options: Any) -> str:
 
 
 def weights_of(name: str) -> Weights | None:
-    """Where the weights lie, how large they are and under which licence."""
+    """Says where the weights lie, how large they are and under which licence."""
     place = _place(name)
     licence, where = "", place.source if place.is_folder else f"{place.source} of the hub"
     with contextlib.suppress(OSError):

@@ -122,7 +122,7 @@ def on_disk() -> list[str]:
 
 
 def weights_of(name: str) -> Weights | None:
-    """Where the weights lie, how large they are (in float32) and under which licence, by timm's configuration."""
+    """Says where the weights lie, how large they are (in float32) and under which licence, by timm's configuration."""
     source, config = _parse(name)[0], _config(name)
     if source.startswith("local-dir:"):
         files = [*Path(source.removeprefix("local-dir:")).glob("*.safetensors")]

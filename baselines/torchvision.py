@@ -117,7 +117,7 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
 
 
 def weights_of(name: str) -> Weights | None:
-    """Where the default weights lie and how large they are."""
+    """Says where the default weights lie and how large they are."""
     from torchvision import models
 
     weights = models.get_model_weights(_parse(name)[0]).DEFAULT

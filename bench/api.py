@@ -181,7 +181,7 @@ class Fit(Shown):
 
     @property
     def table(self) -> pd.DataFrame:
-        """As `parameters`."""
+        """The same numbers as `parameters`, as a table."""
         return self.parameters
 
     def predict(self, x: float | Sequence[float] | np.ndarray) -> pd.DataFrame:

@@ -392,7 +392,7 @@ def calls_of(tests: Sequence[str], path: Path, seconds: float) -> Calls | None:
     return pickle.loads(said)
 
 
-def killed_first(asked: Sequence[tuple[Mutant, Calls]], seconds: float) -> dict[Mutant, str]:
+def killed_first(asked: Sequence[tuple[Mutant, Calls]], seconds: float, *, last: bool) -> dict[Mutant, str]:
     """How mutants end that end by the tests that call them. One fork collects these tests; forks of it try a mutant
     each."""
     reading, writing = os.pipe()
@@ -405,7 +405,8 @@ def killed_first(asked: Sequence[tuple[Mutant, Calls]], seconds: float) -> dict[
         os.environ.pop("VIT_BENCH_CACHE", None)  # its folder went with that run: each fork makes one of its own
         ended = {}
         for mutant, calls in asked:
-            if (outcome := told(mutant, calling_tests(mutant, calls), calls, seconds)) != SURVIVED:
+            outcome = told(mutant, calling_tests(mutant, calls), calls, seconds, last=last)
+            if outcome != SURVIVED or last:
                 ended[mutant] = outcome
         with open(writing, "wb") as pipe:
             pipe.write(pickle.dumps(ended))
@@ -448,6 +449,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--line", type=int, help="all mutants of this line only")
     parser.add_argument("--tests", nargs="+", default=[], help="test files or folders (default: tests/ROOM)")
+    parser.add_argument("--quick", action="store_true", help="leave out the room's other tests, which seldom kill more")
     parser.add_argument("--seconds", type=float, default=900.0, help="time for one mutant (default: 900)")
     options = parser.parse_args()
     named = [path.resolve() for path in options.modules]
@@ -471,7 +473,7 @@ def main() -> int:
     }
     asked = [(mutant, calls[room]) for mutant in drawn if (room := room_of(mutant.path)) in calls]
     first = [(mutant, known) for mutant, known in asked if calling_tests(mutant, known)]
-    ended = killed_first(first, options.seconds) if first else {}
+    ended = killed_first(first, options.seconds, last=options.quick) if first else {}
     counts.update(ended.values())
     for mutant, known in asked:
         if mutant not in ended:

@@ -66,7 +66,7 @@ def identical(c: PairedDifference) -> bool:
 
 
 def savings(evidence: Evidence) -> list[Saving]:
-    """For each model that was trained both ways with the same schedule."""
+    """The savings of each model that was trained both ways with the same schedule."""
     spent: dict[tuple[str, str, int], dict[str, dict[int, Cost]]] = {}
     for record in evidence.records.records:
         cell = record.cell

@@ -27,8 +27,8 @@ def one_budget(a: float, b: float) -> bool:
 
 
 def budgets(flops: Sequence[float] | np.ndarray) -> np.ndarray:
-    """For each number of FLOPs its budget: the largest of those that are one. Groups begin with the smallest that is in
-    none, so that none spans more than `ONE_BUDGET`."""
+    """Each number of FLOPs gets a budget: the largest of its group, which is one budget. Groups begin with the smallest
+    that is in none, so that none spans more than `ONE_BUDGET`."""
     flops_N = np.asarray(flops, dtype=float)
     found_N = flops_N.copy()
     start = -np.inf

@@ -66,7 +66,7 @@ def finding_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Closing(Item):
-    """Where the laws of two families meet, in the common range or beyond the data; `leader` is ahead before. The
+    """The laws of two families meet here, in the common range or beyond the data; `leader` is ahead before. The
     interval is of the laws, not of one more run of each.
 
     Attributes:
@@ -102,7 +102,8 @@ class HeldOut(Item):
 
 
 def by_law(first: Law, second: Law) -> list[Item]:
-    """Where the laws of two families meet, and how well the same laws without their largest x predicted the gap."""
+    """Tells where the laws of two families meet, and how well the same laws without their largest x predicted the
+    gap."""
     items: list[Item] = [_closing(first, second)]
     held = _held_out(first, second)
     return [*items, *([held] if held else [])]

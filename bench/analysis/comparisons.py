@@ -284,7 +284,7 @@ class SizeCurve:
 
 
 def size_curves(evidence: Evidence, *, every: bool = False) -> tuple[SizeCurve, ...]:
-    """For each model of the data-size axis, its points at the longest horizon that most of its sizes reached; `every`:
+    """Each model of the data-size axis, with its points at the longest horizon that most of its sizes reached; `every`:
     also those of networks that have not begun to learn, for pictures."""
     groups = by_key(((s.label, s.last.data), s) for s in evidence.on_axis("data_size", every=every))
     curves = []

@@ -140,7 +140,7 @@ class Difference(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class LawDeviation(Item):
-    """Where a law (of two families: one for both) misses a group mean most: the error that it predicts and the one that
+    """A law (of two families: one for both) misses this group mean most: the error that it predicts and the one that
     was observed. p: how often noise between seeds alone would miss like this; None: only this point, beside the answer,
     is missed."""
 

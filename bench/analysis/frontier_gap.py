@@ -45,7 +45,7 @@ class FrontierGap:
 
 
 def frontier_gap(evidence: Evidence, first: Law, second: Law) -> FrontierGap:
-    """At every place of the first's frontier inside the second's range, which is interpolated in log compute; a budget
+    """The gap at every place of the first's frontier inside the second's range, interpolated in log compute; a budget
     that only counts a little apart is inside."""
     (x, own), (at, other) = first.frontier, second.frontier
     inside = np.array([at[0] <= a <= at[-1] or one_budget(a, at[0]) or one_budget(a, at[-1]) for a in x])

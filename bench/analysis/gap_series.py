@@ -109,7 +109,7 @@ def _point_on(points: Sequence[Point], size: int) -> Point | None:
 
 @dataclass(frozen=True, kw_only=True)
 class StillFalling:
-    """By how much the loss of a model fell in the last doubling before the budget of a line, on all images: nats, and
+    """The loss of a model fell by so much in the last doubling before the budget of a line, on all images: nats, and
     as a share of the loss of guessing."""
 
     model: str

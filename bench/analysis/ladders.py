@@ -63,12 +63,12 @@ class ChangeLadder:
 
     @property
     def seconds(self) -> float:
-        """Of one more seed on every rung, both arms."""
+        """Seconds that one more seed on every rung takes, for both arms."""
         return sum(self.seconds_R)
 
     @property
     def seconds_R(self) -> tuple[float, ...]:
-        """Of one more seed on each rung, both arms."""
+        """Seconds that one more seed takes on each rung, for both arms."""
         return tuple(
             float(np.median([change.seconds + base.seconds for change, base in pairs.values()]))
             for pairs in self.pairs_R

@@ -1,4 +1,4 @@
-"""Where one of two families begins to be ahead of the other, by their fitted laws, inside the common range.
+"""Finds where one of two families begins to be ahead, by their fitted laws, inside the common range.
 
 The question is about the laws: intervals are of the place where they cross, not of where one more run of each would be
 as good as the other. Where a law is not smooth (`Law.is_smooth`) the measured order answers: between which budgets it
@@ -33,7 +33,7 @@ UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has th
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCrossing(Item):
-    """Where the order of two families changes on one task: `leader` is ahead beyond `x`, or overtakes between `low` and
+    """The order of two families changes on one task: `leader` is ahead beyond `x`, or overtakes between `low` and
     `high`. Without a place, `leader` is ahead throughout; without either, the order cannot be told."""
 
     task: str
@@ -58,7 +58,7 @@ def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, st
 
 
 def _answer(evidence: Evidence, name: str, first: Law, second: Law, measure: str = HEADLINE) -> Finding:
-    """By the laws where both are smooth, else by measured places."""
+    """The laws answer where both are smooth, otherwise the measured places do."""
     why, items = why_not_smooth(first, second)
     if not why:
         return crossing_of(name, first, second)

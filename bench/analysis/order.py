@@ -74,7 +74,7 @@ def sentence(f: Finding) -> str:
 
 
 def number(f: Finding) -> Number:
-    """Where the order changes, or the trend."""
+    """The place at which the order changes, or the trend."""
     if f.low is None:
         return wording.number(f)
     text = f"between {wording.between(f, f.low, f.high, 'and')}"

@@ -281,7 +281,7 @@ def _freedom(evidence: Evidence, measure: str, points: Sequence[Point]) -> float
 
 
 def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequence[int]) -> np.ndarray:
-    """For every frontier point, how much lower its error looks because it was the lowest so far; negative."""
+    """Every frontier point's bias: its error looks so much lower because it was the lowest so far; negative."""
     members = []
     for i in front:
         rivals = np.flatnonzero(x <= x[i])

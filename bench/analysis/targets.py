@@ -1,5 +1,5 @@
-"""At how much compute, or how many images, another run of a family reaches an accuracy, with the interval of one more
-run. Where its best measured points pass the accuracy, the answer is read off between these two, and needs no law.
+"""Finds at how much compute, or how many images, another run of a family reaches an accuracy, with the interval of one
+more run. Where its best measured points pass the accuracy, the answer is read off between these two, and needs no law.
 Elsewhere it is that of `vit-bench fit --reach`: a law is asked beyond the data only where it has a record there, and
 the answer says how far."""
 
@@ -102,7 +102,7 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
 
 
 def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
-    """Where the family's best measured points pass the target, between two of them; None where they do not, or where a
+    """The two best measured points of the family between which the target is passed; None where they do not, or where a
     larger one loses it again.
 
     Errors are interpolated as in figures with two logarithmic axes. An end of the interval is where the line through
@@ -126,7 +126,7 @@ def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
 
 
 def _deviation_at(law: Law, x: float) -> list[Item]:
-    """Where the law misses its group means, or one beside x, by more than their noise; [] if it does not."""
+    """The place where the law misses its group means, or one beside x, by more than their noise; [] if it does not."""
     if law.lack_of_fit is None or law.lack_of_fit.fails:
         return deviation((law.family,), law.lack_of_fit)
     means = law.group_means

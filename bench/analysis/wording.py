@@ -288,7 +288,7 @@ REASONS: Mapping[str, Sentence] = {
 
 
 def _narrower(f: Finding) -> str:
-    """By how much an interval would have to shrink to leave one answer, were the estimate to stay."""
+    """Says by how much an interval would have to shrink to leave one answer, were the estimate to stay."""
     if f.estimate is None or f.low is None or f.high is None or not f.estimate - (f.unit == Unit.TIMES):
         return "It takes a narrower interval: more seeds, few-shot samples or test images."
     off = abs(f.estimate - (f.unit == Unit.TIMES))

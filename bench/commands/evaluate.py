@@ -109,7 +109,7 @@ def place_of(data: str, *, root: Path | None) -> Path:
 
 
 def _facts(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShares) -> dict[str, Any]:
-    """As JSON types."""
+    """The result in JSON types."""
     return {
         "model": args.model,
         "data": args.data,

@@ -52,7 +52,7 @@ class CheckOptions:
 
 
 class Limited(Exception):
-    """Not met, and not required: something cannot be done with this extension."""
+    """A requirement is not met, and need not be: something cannot be done with this extension."""
 
 
 def require(met: bool, otherwise: str) -> None:

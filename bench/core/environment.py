@@ -1,4 +1,4 @@
-"""Where a result came from: versions, hardware, commit. No host name, no user name, no path."""
+"""A record says where a result came from: versions, hardware, commit. No host name, no user name, no path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("torch", "timm", "numpy", "scipy", "pandas")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """Where a result came from. No host name, no user name, no path.
+    """The origin of a result: versions, hardware, commit. It holds no host name, no user name and no path.
 
     Attributes:
         python … pandas: versions.

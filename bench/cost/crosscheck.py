@@ -143,8 +143,8 @@ def by_kind(by_operation: Mapping[str, int]) -> dict[str, int]:
 
 
 class _Whole:
-    """In place of what torch's counter follows modules with, which takes longer than to count, and fails where a module
-    is called with a parameter."""
+    """It takes the place of what torch's counter follows modules with, which takes longer than to count, and fails
+    where a module is called with a parameter."""
 
     parents = frozenset(("Global",))
 

@@ -33,7 +33,8 @@ class _FusedAttention(torch.autograd.Function):
 
 
 class AssumeFused(TorchFunctionMode):
-    """On the meta device torch spells attention out and would keep an N x N matrix that no accelerator keeps."""
+    """Attention keeps no matrix: on the meta device torch spells it out and would keep an N x N matrix that no
+    accelerator keeps."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -104,8 +104,9 @@ class Reached:
 
 @cache
 def reached(family: str, device: str) -> Reached:
-    """By training: the geometric mean over the models of a family, or of all where none of it is known, whose rates of
-    computing alone were published, each the mean of its sources. Rates scatter alike in all families."""
+    """The share of the roofline that training reaches: the geometric mean over the models of a family, or of all where
+    none of it is known, whose rates of computing alone were published, each the mean of its sources. Rates scatter
+    alike in all families."""
     means = dict[str, dict[str, float]]()
     alone = [row for row in published() if row.alone]
     for row in alone:

@@ -46,8 +46,8 @@ def directory() -> Path:
 
 
 def kernels() -> Path:
-    """Where torch keeps kernels that it has generated, so that the next process finds the same ones. They are code:
-    hence a folder that this user alone can write, never one that came with somebody's results.
+    """The folder in which torch keeps kernels that it generated, so that the next process finds the same ones. They are
+    code: hence a folder that this user alone can write, never one that came with somebody's results.
 
     Raises:
         UserError: others can write there.

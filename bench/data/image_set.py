@@ -168,7 +168,7 @@ class ImageSet:
         return self.images_NHWC.encoded_bytes if isinstance(self.images_NHWC, EncodedImages) else None
 
     def tier(self, free_bytes: int) -> Tier:
-        """See `tier_of`."""
+        """The tier that `tier_of` finds."""
         return tier_of(self.decoded_bytes, free_bytes, encoded=isinstance(self.images_NHWC, EncodedImages))
 
     def blocks(self) -> Iterator[np.ndarray]:
@@ -234,8 +234,8 @@ def _place(images: Images) -> tuple[Any, ...]:
 
 
 def tier_of(decoded_bytes: int, free_bytes: int, *, encoded: bool) -> Tier:
-    """Where training reads images from, on a device with so much free memory: whole in its memory; stored pixels,
-    mapped from the disk; or encoded files. The first two give the same batches."""
+    """The tier that training reads images from, on a device with so much free memory: whole in its memory; stored
+    pixels, mapped from the disk; or encoded files. The first two give the same batches."""
     if encoded:
         return "streamed"
     return "resident" if decoded_bytes <= RESIDENT_SHARE * free_bytes else "mapped"

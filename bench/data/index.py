@@ -1,4 +1,4 @@
-"""Where every encoded image of a data set lies, so that any of them can be read at any time: made once, then mapped.
+"""An index says where every encoded image of a data set lies, so that any can be read at any time: made once, mapped.
 
 All files are read once: an image's key is a hash of its bytes, and whether it can be decoded is found out then, not in
 the middle of an epoch. Those that cannot are left out, counted and named, before anything is trained; so they are the

@@ -139,7 +139,7 @@ def _enough(labels_N: np.ndarray) -> int:
 
 
 def few(images: ImageSet, classes: int) -> ImageSet:
-    """At most `TRAIN` or `TEST` images of the first classes, balanced as far as the set allows."""
+    """A part of a set: at most `TRAIN` or `TEST` images of the first classes, balanced as far as the set allows."""
     from bench.data.subset import nested
 
     kept_N = np.flatnonzero(images.labels_N < classes)

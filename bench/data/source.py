@@ -83,7 +83,7 @@ class PathList(Sequence[Path]):
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where encoded images lie as they are: the number of each one's file, and its first byte."""
+    """The places of encoded images: the number of each one's file, and its first byte."""
 
     file_N: np.ndarray
     offset_N: np.ndarray

@@ -316,7 +316,7 @@ CHECKS = (
 
 
 def examine(check: MachineCheck, device: str) -> Iterator[CheckResult]:
-    """Its lines, each as soon as it is known; what it raises is one that fails."""
+    """The lines of a check, each as soon as it is known; an exception becomes a line that fails."""
     if check.gpu and not device.startswith("cuda"):
         yield CheckResult(check=check.name, value="needs a GPU", outcome="n/a")
         return

@@ -34,7 +34,7 @@ CONTINUE = "Run the same command to continue, with any number of ranks; nothing 
 
 
 def port(job: str) -> int:
-    """Where the machines of a job meet: the same for all of them, and another for most other jobs."""
+    """The port at which the machines of a job meet: the same for all of them, and another for most other jobs."""
     return PORTS.start + zlib.crc32(job.encode()) % len(PORTS)
 
 

@@ -1,4 +1,4 @@
-"""Where two families' laws cross: an interval that may be open at one end, "no", or "cannot tell"."""
+"""Finds where two families' laws cross: an interval that may be open at one end, "no", or "cannot tell"."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class Crossing:
 def crossing(
     first: Curves, second: Curves, *, names: tuple[str, str] = ("first", "second"), level: float = LAW_LEVEL
 ) -> Crossing:
-    """Where two families of one input are equally good, inside the range of x that both cover; nothing is extrapolated.
+    """Finds where two families of one input are equally good, inside the range of x that both cover; nothing is
+    extrapolated.
 
     At every x the interval of log y1 - log y2 says who is ahead, if it excludes 0. The places where it does not are the
     confidence set of the crossing (a test inverted, after Fieller): the true one is among them as often as the interval

@@ -62,7 +62,7 @@ def misses_quantile(level: float) -> float:
 
 
 def place(x: np.ndarray) -> np.ndarray:
-    """Where points lie on the way to larger scale, (n,): x, or the product of the first two inputs."""
+    """The places of points on the way to larger scale, (n,): x, or the product of the first two inputs."""
     return np.prod(np.atleast_2d(x)[:2], axis=0)
 
 
@@ -268,7 +268,7 @@ class Forecast:
         return float(np.sqrt(squares / (PRIOR_ORIGINS + known)))
 
     def lean(self, distance: float) -> float:
-        """By how much the interval leans to the side where origins missed: from -LEAN, below, to LEAN, above."""
+        """How far the interval leans to the side where origins missed: from -LEAN, below, to LEAN, above."""
         expected = self.expected_rate(distance)
         if not len(self.origins) or not expected:
             return 0.0

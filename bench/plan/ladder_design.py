@@ -42,7 +42,7 @@ class Design:
 
 
 def seconds(budgets: Sequence[int], seeds: int, each: Mapping[str, float], *, workers: int) -> float:
-    """Of a ladder.
+    """Seconds that a ladder takes.
 
     Args:
         each: arm -> seconds of training per image of the baseline.
@@ -61,8 +61,8 @@ def design(
     detect: float = DETECT,
     shortest: int = 0,
 ) -> Design:
-    """As few seeds as find a gain of `detect` points in `POWER` of ladders, at the usual budgets or, where these take
-    too long, at ever smaller ones; where nothing does, as many seeds as there is time for.
+    """A design has as few seeds as find a gain of `detect` points in `POWER` of ladders, at the usual budgets or, where
+    these take too long, at ever smaller ones; where nothing does, as many seeds as there is time for.
 
     Args:
         limit: seconds.

@@ -42,7 +42,7 @@ class RepeatedImages:
 
 
 def find(planned: Iterable[Planned]) -> tuple[RepeatedImages, ...]:
-    """By set, what sees its images most often first."""
+    """Repeats of each data set; what sees its images most often comes first."""
     everything = list(planned)
     total = sum(each.seconds or 0.0 for each in everything)
     parts = by_key((each.cell.data_name, each) for each in everything if each.epochs > MAX_EPOCHS)

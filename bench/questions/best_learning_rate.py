@@ -83,8 +83,8 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def family_rates(swept: Sequence[Sweep]) -> dict[str, float]:
-    """For a model that was not swept: the geometric mean of its family's chosen rates at their longest budgets, to two
-    digits."""
+    """The rate for a model that was not swept: the geometric mean of its family's chosen rates at their longest
+    budgets, to two digits."""
     made = {}
     for family in dict.fromkeys(s.family for s in swept):
         if known := [s.rate for s in swept if s.family == family and s.rate is not None]:

@@ -38,7 +38,7 @@ CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPaths:
-    """Where a report was written, and what it found.
+    """The files that a report was written to, and what it found.
 
     Attributes:
         title: the study's title.

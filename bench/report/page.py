@@ -385,7 +385,7 @@ def machine(records: Sequence[Record]) -> str:
 
 
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    """Where the numbers come from: software, hardware, data. Distinct values are all listed."""
+    """Says where the numbers come from: software, hardware, data. Distinct values are all listed."""
     records = evidence.records.records
     rows = [
         (label, "; ".join(values))

@@ -228,8 +228,8 @@ class ConsoleRow:
 
 
 def console_rows(said: Sequence[Answer], *, limit: int) -> tuple[list[ConsoleRow], list[str]]:
-    """At most `limit` rows of the main answers, with equal verdicts grouped, and the labels of the questions left out.
-    Questions without any decided answer come last."""
+    """The console's rows, at most `limit` of the main answers, with equal verdicts grouped, and the labels of the
+    questions left out. Questions without any decided answer come last."""
     glance = (a for a in said if a.main and a.at_a_glance and a.subject.lower() != ALL_MODELS)
     by_label = by_key((a.label, a) for a in glance)
     rows: list[ConsoleRow] = []

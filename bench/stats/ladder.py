@@ -93,7 +93,7 @@ class Ladders:
 
     @classmethod
     def of(cls, x_R: np.ndarray, gains_TRN: np.ndarray) -> Ladders:
-        """From differences; NaN where a seed has none.
+        """Ladders made of differences, which are NaN where a seed has none.
 
         Raises:
             ValueError: a rung with fewer than two seeds, or fewer than three rungs.

@@ -1,4 +1,4 @@
-"""Where a curve has its peak: a polynomial through repeated readings, and its maximum with an interval.
+"""Finds where a curve has its peak: a polynomial through repeated readings, and its maximum with an interval.
 
 Every run is one reading at one place, and carries its repeat's own level (the same seed at several places shares its
 initial weights and its order of images). Ordinary least squares of place, place² and one level for each repeat gives

@@ -56,7 +56,7 @@ class Seconds:
 
     @property
     def total(self) -> float | None:
-        """Their sum; None where nothing was timed."""
+        """The sum of all purposes; None where nothing was timed."""
         known = [s for s in (self.train, self.evaluate, self.save, self.wait) if s is not None]
         return sum(known) if known else None
 

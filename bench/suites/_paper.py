@@ -136,7 +136,7 @@ def upstream_of(data: str) -> str:
 
 
 def epochs(data: str) -> int:
-    """For how long the paper trains on a set (the longer of two): 300 epochs of ImageNet, and of any other set."""
+    """Epochs that the paper trains on a set (the longer of two): 300 epochs of ImageNet, and of any other set."""
     return max(row.epochs for row in rows().values() if row.data.lower() == upstream_of(data))
 
 

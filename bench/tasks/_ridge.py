@@ -57,7 +57,7 @@ class SupportSet:
 
     @cached_property
     def squared_basis_NR(self) -> np.ndarray:
-        """Its products with the shrinkages are the leverages."""
+        """The basis squared, whose products with the shrinkages are the leverages."""
         return self.basis_NR**2
 
     def weights(self, ridge: float) -> np.ndarray:

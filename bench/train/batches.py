@@ -259,7 +259,7 @@ class Batches:
         return 0.0 if self.reader is None else self.reader.waited
 
     def indices(self, step: int) -> np.ndarray:
-        """See `Draws`."""
+        """The indices of a batch, as `Draws` describes them."""
         return self.draws.indices(step)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:

@@ -119,7 +119,7 @@ def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tens
 
 
 class Compiled:
-    """As `bench.train.acceleration.AsWritten`, of a network that is compiled where that can be done. On a GPU,
+    """The same as `bench.train.acceleration.AsWritten`, with a network that is compiled where it can be. On a GPU,
     modes that record take the fastest kernels of attention too; but not for several ranks, whose exchange cannot be
     recorded.
 

@@ -29,7 +29,7 @@ class KeepSums(CustomGraphPass):
                     node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
     def uuid(self) -> str:
-        """For torch's cache of compiled code."""
+        """The name of this pass in torch's cache of compiled code."""
         return "keep sums 1"
 
 

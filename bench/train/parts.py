@@ -46,7 +46,7 @@ def suffix(name: str) -> str:
 
 
 def check_part(kind: str, name: str) -> None:
-    """See that a part exists, by its full name.
+    """Checks that a part exists, by its full name.
 
     Raises:
         UserError: it does not; says what there is.

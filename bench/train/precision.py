@@ -131,7 +131,7 @@ class Working:
             twin.grad = None
 
     def leaves(self) -> list[Tensor]:
-        """Whose gradients the backward pass finds."""
+        """The tensors whose gradients the backward pass finds."""
         return [leaf for _, leaf in self.pairs]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:

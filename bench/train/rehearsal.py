@@ -73,8 +73,8 @@ def _compile_alone(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
 
 
 def _allocate_optimizer_state(step: Step) -> None:
-    """By an update at rate 0 with gradients of zero, that is then forgotten: later allocations find its memory taken,
-    and nothing runs out of memory once graphs are recorded."""
+    """Makes an update at rate 0 with gradients of zero, which is then forgotten: later allocations find its memory
+    taken, and nothing runs out of memory once graphs are recorded."""
     optimizer = step.optimizer
     if optimizer.state:
         return

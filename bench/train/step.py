@@ -59,7 +59,8 @@ def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
 
 
 def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
-    """With "prior", start the head's bias at −log K, so that a sigmoid begins near the rate at which a class is true.
+    """Where "prior" is asked for, starts the head's bias at −log K, so that a sigmoid begins near the rate at which a
+    class is true.
 
     The paper's runs had −10 for JFT's 18,291 classes and ImageNet-21k's 21,843 (−9.8 and −10.0 by this rule) and −6.9
     for ImageNet's 1,000.
@@ -79,7 +80,7 @@ def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
 
 
 class TooLarge(torch.OutOfMemoryError):
-    """Not even one image at a time fits."""
+    """Memory is too small for even one image at a time."""
 
 
 def own_loss(output: tuple[Tensor, ...], loss_of: Loss) -> Tensor:

@@ -178,7 +178,7 @@ class LossCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
-    """Where and how checkpoints are written.
+    """The folder of checkpoints, and when they are written.
 
     Attributes:
         folder: where they go.
@@ -511,7 +511,7 @@ class Trainer:
             self._waited = self.batches.waited
 
     def _compile(self, segment: Segment) -> None:
-        """Where the network is compiled, have that done before the first step, so that rates are those of training."""
+        """Compiles the network before the first step, if at all, so that throughputs are those of training."""
         p, train_step = self.progress, self.train_step
         if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
             return

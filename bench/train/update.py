@@ -36,7 +36,7 @@ class OptimizerState:
         self._fresh = [_numbers(group) for group in optimizer.param_groups]
 
     def clear(self) -> None:
-        """As it was made."""
+        """Sets the sums back to what they were when they were made."""
         self.optimizer.state.clear()
         for group, fresh in zip(self.optimizer.param_groups, self._fresh, strict=True):
             for key in set(_numbers(group)) - set(fresh):
@@ -44,7 +44,7 @@ class OptimizerState:
             group |= {key: _copy(value) for key, value in fresh.items()}
 
     def tensors(self, weights: Iterable[tuple[str, nn.Parameter]]) -> dict[str, Tensor]:
-        """By name.
+        """All that the sums hold, by name.
 
         Raises:
             UserError: it holds something that is neither a tensor nor a number.

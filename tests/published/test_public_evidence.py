@@ -16,7 +16,8 @@ from bench.analysis.question import load
 from bench.analysis.study_data import Records
 from bench.published import clip, matched, public_evidence, robustness
 from bench.published.figures import published_ratios
-from bench.published.matched import Comparison, gains
+from bench.published.matched import MEAN, ByMetric, Comparison, gains
+from bench.published.questions.as_claimed import Claimed
 from bench.report.figures import compute
 from bench.report.title import title_of
 from bench.stats.pareto import pareto
@@ -126,6 +127,9 @@ def test_the_papers_claims_hold_where_its_recipe_does(findings: tuple[Finding, .
     than a ConvNet by the paper's recipe and AugReg's, not by DeiT III's."""
     made = verdicts(findings)
     assert made["ViT", "BiT and ViT, JFT-300M (Table 6)"] == Verdict.YES
+    (of_table_6,) = [f for f in findings if f.subject == (Claimed.CHEAPER, "BiT and ViT, JFT-300M (Table 6)")]
+    average = {m.metric: m for m in of_table_6.evidence if isinstance(m, ByMetric)}[MEAN]
+    assert (of_table_6.estimate, of_table_6.low) == (average.ratio, average.low), "the claim is of five sets' average"
     assert made["ViT", "ResNet and ViT, WIT-400M (CLIP)"] == Verdict.YES
     assert not any(f.main for f in findings if "CLIP)" in f.subject[-1] and "ResNet" in f.subject[-1])
     assert made["ViT", "ViT (DeiT III) and ConvNeXt, ImageNet-22k"] == Verdict.NO

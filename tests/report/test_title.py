@@ -11,6 +11,7 @@ from bench.analysis import published, questions, saved_findings
 from bench.analysis.finding import ALL_MODELS, Axis, Counts, Difference, Finding, Reason, TrendPoint, Unit, Verdict
 from bench.analysis.findings import Findings, ValidityCheck
 from bench.analysis.targets import AccuracyTarget
+from bench.questions.best_learning_rate import EDGE_OF_SWEEP, OPEN_INTERVAL
 from bench.report import build, text
 from bench.report.style import PAGE
 from bench.report.title import is_answered, sentence, title_of
@@ -30,6 +31,23 @@ def gain(name: str, family: str, estimate: float, half: float, *reasons: str, **
     verdict = Verdict.YES if low > 0 else Verdict.NO if high < 0 else Verdict.CANNOT_TELL
     finding = Finding(question=name, subject=(family,), verdict=verdict, estimate=estimate, low=low, high=high)
     return replace(finding, unit=Unit.SHARE, n=Counts(seeds=2), reasons=reasons, **more)  # type: ignore[arg-type]
+
+
+def test_a_sweep_of_many_networks_is_titled_with_all_of_them() -> None:
+    """Between which rates the best lie, and how many of them are bounded; a sweep of few is titled with one."""
+
+    def best(model: str, rate: float | None, *reasons: str) -> Finding:
+        verdict = Verdict.NO if rate is None else Verdict.YES
+        made = Finding(question="best learning rate", subject=(model, "set"), verdict=verdict, estimate=rate)
+        return replace(made, low=rate and rate / 2, high=rate and rate * 2, n=Counts(seeds=3), reasons=reasons)
+
+    some = [best("a", 3e-3), best("b", 1e-3, OPEN_INTERVAL), best("c", 2e-3), best("d", None, EDGE_OF_SWEEP)]
+    made = title_of(study(*some), figures=["learning-rates"], own="best learning rate")
+    assert made is not None and made.figure == "learning-rates"
+    assert made.text == (
+        "The best learning rates of 3 of 4 networks lie between 0.001 and 0.003; the sweep bounds 2 of them on both "
+        "sides."
+    )
 
 
 @pytest.mark.parametrize("folder", REFERENCES, ids=lambda folder: folder.name)

@@ -16,13 +16,14 @@ from bench.execute.local import Failure
 from bench.execute.worker import RunningAttempt
 from bench.plan.plan import START_SECONDS
 from bench.report import tables
-from bench.store import grid, lease, planned
+from bench.store import built, grid, lease, planned
 from bench.store import grid as plan
 from bench.store.export import Collected, collect
 from bench.store.lease import claim
 from bench.store.planned import PlannedCost, PlannedRun
 from bench.store.study import CellDirectory, Study
 from bench.study.cell import Cell
+from bench.study.fingerprint import Basis, Fingerprint
 from tests.analysis._records import MODELS, World, write
 from tests.plan.making import plan_of
 
@@ -209,6 +210,65 @@ def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path)
             ).read_bytes()
         (target / "figures").mkdir()
         (target / "figures" / "old.png").write_text("of an earlier report")
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", (False, (), None, False)),
+        ("suite = 'scaling'\nscale = 'paper'\n", (False, (), None, False)),
+        ("suite = 'scaling'\nrehearse = true\n", (True, (), None, True)),
+        ("rehearse = false\ntarget = [0.5, 0.9, 1.0, 0.0, 'all']\n", (False, (0.5, 0.9), None, True)),
+        ("at = 1e18\ntarget = 0.5\n", (False, (), 1e18, True)),
+        ("at = -1\n", (False, (), None, True)),
+        ("at = 3\n", (False, (), 3.0, True)),
+        ("at = [", (False, (), None, False)),  # it cannot be read
+    ],
+)
+def test_a_study_file_says_what_was_asked_for(tmp_path, text, said):
+    (tmp_path / grid.STUDY_FILE).write_text(text)
+    read = (grid.is_rehearsal, grid.targets, grid.forecast_at, grid.says_more)
+    assert tuple(each(tmp_path) for each in read) == said
+
+
+@pytest.mark.parametrize(
+    "now, aside",
+    [
+        (Basis(code=Fingerprint(digest="b", modules={}), images={"mnist": "1"}), "other-code"),
+        (Basis(code=Fingerprint(digest="a", modules={}), images={"mnist": "2"}), "other-images"),
+        (Basis(code=Fingerprint(digest="a", modules={}), images={"mnist": "1"}), None),
+        (Basis(images={"digits": "1"}), None),
+    ],
+)
+def test_results_of_other_code_or_images_are_set_aside_by_name(tmp_path, now, aside):
+    directory = CellDirectory(tmp_path / "cell")
+    cell = Cell(model="ViT-pico/7", data="mnist", horizons=(0,))
+    directory.prepare(cell, Basis(code=Fingerprint(digest="a", modules={}), images={"mnist": "1"}))
+    directory.record.write_text("a result")
+    (directory.checkpoints / "step-1").mkdir(parents=True)
+    directory.prepare(cell, now)
+    kept = [path.name.rpartition("-")[0] for path in directory.path.glob("record.*-*.json")]
+    assert kept == ([f"record.{aside}"] if aside else []) and directory.record.exists() is (aside is None)
+    assert any(directory.checkpoints.glob("*")) is (aside is None), "a run goes on only from checkpoints of its own"
+    assert directory.basis().agrees(now)
+
+
+def test_what_a_report_wrote_is_known_and_nothing_else(tmp_path):
+    """Names that lead elsewhere, or are of another kind, may be anybody's files."""
+    assert built.read(tmp_path) == frozenset()
+    mine = {"figures/compute.png", "tables/runs.csv"}
+    others = {
+        "cells/a.csv",
+        "figures/../notes.md",
+        "figures/a/b.png",
+        "figures/notes.txt",
+        "report.md",
+        "/figures/a.png",
+    }
+    built.write(tmp_path, mine | others)
+    assert built.read(tmp_path) == mine
+    (tmp_path / built.BUILT).write_text("{}")
+    assert built.read(tmp_path) == frozenset()
 
 
 def test_collecting_never_removes_what_is_not_its_own(study, tmp_path):

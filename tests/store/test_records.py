@@ -23,6 +23,7 @@ from bench.core import files
 from bench.core.environment import Environment
 from bench.core.errors import UserError
 from bench.store import records
+from bench.store.lease import LeaseLost
 from bench.store.prediction_bits import from_detail, to_detail
 from bench.store.study import CellDirectory, state_of
 from bench.study import record as record_types
@@ -146,6 +147,16 @@ def test_numbers_come_back_as_they_were(tmp_path, monkeypatch, flops, parser):
     read = records.read_record(tmp_path / "r.json").cost.spent_flops.paper
     assert read == flops
     assert type(read) is type(flops)
+
+
+DIGITS = st.integers(-(2**70), 2**70) | st.integers(2**64 - 2, 2**64 + 2) | st.integers(0, 2**300).map(str)
+
+
+@given(st.recursive(DIGITS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("0123456789"), inner)))
+def test_json_is_read_as_the_standard_library_reads_it(value):
+    """Integers beyond 64 bits too, wherever they stand, and digits that are text."""
+    for text in (json.dumps(value), json.dumps(value, separators=(",", ":"))):
+        assert records._parse(text.encode()) == json.loads(text)
 
 
 def test_what_is_not_finite_is_not_written(tmp_path):
@@ -276,6 +287,36 @@ def test_only_a_record_of_a_failure_leaves_a_cell_to_repeat(tmp_path, status):
     records.write_record(directory.record, dataclasses.replace(RECORD, status=status, reason="why"))
     assert state_of(directory)[0] == ("failed" if status == "failed" else "done")
     assert (state_of(directory)[2] is None) == (status == "complete")
+
+
+@pytest.mark.parametrize("before", [None, *STATUSES])
+def test_a_result_takes_the_place_of_a_failure_alone(tmp_path, before):
+    directory = CellDirectory(tmp_path / RECORD.directory)
+    directory.path.mkdir()
+    if before is not None:
+        records.write_record(directory.record, dataclasses.replace(RECORD, status=before, reason="why"))
+    if before in (None, "failed"):
+        directory.publish(RECORD)
+        assert directory.read_record() == RECORD
+    else:
+        kept = directory.record.read_bytes()
+        with pytest.raises(LeaseLost, match="another runner has finished"):
+            directory.publish(dataclasses.replace(RECORD, reason="another"))
+        assert directory.record.read_bytes() == kept
+    assert [path.name for path in directory.path.iterdir()] == ["record.json"]
+
+
+def test_a_field_that_an_older_record_lacks_has_its_default(path):
+    """Each has one of its own: what is made for one record is not another's."""
+    score = accuracy_score(0.5, task="fewshot", data="digits", num_test=20, num_classes=2)
+    scores = (dataclasses.replace(score, detail={}),) * 2
+    records.write_record(path, dataclasses.replace(RECORD, horizons=(Horizon(images_seen=10, scores=scores),)))
+    body = json.loads(path.read_text())
+    for score in body["horizons"][0]["scores"]:
+        score.pop("detail", None)
+    sealed(path, body)
+    one, other = records.read_record(path).horizons[0].scores
+    assert one.detail == other.detail == {} and one.detail is not other.detail
 
 
 def test_a_record_of_another_cell_is_none(tmp_path):

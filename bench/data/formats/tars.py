@@ -28,7 +28,7 @@ BLOCK, MAX_PADDING = 512, 1 << 20  # a tar ends in at least one block of zeros
 
 
 class Place(NamedTuple):
-    """Where an image's bytes lie."""
+    """The place of an image's bytes."""
 
     shard: Path
     offset: int

@@ -193,7 +193,7 @@ def draw(of_class: Sequence[tuple[Path, str]], numbers_NU: np.ndarray, variation
 
 
 def _corners(numbers_NU: np.ndarray, variation: Variation) -> np.ndarray:
-    """Where each finished image looks into the master drawing: (N, quadrilaterals, 4 corners x 2), in master pixels.
+    """The corners of each finished image in the master drawing: (N, quadrilaterals, 4 corners x 2), in master pixels.
 
     A node of the finished image is moved by its jitter, then shift, rotation, shear and scale are undone.
     """

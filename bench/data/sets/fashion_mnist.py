@@ -52,7 +52,8 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def _folders(root: Path | None) -> list[Path]:
-    """Where the full set may lie: below the data root (torchvision's layout too), then the system's folder."""
+    """Folders in which the full set may lie: below the data root (torchvision's layout too), then the system's
+    folder."""
     below = [root / "fashion-mnist", root / "fashion_mnist", root / "FashionMNIST" / "raw"] if root else []
     return [*below, SYSTEM_FOLDER]
 

@@ -54,7 +54,7 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
-    """See `bench.data.load.look`."""
+    """What `bench.data.load.look` asks for."""
     place, storage, _ = _here(option, root)
     return folder.look_into(place, storage)
 

@@ -1,1 +1,1 @@
-"""Where workers are started, one file each, loaded by name: `--executor NAME`."""
+"""An executor starts workers somewhere; each is one file, loaded by name: `--executor NAME`."""

@@ -11,7 +11,7 @@ from bench.plan.plan import Plan
 
 
 def run(plan: Plan, *, on_event: Callable[[int, WorkerEvent], None], tick: Callable[[], None]) -> list[Failure]:
-    """See `bench.execute.local.run`."""
+    """Runs the plan as `bench.execute.local.run` does."""
     asked = plan.machine.asked
     return local.run(plan, on_event=on_event, tick=tick, profile=asked.profile, co2=asked.co2)
 

@@ -47,7 +47,7 @@ def work_of(command: WorkerCommand, log: Path) -> Ended:
 
 
 class Ray(Executor):
-    """See the base class."""
+    """Ray Core's jobs, by the methods that the base class describes."""
 
     def __init__(self, needs: Resources, command: WorkerCommand) -> None:
         self._ray: Any = importlib.import_module("ray")

@@ -75,7 +75,7 @@ srun --kill-on-bad-exit=1 --cpus-per-task={cpus} bash -c 'exec "$@" --node "$SLU
 
 
 class Slurm(Executor):
-    """See the base class."""
+    """SLURM's jobs, by the methods that the base class describes."""
 
     def __init__(self, needs: Resources, command: WorkerCommand) -> None:
         self._options = options(needs)

@@ -63,7 +63,7 @@ def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> Named
 
 @dataclass(frozen=True, kw_only=True)
 class NamedHardware:
-    """See `bench.plan.cost_model.CostModel`.
+    """Costs on hardware that the user names; `bench.plan.cost_model.CostModel` describes the members.
 
     Attributes:
         measured: rates are measured here, where there is such a device.
@@ -75,8 +75,8 @@ class NamedHardware:
     device: str = "cuda"
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """See the protocol. In a plan without --ranks, as many devices train a cell together as finish everything
-        soonest."""
+        """The cost of cells, as the protocol says. In a plan without --ranks, as many devices train a cell together as
+        finish everything soonest."""
         machine = left.machine
         workers = preflight.workers_on(self.hardware.count, machine, left.cells)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()

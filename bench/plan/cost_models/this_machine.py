@@ -35,14 +35,14 @@ def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> ThisM
 
 @dataclass(frozen=True, kw_only=True)
 class ThisMachine:
-    """See `bench.plan.cost_model.CostModel`."""
+    """Costs on this machine, as measured; `bench.plan.cost_model.CostModel` describes the members."""
 
     device: str
     reason: str
     hardware: None = None
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """See the protocol."""
+        """The cost of cells, as the protocol says."""
         machine = left.machine
         workers, threads = preflight.processes(machine, left.cells, device=self.device, exclusive=left.exclusive)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()

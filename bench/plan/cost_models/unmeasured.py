@@ -18,7 +18,7 @@ def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> Unmea
 
 @dataclass(frozen=True, kw_only=True)
 class Unmeasured:
-    """See `bench.plan.cost_model.CostModel`."""
+    """Costs of a device that nobody measured; `bench.plan.cost_model.CostModel` describes the members."""
 
     device: str
     reason: str

@@ -71,7 +71,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _rungs(cells: Iterable[Cell]) -> list[Rung]:
-    """By compute, ascending."""
+    """The rungs by compute, ascending."""
     pairs = {(cell.model, horizon): cell for cell in cells for horizon in cell.horizons if horizon}
     made = [Rung(model=m, images=h, flops=h * _flops(cell)) for (m, h), cell in pairs.items()]
     if len(made) < 3:

@@ -59,7 +59,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _mark(axes: Axes, f: Finding, curves: Sequence[SizeCurve]) -> dict[str, Any]:
-    """Where another run of a family reaches an accuracy: hollow on a dotted line, with its interval; its row."""
+    """Marks where another run of a family reaches an accuracy: hollow on a dotted line, with its interval; its row."""
     family, (left, right), y = f.subject[0], axes.get_xlim(), 100 * wording.every(f, AccuracyTarget)[0].accuracy
     colour, marker = _style.look(family, [curve.family for curve in curves])
     x, low, high = (float(f"{end:.6g}") for end in (f.estimate or left, f.low or left, f.high or right))

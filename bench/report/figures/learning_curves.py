@@ -132,8 +132,8 @@ def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, Learnin
 
 
 def _chosen(everything: dict[str, list[Member]]) -> dict[str, list[Member]]:
-    """At most `MAX_CURVES`: `MAX_MODELS` of each family and as many runs of each as fit, or fewer models where not even
-    one run of each does."""
+    """The curves that are drawn, at most `MAX_CURVES`: `MAX_MODELS` of each family and as many runs of each as fit, or
+    fewer models where not even one run of each does."""
     for models in range(MAX_MODELS, 0, -1):
         spread = {family: _spread(members, models) for family, members in everything.items()}
         lines = [

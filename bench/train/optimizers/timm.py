@@ -50,7 +50,7 @@ USUAL_RATES = {"muon": 10.0, "nmuon": 10.0, "lion": 0.1, "sgd": 30.0, "momentum"
 
 
 def usual_rate(recipe: Recipe) -> float:
-    """Where a search of the rate begins, over AdamW's."""
+    """The rate at which a search begins, as a multiple of AdamW's."""
     return USUAL_RATES.get(suffix(recipe.optimizer), 1.0)
 
 
