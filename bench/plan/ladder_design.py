@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +34,14 @@ class Design:
         seeds: of every rung.
         seconds: expected, on all workers together, with the runs that tune rates.
         power: share of ladders of the gain that was asked for that get a verdict.
+        over: it takes longer than was asked for: no smaller one has three seeds and room for the warm-up.
     """
 
     budgets: tuple[int, ...]
     seeds: int
     seconds: float
     power: float
+    over: bool = False
 
 
 def seconds(budgets: Sequence[int], seeds: int, each: Mapping[str, float], *, workers: int) -> float:
@@ -71,16 +74,16 @@ def design(
     truth, x_R = Truth(gain=detect, pair=PAIR), np.log2(budgets)
     wanted = seeds_needed(truth, x_R) or MAX_SEEDS
     scale, made = 1.0, tuple(budgets)
-    while (
-        seconds(made, wanted, each, workers=workers) > limit and scale > SMALLEST and budgets[0] * scale / 2 >= shortest
-    ):
-        scale /= 2
-        made = tuple(round(images * scale / batch) * batch for images in budgets)
+    least = max(SMALLEST, shortest / budgets[0])
+    while seconds(made, wanted, each, workers=workers) > limit and scale > least:
+        scale = max(scale / 2, least)
+        made = tuple(math.ceil(images * scale / batch) * batch for images in budgets)
     seeds = wanted
     while seeds > FEWEST and seconds(made, seeds, each, workers=workers) > limit:
         seeds -= 1
     found = power(truth, x_R, seeds=seeds)
-    return Design(budgets=made, seeds=seeds, seconds=seconds(made, seeds, each, workers=workers), power=found)
+    takes = seconds(made, seeds, each, workers=workers)
+    return Design(budgets=made, seeds=seeds, seconds=takes, power=found, over=takes > limit)
 
 
 def remembered(store: Path, key: Mapping[str, Any]) -> Design | None:
@@ -91,7 +94,8 @@ def remembered(store: Path, key: Mapping[str, Any]) -> Design | None:
         if found["asked"] != key:
             return None
         budgets = tuple(int(images) for images in found["budgets"])
-        return Design(budgets=budgets, seeds=found["seeds"], seconds=found["seconds"], power=found["power"])
+        rest = {name: found[name] for name in ("seeds", "seconds", "power", "over")}
+        return Design(budgets=budgets, **rest)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -107,5 +111,6 @@ def words(made: Design, *, detect: float = DETECT) -> str:
     budgets = ", ".join(f"{images:,}" for images in made.budgets)
     return (
         f"Design: budgets of {budgets} images, {made.seeds} seeds: a gain of {detect:g} points gets a verdict in "
-        f"{made.power:.0%} of such ladders{enough}; {duration(made.seconds)}, as speeds were measured."
+        f"{made.power:.0%} of such ladders{enough}; {duration(made.seconds)}, as speeds were measured"
+        + (", more than was asked for: it is the smallest." if made.over else ".")
     )

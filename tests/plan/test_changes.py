@@ -149,7 +149,8 @@ def test_a_design_pays_for_what_it_needs_and_no_more() -> None:
     assert rich.budgets == usual and rich.power >= 0.8 and rich.seconds < 1e6
     assert poor.seconds <= 60.0 and poor.budgets[-1] < usual[-1] and poor.seeds <= rich.seeds
     warm = ladder_design.design(usual, each, limit=1.0, workers=2, batch=32, shortest=2_560)
-    assert warm.budgets[0] >= 2_560, "the warm-up is at most a quarter of the lowest budget"
+    assert warm.over and "more than was asked for" in ladder_design.words(warm) and not rich.over
+    assert warm.budgets[0] == 2_560, "the warm-up is at most a quarter of the lowest budget"
     less = ladder_design.design(usual, each, limit=1e6, workers=2, batch=32, detect=4.0)
     assert less.seeds < rich.seeds, "a larger gain takes fewer seeds"
 
@@ -209,3 +210,20 @@ def test_a_budget_is_said_once_and_not_beside_what_it_chooses() -> None:
     asked = StudyOptions.of({"suite": "ladder", "change": ("loss=sigmoid",), "seeds": 3})
     with pytest.raises(UserError, match="choose budgets and seeds"):
         verb.designed(asked, Console(), budget="20min")
+
+
+def test_one_rung_alone_can_get_more_seeds(monkeypatch) -> None:
+    monkeypatch.setattr(changes, "_record", lambda cell, request: record(cell))
+    asked = StudyOptions.of(
+        {
+            "suite": "ladder",
+            "scale": "cpu",
+            "change": ("weight_decay=0.3",),
+            "seeds": 5,
+            "horizons": ("8000", "16000", "32000"),
+        }
+    )
+    only = [f"axis={LadderPlace(change=arm, rung=2).axis}" for arm in (BASELINE, "weight_decay=0.3")]
+    monkeypatch.setitem(BEST, "adamw", 4e-3)
+    made = expand(suites.load("ladder"), asked.what, asked.overrides, DataSizes(), only=only, store=Path()).chosen
+    assert len(made) == 10 and {place_of(cell.axes).rung for cell in made} == {2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import stats
 from bench.stats.ladder import (
     LEVEL,
     MODERATED,
+    TUNING,
     VERDICTS,
     Ladders,
     LadderVerdict,
@@ -22,7 +24,8 @@ from bench.stats.ladder import (
     simulated,
     verdicts,
 )
-from tools import measure_ladders
+from tests.conftest import PROJECT
+from tools import ladder_cases, measure_ladders, measure_untuned
 
 X = np.array([0.0, 2.0, 4.0])
 ROWS = list(csv.DictReader(measure_ladders.FILE.open()))
@@ -219,3 +222,61 @@ def test_a_rung_above_is_opened_where_it_is_worth_its_price() -> None:
     assert next_pairs(found, cost_R, money=12.0).above >= 2, "a rung as cheap as others is the best place for pairs"
     assert not next_pairs(found, cost_R, money=12.0, opening=11.0).above
     assert next_pairs(found, cost_R, money=0.5).cost == 0.0
+
+
+# -- rates that are not tuned alike ------------------------------------------------------------------------------------
+
+UNTUNED = list(csv.DictReader(measure_untuned.FILE.open()))
+
+
+def worst(how: str, factor: float, column: str = "wrong") -> float:
+    return max(float(row[column]) for row in UNTUNED if row["rates"] == how and float(row["factor"]) == factor)
+
+
+def test_the_page_says_what_untuned_rates_do() -> None:
+    page = " ".join((PROJECT / "docs" / "ladder.md").read_text().split())
+    for how in ("taken over", "alike"):
+        assert " | ".join(f"{100 * worst(how, factor):.0f} %" for factor in measure_untuned.FACTORS) in page
+    most = max(float(row["rung_sd_low"]) for row in UNTUNED if row["rates"] == "alike")
+    assert f"at most {most:.2f} points" in page and most < TUNING
+    assert all(worst("alike", factor) <= LEVEL for factor in measure_untuned.FACTORS)
+
+
+def test_untuned_rates_measured_again_are_like_those_that_are_kept() -> None:
+    rows = {(r["rates"], float(r["gain"])): r for r in measure_untuned.measured(factor=2.0, ladders=150, seed=9)}
+    assert float(rows["taken over", 0.0]["fades"]) == pytest.approx(worst("taken over", 2.0, "fades"), abs=0.15)
+    assert float(rows["alike", 0.0]["wrong"]) < 0.08
+    bend = measure_untuned.BENDS[0]
+    assert float(rows["taken over", 0.0]["mean_low"]) == pytest.approx(-bend * np.log(2.0) ** 2, abs=0.3)
+
+
+# -- known cases -------------------------------------------------------------------------------------------------------
+
+RUNS, CASES = (list(csv.DictReader(path.open())) for path in (ladder_cases.RUNS, ladder_cases.CASES))
+
+
+def test_cases_are_what_their_runs_say() -> None:
+    assert ladder_cases.found(RUNS) == CASES
+    page = " ".join((ladder_cases.FOLDER / "README.md").read_text().split())
+    for case in CASES:
+        found = [case[key] for key in ("gain_0", "gain_1", "gain_2", "forecast")]
+        assert f"*{case['verdict']}* | {' | '.join(found)} |" in page, case["case"]
+
+
+def test_every_arm_of_a_case_was_tuned_alike_and_paired() -> None:
+    for case in CASES:
+        mine = [row for row in RUNS if row["case"] == case["case"]]
+        trials = Counter((row["arm"], row["images"]) for row in mine if row["kind"] == "trial")
+        assert len(trials) == 4 and len(set(trials.values())) == 1
+        flops = sorted({float(row["flops"]) for row in mine if row["arm"] == "baseline"})
+        assert len(flops) >= 3 and flops[-1] / flops[0] == pytest.approx(16, rel=0.02)
+        paid = Counter()
+        for row in mine:
+            paid[row["arm"], row["rung"]] += float(row["flops"]) * (row["kind"] == "rung")
+        for rung in map(str, range(3)):
+            assert paid[case["change"], rung] == pytest.approx(paid["baseline", rung], rel=0.03), "equal compute"
+
+
+def test_what_a_wrong_rate_costs_is_about_what_the_cases_show() -> None:
+    for assumed, shown in zip(measure_untuned.BENDS, ladder_cases.bends(RUNS), strict=True):
+        assert assumed / 3 < shown < 3 * assumed
