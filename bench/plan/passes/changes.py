@@ -50,7 +50,10 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     while True:
         tuning, records = _tuning(arms, rungs, trials, request)
         if any(record is None for record in records.values()):
-            note = f"Rates are tuned first; runs of the {plural(len(rungs), 'rung')} follow: give the command again."
+            note = (
+                f"Rates are tuned first; runs of the {plural(len(rungs), 'rung')} follow: vit-bench ladder goes on by "
+                "itself, vit-bench run where it is given again."
+            )
             return replace(study, cells=tuple(tuning), notes=(*study.notes, note))
         for key, made in trials.items():
             trials[key] = replace(made, scores=tuple(_score(records[key, rate]) for rate in made.rates))
