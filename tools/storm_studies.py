@@ -20,7 +20,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from bench.core.errors import EXIT_FAILED, EXIT_OK
+from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 from bench.store.study import KILLED, Study, state_of
 from bench.study import registry
 from bench.study.cell import Cell
@@ -42,9 +42,13 @@ def cells_of(number: int, seconds: float) -> tuple[list[Cell], list[Cell]]:
 
 
 def work(store: Path, number: int, workers: int, seconds: float) -> int:
-    """One run of a study."""
+    """One run of a study; `EXIT_USAGE` where its workers were killed more often than they are started anew."""
     healthy, deadly = cells_of(number, seconds)
-    return EXIT_FAILED if naps.run([*deadly, *healthy], store, executor="local", workers=workers) else EXIT_OK
+    try:
+        return EXIT_FAILED if naps.run([*deadly, *healthy], store, executor="local", workers=workers) else EXIT_OK
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
 
 
 def storm(store: Path, options: argparse.Namespace, chance: random.Random) -> Counter[str]:
@@ -54,7 +58,8 @@ def storm(store: Path, options: argparse.Namespace, chance: random.Random) -> Co
     study = Study(store)
     sizes = ("--cells", str(options.cells), "--workers", str(options.workers), "--seconds", str(options.seconds))
     command = [sys.executable, "-m", "tools.storm_studies", "--only", str(store), *sizes]
-    while not happened["runs"] or not all(study.cell(cell).record.exists() for cell in healthy):
+    code = EXIT_USAGE
+    while code not in (EXIT_OK, EXIT_FAILED) or not all(study.cell(cell).record.exists() for cell in healthy):
         happened["runs"] += 1
         with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
             while run.poll() is None:
@@ -66,7 +71,10 @@ def storm(store: Path, options: argparse.Namespace, chance: random.Random) -> Co
                         os.kill(chance.choice(workers), signal.SIGKILL)
                         happened["workers killed"] += 1
             errors = run.stderr.read().decode(errors="replace") if run.stderr else ""
+        code = run.returncode
+        happened[f"exit code {code}"] += 1
         happened["TRACEBACKS"] += "Traceback" in errors
+        print(errors, end="", file=sys.stderr)
     return happened + judge(store, healthy, deadly)
 
 
