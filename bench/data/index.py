@@ -202,13 +202,24 @@ class _Names:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.below = folder, os.path.join(os.fsencode(folder), b"")
-        self.text, self.ends = bytearray(), array("q")
+        self.text, self.ends, self.shared = bytearray(), array("q"), False
+
+    def join(self, paths: Sequence[Path]) -> None:
+        """Add paths; those of the only source are shared with it."""
+        if not self.ends and isinstance(paths, PathList) and (held := paths.relative_to(self.folder)) is not None:
+            self.text, self.ends = held
+            self.shared = True
+            return
+        for path in _encoded(paths):
+            self.add(path)
 
     def add(self, name: bytes, *, whole: bool = False) -> None:
         if name.startswith(self.below) and not whole:
             name = name[len(self.below) :]
         elif not whole:
             name = os.path.relpath(name, os.fsencode(self.folder))
+        if self.shared:
+            self.text, self.ends, self.shared = bytearray(self.text), array("q", self.ends), False
         self.text += name
         self.ends.append(len(self.text))
 
@@ -240,6 +251,8 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
                 if source.several is not None:
                     kept = kept_N[rows_M].tolist()
                     built |= real.to_arrays(tuple(source.several[i] for i in kept), f"{split}_several")
+            kept_order = kept_N[order_N] if len(kept_N) < len(source) or source.groups_N is not None else order_N
+            del kept_N, order_N
             for name in list(images):  # one after the other: beside all of them there is one sorted anew
                 values = images.pop(name)
                 built |= {f"{split}_{name}": values[rows_M] for split, rows_M in rows.items()}
@@ -247,15 +260,15 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
                 for split in rows:
                     built[f"{split}_file"] += files
                 files += len(source.files)
+                names.join(source.files)
                 for path in _encoded(source.files):
-                    names.add(path)
                     found = os.stat(path)
                     status.extend((found.st_size, found.st_mtime_ns))
             if source.groups_N is not None:
-                built[f"{part}_groups"] = source.groups_N[kept_N[order_N]]
+                built[f"{part}_groups"] = source.groups_N[kept_order]
             several = real.beside(folder, source, num_classes=len(contents.class_names)) if part == "test" else None
             if several is not None:
-                built |= real.to_arrays(tuple(several[i] for i in kept_N[order_N].tolist()))
+                built |= real.to_arrays(tuple(several[i] for i in kept_order.tolist()))
     if copies:
         names.add(os.fsencode(copied), whole=True)
         status.extend(_status(copied))

@@ -75,6 +75,12 @@ class PathList(Sequence[Path]):
         self._names += other._names
         self._ends.extend(before + end for end in other._ends)
 
+    def relative_to(self, folder: Path) -> tuple[bytearray, array[int]] | None:
+        """All names in one text and where each ends, not copied; None where not all are relative to this folder."""
+        if self._below != os.path.join(os.fsencode(folder), b"") or ELSEWHERE in self._names:
+            return None
+        return self._names, self._ends
+
     def encoded(self, number: int) -> bytes:
         """The path as the system knows it."""
         name = bytes(self._names[self._ends[number - 1] if number else 0 : self._ends[number]])

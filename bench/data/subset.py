@@ -72,11 +72,12 @@ def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
     stream of their own. Copies of one image share a key, so they fall on the same side."""
     place_N = mix(keys_N, "held-out")
     chosen_N = np.zeros(len(place_N), dtype=bool)
-    for label in np.unique(labels_N):
-        of_class_N = labels_N == label
-        places = np.unique(place_N[of_class_N])
+    by_class_N = np.argsort(labels_N, kind="stable")  # looking through all images for each class takes hours of many
+    _, counts_K = np.unique(labels_N, return_counts=True)
+    for of_class in np.split(by_class_N, np.cumsum(counts_K)[:-1]):
+        places = np.unique(mine := place_N[of_class])
         if len(places) > 1:
-            chosen_N |= of_class_N & (place_N < places[max(1, round(HELD_OUT * len(places)))])
+            chosen_N[of_class] = mine < places[max(1, round(HELD_OUT * len(places)))]
     return chosen_N
 
 

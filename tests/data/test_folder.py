@@ -5,6 +5,7 @@ import itertools
 import re
 import sys
 import warnings
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -419,6 +420,9 @@ def test_what_is_not_read_is_counted_and_named(tmp_path: Path, monkeypatch, how:
     assert again.source == images.source and len(images) == len(good)
 
 
+ENDS = array("q", [9, 67])
+
+
 def test_a_list_of_paths_holds_their_common_folder_once():
     root = Path("/data/photos")
     mine = [root / "cat" / "1.png", Path("/elsewhere/2.png"), root / "dog" / f"{'3' * 50}.png", Path("4.png")]
@@ -429,3 +433,8 @@ def test_a_list_of_paths_holds_their_common_folder_once():
         assert list(paths) == mine and paths[-1] == mine[-1] and paths[1:3] == mine[1:3]
         assert [paths.encoded(number) for number in range(4)] == [bytes(path) for path in mine]
     assert len(listed._names) + len(str(root)) < len(PathList(mine)._names)
+    assert PathList(mine[::2], below=root).relative_to(root) == (
+        bytearray(b"cat/1.pngdog/" + b"3" * 50 + b".png"),
+        ENDS,
+    )
+    assert listed.relative_to(root) is None and PathList(mine[:1], below=root).relative_to(root / "cat") is None

@@ -41,7 +41,7 @@ def find(folder: Path) -> FolderContents:
     train, test = splits["train"], splits["test"]
     roots = {"train": train, "test": test} if train and test else {"all": train or folder}
     passed_over: Counter[str] = Counter()
-    classes = {split: _classes(root, passed_over) for split, root in roots.items() if root}
+    classes = {split: _classes(root, passed_over, below=folder) for split, root in roots.items() if root}
     first = [name for name, paths in next(iter(classes.values())).items() if paths]
     if not first:
         if loose := sum(1 for entry in os.scandir(folder) if entry.is_file() and _is_image(entry.name)):
@@ -73,7 +73,7 @@ def _folders(root: Path) -> list[str]:
     return sorted(names, key=int) if all(name.isascii() and name.isdigit() for name in names) else names
 
 
-def _classes(root: Path, passed_over: Counter[str]) -> dict[str, PathList]:
+def _classes(root: Path, passed_over: Counter[str], *, below: Path) -> dict[str, PathList]:
     """The images in each folder; none where it holds nothing that looks like one.
 
     Raises:
@@ -82,7 +82,7 @@ def _classes(root: Path, passed_over: Counter[str]) -> dict[str, PathList]:
     found: dict[str, PathList] = {}
     for name in _folders(root):
         here: Counter[str] = Counter()
-        found[name] = PathList(_in_order(_images(root / name, here)), below=root)
+        found[name] = PathList(_in_order(_images(root / name, here)), below=below)
         if here and not found[name]:
             kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in sorted(here.items()))
             what = f"{printable(root / name)} holds no image that is read, only {kinds}."
