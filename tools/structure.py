@@ -115,20 +115,19 @@ def walks(house: Structure) -> dict[str, list[str]]:
         if isinstance(node, ast.ClassDef) and node.name == "StudyOptions"
     )
     fields = [node for node in whole.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
-    entered: dict[str, list[str]] = {}
-    for field in fields:
-        group, name = ast.unparse(field.annotation), ast.unparse(field.target)
-        for module, path in house.paths.items():
-            nodes = list(ast.walk(ast.parse(path.read_text())))
-            imported = any(
-                isinstance(node, ast.ImportFrom) and any(alias.name == group for alias in node.names) for node in nodes
-            )
-            read = any(
-                isinstance(node, ast.Attribute) and node.attr == name and ast.unparse(node.value).endswith("options")
-                for node in nodes
-            )
-            if module != OPTIONS and (imported or read):
-                entered.setdefault(group, []).append(module)
+    groups = {ast.unparse(field.target): ast.unparse(field.annotation) for field in fields}
+    entered: dict[str, list[str]] = {group: [] for group in groups.values()}
+    for module, path in house.paths.items():
+        taken = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                taken |= {alias.name for alias in node.names} & entered.keys()
+            elif (
+                isinstance(node, ast.Attribute) and node.attr in groups and ast.unparse(node.value).endswith("options")
+            ):
+                taken.add(groups[node.attr])
+        for group in taken if module != OPTIONS else ():
+            entered[group].append(module)
     return entered
 
 
