@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.peak import Peak, between, cut, near_peak, peak, ratio
+from bench.stats.peak import FALL, Peak, between, cut, near_peak, peak, ratio
 
 SWEEPS = 300
 
@@ -86,6 +86,8 @@ def test_the_readings_near_a_peak_end_at_what_is_unknown_or_far_below() -> None:
     assert list(near_peak([0.0, 1.0, 2.0, 1.5, math.nan, 3.0 - 4])) == [0, 1, 2, 3]
     assert list(near_peak([-9.0, 1.0, 2.0, -7.0, -9.0])) == [1, 2, 3]
     assert list(near_peak([2.0, 1.0, 0.0, -1.0])) == [0, 1, 2]
+    assert list(near_peak([FALL, 0.5 * FALL, 0.0])) == [0, 1, 2], "exactly as far below counts"
+    assert list(near_peak([0.0, -0.5 * FALL, -FALL * 1.01])) == [0, 1]
 
 
 def test_a_peak_lies_between_places_that_are_lower_by_more_than_chance() -> None:
