@@ -92,7 +92,7 @@ def beyond(factors: tuple[float, ...], *, studies: int) -> dict[str, list[float]
 
 
 def cross(first: Law, second: Law, family: tuple[int, int, int], rng: np.random.Generator) -> Crossing:
-    """Where two simulated families cross."""
+    """Two simulated families, and where they cross."""
     made = [
         bootstrap.resample(fit.fit(study(law, family, rng), forms.POWER), draws=200, seed=int(rng.integers(1 << 30)))
         for law in (first, second)

@@ -71,7 +71,7 @@ def this_project(folder: Path, *, boxes: str = "ours", files: str = "shards", cr
 
 
 def _boxes_of_torchvision(rng: np.random.Generator, *, number: int, height: Any, width: Any) -> Any:
-    """As RandomResizedCrop draws them, for one try: what does not fit is clipped."""
+    """Boxes as RandomResizedCrop draws them, for one try: what does not fit is clipped."""
     area = height * width * rng.uniform(*AREA, number)
     ratio = np.exp(rng.uniform(np.log(RATIO[0]), np.log(RATIO[1]), number))
     wide = np.minimum(np.round(np.sqrt(area * ratio)), width)

@@ -290,7 +290,7 @@ def judge(one: Pair, *, draws: int, seed: int, old: bool = True) -> list[Judged]
 
 
 def _told_by_one_form(made: Sequence[Averaged], one: Pair) -> Iterator[tuple[str, bool, float]]:
-    """As `_told`, of percentiles of the place where refits cross."""
+    """The same as `_told`, of percentiles of the place where refits cross."""
     ends = resampled_crossings(made[0], made[1], 1.0, one.span)
     if ends is not None:
         held = one.kind == "inside" and ends[0] <= (one.crossing or 0.0) <= ends[1] * 1.04  # a place of the grid

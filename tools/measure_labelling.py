@@ -151,7 +151,7 @@ def _first(log_x_N: np.ndarray, curve_N: np.ndarray, wanted: float) -> float:
 
 
 def of_trained(curve: Curve, target: float) -> Ends | None:
-    """As the law of a study over distinct images."""
+    """Curves that follow the law of a study over distinct images."""
     found = needed_for("images for a target", _law(curve), target)
     if found.estimate is None:
         return None

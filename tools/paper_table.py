@@ -85,7 +85,7 @@ class Row:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """As they are typed, for the scale `paper`. "…" in the folder of a run: what its name begins and ends with."""
+        """Commands as they are typed, for the scale `paper`. "…" stands for the middle of a run's folder."""
         named = " ".join(f"--only {shlex.quote(pattern)}" for pattern in self.only)
         return (f"vit-bench run --suite {self.suite} --scale paper {named}".strip(),) * bool(self.suite) + self.more
 

@@ -3,8 +3,9 @@
     python -m tools.structure [FOLDER] [--study]
 
 Prints statements and files of each room, the spine of CONTRIBUTING and the files that it imports directly, what a study
-can reach and (`--study`, half a minute) what its processes load, imports that go upwards, circles, and files that only
-one other file imports. A statement is a node of `ast.stmt` that is no docstring, so that formatting changes no count.
+can reach and (`--study`, half a minute) what its processes load, imports that go upwards, circles, the files that each
+group of options enters, and files that only one other file imports. A statement is a node of `ast.stmt` that is no
+docstring, so that formatting changes no count.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.house.structure import ORDER, PROJECT, Structure, room, spine
 
 STUDY = ("bench.run", "bench.worker")
 """A study starts in these modules: the command, and the process that trains a cell."""
+OPTIONS = "bench.study.options"
 BY_NAME = (
     "bench.data.sets.",
     "bench.tasks.",
@@ -105,6 +107,30 @@ def one_importer(house: Structure) -> dict[str, str]:
     }
 
 
+def walks(house: Structure) -> dict[str, list[str]]:
+    """Files that take a group of options, by the group: they import its class, or read it of all options."""
+    whole = next(
+        node
+        for node in ast.parse(house.paths[OPTIONS].read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == "StudyOptions"
+    )
+    fields = [node for node in whole.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
+    groups = {ast.unparse(field.target): ast.unparse(field.annotation) for field in fields}
+    entered: dict[str, list[str]] = {group: [] for group in groups.values()}
+    for module, path in house.paths.items():
+        taken = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                taken |= {alias.name for alias in node.names} & entered.keys()
+            elif (
+                isinstance(node, ast.Attribute) and node.attr in groups and ast.unparse(node.value).endswith("options")
+            ):
+                taken.add(groups[node.attr])
+        for group in taken if module != OPTIONS else ():
+            entered[group].append(module)
+    return entered
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=PROJECT, help="a checkout (default: this one)")
@@ -138,6 +164,8 @@ def main() -> None:
     print("class names with several meanings:", ", ".join(house.classes()) or "none")
     print("upwards:", "; ".join(house.upwards()) or "none")
     print("circle:", " -> ".join(house.circle()) or "none")
+    for group, modules in walks(house).items():
+        print(f"options {group:42} {len(modules):2} files of {', '.join(sorted({room(name) for name in modules}))}")
     single = one_importer(house)
     told("files with one importer", single)
     for name, importer in single.items():

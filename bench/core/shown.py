@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Shown:
-    """A result that is shown as its text, in a notebook with its spaces."""
+    """A result whose printed form is its text; a notebook keeps the spaces of that."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -22,7 +22,7 @@ NO_FLOOR = 1e-3  # share of the upper end: a floor nearer to 0 is none
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """The text that is printed."""
+    """The lines that `vit-bench fit` prints."""
     text = [f"note: {item}" for item in result["notes"]]
     if "isoflop" in result:
         return text + _isoflop(result["isoflop"]) + [f"  warning: {item}" for item in result["warnings"]]

@@ -33,9 +33,11 @@ class Trials:
 
 
 def further(trials: Mapping[K, Trials]) -> dict[K, Trials]:
-    """One more trial for every arm and end, where the best of any lies at an end of its rates: there beyond that end;
-    elsewhere between the best and its better neighbour, so that none is tuned more than another. None: all are settled,
-    or have had `MOST`."""
+    """The next trials, one for every arm and end, so that none is tuned more than another.
+
+    An arm whose best rate lies at an end of those it tried gets one beyond that end; the others get one between their
+    best rate and its better neighbour. There are none where no arm's best lies at an end, or one has had `MOST`.
+    """
     if not any(made.at_edge for made in trials.values()) or any(len(made.rates) >= MOST for made in trials.values()):
         return {}
     return {

@@ -238,9 +238,9 @@ def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int
     """The fewest seeds with which ladders of a truth get a verdict in a share of `wanted`; None beyond `MAX_SEEDS`."""
     low, high = 2, 3
     while power(truth, x_R, seeds=high) < wanted:
-        low, high = high, high * 2
-        if high > MAX_SEEDS:
+        if high == MAX_SEEDS:
             return None
+        low, high = high, min(high * 2, MAX_SEEDS)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if power(truth, x_R, seeds=middle) >= wanted else (middle, high)

@@ -91,7 +91,7 @@ class PlannedAgainstActual:
 
 
 def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]]) -> PlannedAgainstActual | None:
-    """Sums over the cells that have both.
+    """What was planned and what it took, summed over the cells of which both are known.
 
     Args:
         took: seconds and processor seconds of complete cells, by name.

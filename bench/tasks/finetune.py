@@ -369,7 +369,7 @@ def _mean_ap(tuned: FineTuned, images: ImageSet) -> float | None:
 
 
 def classify(tuned: FineTuned, images: ImageSet) -> np.ndarray | None:
-    """The class of every image; None where training diverged: the largest of logits that are not numbers is none."""
+    """The class of every image; None where training diverged: logits that are not numbers name no class."""
     if tuned.diverged:
         return None
     logits_NK = tuned.logits(images.images_NHWC)

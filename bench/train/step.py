@@ -59,7 +59,7 @@ def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
 
 
 def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
-    """Where "prior" is asked for, starts the head's bias at −log K, so that a sigmoid begins near the rate at which a
+    """Starts the head's bias, where "prior" is asked for, at −log K, so that a sigmoid begins near the rate at which a
     class is true.
 
     The paper's runs had −10 for JFT's 18,291 classes and ImageNet-21k's 21,843 (−9.8 and −10.0 by this rule) and −6.9

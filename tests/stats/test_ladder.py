@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.stats import ladder
 from bench.stats.ladder import (
     LEVEL,
     MODERATED,
@@ -167,6 +168,12 @@ def test_more_noise_needs_more_seeds() -> None:
     quiet, noisy = (seeds_needed(Truth(gain=2, pair=pair), X) for pair in (0.5, 1.0))
     assert quiet is not None and noisy is not None and 2 < quiet < noisy
     assert seeds_needed(Truth(gain=0.0, pair=1.0), X) is None, "nothing decides that there is nothing"
+
+
+def test_the_fewest_seeds_are_found_up_to_the_most_that_are_offered(monkeypatch) -> None:
+    for enough in range(3, ladder.MAX_SEEDS + 3):
+        monkeypatch.setattr(ladder, "power", lambda *_, seeds, enough=enough: float(seeds >= enough))
+        assert seeds_needed(Truth(), X) == (enough if enough <= ladder.MAX_SEEDS else None)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "/".join(list(row.values())[:7]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.peak import Peak, between, cut, near_peak, peak, ratio
+from bench.stats.peak import FALL, Peak, _of_three, between, cut, near_peak, peak, ratio
 
 SWEEPS = 300
 
@@ -78,6 +78,14 @@ def test_intervals_hold_a_known_peak_as_often_as_they_say(seeds: int, noise: flo
     assert simulated(0.2, 0.08, noise, seeds=seeds)[0] >= 0.86  # crooked, as a cube on one side
 
 
+def test_three_readings_bend_about_their_highest() -> None:
+    """The parabola through them, as far as its neighbours; where they do not bend down, the highest itself."""
+    x = np.arange(4.0)
+    assert _of_three(x, [0.0, 1.0, 0.9, 0.0]) == pytest.approx(1 + 0.45 / 1.1)
+    assert _of_three(x, [3.0, 1.0, 0.0, 0.0]) == 0.0 and _of_three(x, [0.0, 0.0, 1.0, 3.0]) == 3.0
+    assert _of_three(x, [3.0, 2.9, 0.0, 0.0]) == pytest.approx(0.5 - 0.1 / 2.8, abs=1e-9)
+
+
 def test_a_curve_that_is_flat_is_not_bounded() -> None:
     assert simulated(0.01, 0.0, 0.15, seeds=3)[1] < 0.3
 
@@ -86,6 +94,8 @@ def test_the_readings_near_a_peak_end_at_what_is_unknown_or_far_below() -> None:
     assert list(near_peak([0.0, 1.0, 2.0, 1.5, math.nan, 3.0 - 4])) == [0, 1, 2, 3]
     assert list(near_peak([-9.0, 1.0, 2.0, -7.0, -9.0])) == [1, 2, 3]
     assert list(near_peak([2.0, 1.0, 0.0, -1.0])) == [0, 1, 2]
+    assert list(near_peak([FALL, 0.5 * FALL, 0.0])) == [0, 1, 2], "exactly as far below counts"
+    assert list(near_peak([0.0, -0.5 * FALL, -FALL * 1.01])) == [0, 1]
 
 
 def test_a_peak_lies_between_places_that_are_lower_by_more_than_chance() -> None:

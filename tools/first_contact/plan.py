@@ -48,7 +48,7 @@ LOSSES_WITHIN = 2**-5
 
 
 def beside_expected(name: str, side: str, rate: float) -> str:
-    """Where a rate lies beside what was expected of "ours" or "timm"; "" where nothing was."""
+    """Says how a rate compares with what was expected of "ours" or "timm"; "" where nothing was."""
     if name not in EXPECTED or side not in ("ours", "timm"):
         return ""
     low, high = EXPECTED[name][side == "timm"]

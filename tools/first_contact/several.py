@@ -27,7 +27,7 @@ def warm_shared(given: argparse.Namespace) -> Iterator[Line]:
 
 
 def under_mps(given: argparse.Namespace) -> Iterator[Line]:
-    """As `share`, of processes that NVIDIA's MPS serves, whose kernels run side by side."""
+    """The same as `share`, of processes that NVIDIA's MPS serves, whose kernels run side by side."""
     from bench.core.device import MPS_CONTROL
     from bench.execute.sharing import served
 

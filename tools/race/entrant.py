@@ -92,7 +92,7 @@ class Trials:
         return trial
 
     def __call__(self, best: PeerSettings, challenger: PeerSettings) -> tuple[float | None, str | None]:
-        """See `settings.Compare`."""
+        """Compares two settings, as `settings.Compare` says."""
         if self.best is None:
             self.best = best, self.begin(best)
         try:

@@ -192,7 +192,7 @@ class Entrant:
             process.wait()
 
     def summary(self, flops_per_image: int, peak: float) -> ContenderResult:
-        """As stored in the record."""
+        """The summary that the record stores."""
         from bench.cost.timing import spread
 
         rates = spread(self.rates)

@@ -86,7 +86,7 @@ class Course:
         self.bfloat16 = self.device != "cpu" or precision.multiplies_bfloat16()
 
     def first_settings(self, *, tuned: bool) -> PeerSettings:
-        """See `settings.first`."""
+        """The settings that `settings.first` describes."""
         package, own_dtype = self.contender.package, ""
         if package is None:
             ours = network(self.cell, self.images.num_classes)
