@@ -26,6 +26,7 @@ from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
 from bench.study import registry
 from bench.study.cell import to_json
+from bench.study.kinds import KINDS as EVERY_KIND
 from bench.study.names import DataName, ModelName
 
 if TYPE_CHECKING:
@@ -173,6 +174,11 @@ def meanings(name: str) -> list[tuple[str, str]]:
         return [("family", name)]
     kinds = [kind for kind in KINDS.values() if prefix in registry.names(kind)]
     if not kinds:
+        for kind in (kind for kind in EVERY_KIND if kind not in KINDS.values() and name in registry.names(kind)):
+            raise UserError(
+                f"{name} is a {kind}: its object is checked when it is loaded, and has no further contract.",
+                f"Kinds that have one: model, recipe, {', '.join(sorted(KINDS))}.",
+            )
         known = (*registry.model_names(), *(other for kind in KINDS.values() for other in registry.names(kind)))
         raise unknown("extension", name, known, meant=f"{name}:CALLABLE" if name.endswith(".py") else "")
     return [(kind, name) for kind in kinds]

@@ -240,8 +240,9 @@ class Plan:
 
     @property
     def measured(self) -> bool:
-        """Whether the time is: what ranks lose to each other is not."""
-        return self.cost.ranks == 1 and all(rates.measured for rates in self.cost.calibration.rates.values())
+        """Whether the time is: what ranks lose to each other is not, nor that of a cost model without rates."""
+        rates = self.cost.calibration.rates.values()
+        return self.cost.ranks == 1 and bool(rates) and all(rate.measured for rate in rates)
 
     def utilisation(self, cells: Iterable[PlannedCell]) -> float | None:
         """Share of the named devices' peak that is used while the rest of these cells occupies them: also while they

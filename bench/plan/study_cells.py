@@ -94,8 +94,10 @@ class Pass:
         apply: study, request -> the study after the pass. It raises a UserError where what was asked cannot be done.
         needed: whether a study needs it, by fields of the suite and of the options.
         after: names of the passes that come before it.
+        before: names of those that come after it, where they cannot say so themselves.
     """
 
     apply: Callable[[StudyCells, StudyRequest], StudyCells]
     needed: Callable[[StudyRequest], bool] = lambda request: True
     after: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()

@@ -3,7 +3,8 @@
 Rates are plain numbers per scale, model and budget, chosen by upstream accuracy, never on a downstream set:
 `vit-bench run --suite rates` sweeps each model at a short and a long budget with several seeds, and its report prints
 the lines below, the maximum of a smooth curve through the runs. Between two budgets the logarithm of the rate is linear
-in that of the images seen; beyond them it is that of the nearer one. A rate is of the batch that was swept.
+in that of the images seen; beyond them it is that of the nearer one. A rate is of the batch that was swept. The suites
+ask for that of the longest budget that was swept: budgets of a network branch off one trunk, which has one rate.
 
 A model without a sweep gets, by the first rule that knows it:
 

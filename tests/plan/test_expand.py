@@ -227,3 +227,14 @@ def test_a_pass_after_one_that_is_not_there_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(registry, "load", lambda kind, name: lost if name == "only" else load(kind, name))
     with pytest.raises(UserError, match="clippd"):
         passes.in_order()
+
+
+def test_a_pass_says_what_it_comes_before(monkeypatch) -> None:
+    first = Pass(apply=lambda study, request: study, before=("changes", "rehearsal"))
+    names = registry.names
+    monkeypatch.setattr(registry, "names", lambda kind: (*names(kind), "zz first") if kind == "pass" else names(kind))
+    load = registry.load
+    monkeypatch.setattr(registry, "load", lambda kind, name: first if name == "zz first" else load(kind, name))
+    order = passes.in_order()
+    assert len(order) == len(names("pass")) + 1
+    assert order.index(first) < min(order.index(load("pass", name)) for name in first.before)

@@ -310,7 +310,7 @@ def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
     }
     lines, words = [], []
     for option in RUN:
-        value = some.get(option.name, "2")
+        value = some.get(option.name, option.choices[0] if option.choices else "2")
         if option.kind is Kind.FLAG:
             lines.append(f"{option.name} = true")
             words.append(option.flag)

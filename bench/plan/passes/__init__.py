@@ -1,6 +1,6 @@
 """Passes over a suite's cells before they are planned: one file each, which exports PASS.
 
-A pass says which others it comes after; of those that nothing orders, the first by name comes first.
+A pass says which others it comes after, and before; of those that nothing orders, the first by name comes first.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from bench.study import registry
 
 
 def in_order() -> list[Pass]:
-    """Every pass, each after those that it names."""
-    before = {name: registry.load("pass", name).after for name in registry.names("pass")}
-    return [registry.load("pass", name) for name in TopologicalSorter(before).static_order()]
+    """Every pass, between those that it names."""
+    passes = {name: registry.load("pass", name) for name in registry.names("pass")}
+    earlier = {name: set(one.after) for name, one in passes.items()}
+    for name, one in passes.items():
+        for later in one.before:
+            earlier.setdefault(later, set()).add(name)
+    return [passes.get(name) or registry.load("pass", name) for name in TopologicalSorter(earlier).static_order()]
 
 
 def apply_all(study: StudyCells, request: StudyRequest) -> StudyCells:
