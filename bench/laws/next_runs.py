@@ -13,7 +13,7 @@ import numpy as np
 from bench.core.errors import UserError, unknown
 from bench.laws import design, forms
 from bench.laws.bootstrap import LAW_LEVEL
-from bench.laws.design import NarrowedAnswer, Candidates, KnownGroup, DrawnLaw
+from bench.laws.design import Candidates, DrawnLaw, KnownGroup, NarrowedAnswer
 from bench.laws.extrapolation import Forecast, misses_quantile
 from bench.laws.runs_table import FLOP_PER
 
