@@ -182,17 +182,17 @@ def _joined(one: fit.Points, other: fit.Points) -> fit.Points:
     return fit.Points(x=np.concatenate([one.x, other.x], axis=1), y=y, cluster=np.arange(len(y)))
 
 
-def _group(points: fit.Points) -> design.Group:
+def _group(points: fit.Points) -> design.KnownGroup:
     made = fit.fit(points, CHINCHILLA, loss="squares", max_starts=60, ftol=fit.REFIT_FTOL)
     refits = averaging.alone(bootstrap.resample(made, draws=DRAWS, restarts=0))
-    return design.Group(name="all", fits=(made,), weights=np.ones(1), refits=refits)
+    return design.KnownGroup(name="all", fits=(made,), weights=np.ones(1), refits=refits)
 
 
 def _name(answer: str, asked: float) -> str:
     return answer if answer == "exponent" else f"{answer}@{asked:.6g}"
 
 
-def _designed(group: design.Group, answer: str, money: float, asked: float) -> Runs:
+def _designed(group: design.KnownGroup, answer: str, money: float, asked: float) -> Runs:
     order = next_runs.Order(
         narrow=_name(answer, asked), money=money, price=lambda x: FLOP_PER * x[0] * x[1], unit="FLOP"
     )
@@ -202,11 +202,11 @@ def _designed(group: design.Group, answer: str, money: float, asked: float) -> R
     return Runs(*runs)
 
 
-def _answers(group: design.Group, asked: float) -> dict[str, tuple[float, float, float]]:
+def _answers(group: design.KnownGroup, asked: float) -> dict[str, tuple[float, float, float]]:
     """(value, low, high) of every answer."""
     (made,) = group.fits
     laws = [
-        design.Law(form=CHINCHILLA, scale=made.scale, theta=theta)
+        design.DrawnLaw(form=CHINCHILLA, scale=made.scale, theta=theta)
         for theta in (made.theta, *group.refits.parts[0].thetas)
     ]
     told = {}

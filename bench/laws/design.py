@@ -43,7 +43,7 @@ LEAST_WEIGHT = 0.05  # of a form that studies are simulated from
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Law:
+class DrawnLaw:
     """A form with its parameters. `theta` and `scale` are as in `FormFit`."""
 
     form: Form
@@ -62,7 +62,7 @@ class Law:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answer:
+class NarrowedAnswer:
     """A number that laws give.
 
     Attributes:
@@ -74,14 +74,14 @@ class Answer:
     """
 
     text: str
-    value: Callable[[Sequence[Law]], float]
+    value: Callable[[Sequence[DrawnLaw]], float]
     log: bool = False
     target: np.ndarray | None = None
     extrapolation: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Group:
+class KnownGroup:
     """What is known of one group: fits of every form that its points allow, their weights, and refits."""
 
     name: str
@@ -131,7 +131,7 @@ class Problem:
         gradient_WP: of the answer.
         reach_KC: logarithms of the inputs of every candidate, and of their product. reach_K: the largest of the runs
             there are. asked_K: of the target; None: the answer has none.
-        extrapolation: see `Answer`.
+        extrapolation: see `NarrowedAnswer`.
         price_C: of every candidate.
     """
 
@@ -190,7 +190,7 @@ def informative(count: np.ndarray) -> np.ndarray:
     return count / ((1 - SHARED) + count * SHARED)
 
 
-def problem(answer: Answer, groups: Sequence[Group], candidates: Candidates, *, seed: int = 0) -> Problem:
+def problem(answer: NarrowedAnswer, groups: Sequence[KnownGroup], candidates: Candidates, *, seed: int = 0) -> Problem:
     """Linearise an answer at refits of all groups. Worlds without an answer are left out.
 
     Raises:
@@ -235,24 +235,24 @@ def _reach(x: np.ndarray) -> np.ndarray:
     return log_x if len(log_x) == 1 else np.vstack([log_x, log_x.sum(axis=0)])
 
 
-def drawn(group: Group, number: int, rng: np.random.Generator) -> list[Law]:
+def drawn(group: KnownGroup, number: int, rng: np.random.Generator) -> list[DrawnLaw]:
     """Laws from refits of all forms, each as often as its weight."""
     every = [
-        Law(form=part.fit.form, scale=part.fit.scale, theta=theta)
+        DrawnLaw(form=part.fit.form, scale=part.fit.scale, theta=theta)
         for part in group.refits.parts
         for theta in part.thetas
     ]
     return [every[i] for i in rng.choice(len(every), number, replace=len(every) < number)]
 
 
-def _derivatives(law: Law, x: np.ndarray) -> np.ndarray:
+def _derivatives(law: DrawnLaw, x: np.ndarray) -> np.ndarray:
     """Of log y by the parameters, (n, parameters)."""
     with np.errstate(all="ignore"):
         found = law.form.jacobian(law.theta, x / law.scale[:, None])
     return np.clip(np.nan_to_num(np.broadcast_to(found, (x.shape[1], law.form.size))), -1e6, 1e6)
 
 
-def _information(group: Group, law: Law) -> np.ndarray:
+def _information(group: KnownGroup, law: DrawnLaw) -> np.ndarray:
     """Of the runs there are, about the parameters of a law: runs of one trunk share its noise."""
     made = group.fits[0]
     points = made.points
@@ -267,7 +267,7 @@ def _information(group: Group, law: Law) -> np.ndarray:
     return total
 
 
-def _gradient(answer: Answer, laws: Sequence[Law]) -> np.ndarray:
+def _gradient(answer: NarrowedAnswer, laws: Sequence[DrawnLaw]) -> np.ndarray:
     """Derivatives of the answer by the parameters of all laws in turn."""
     slopes = []
     for number, law in enumerate(laws):
@@ -340,8 +340,8 @@ class Width:
 
 
 def expected_width(
-    answer: Answer,
-    groups: Sequence[Group],
+    answer: NarrowedAnswer,
+    groups: Sequence[KnownGroup],
     x_by_group: Sequence[np.ndarray],
     *,
     seed: int = 0,
@@ -376,7 +376,7 @@ def expected_width(
     return Width(half=float(np.average(halves, weights=weights)) * stretch, studies=studies)
 
 
-def _refitted(group: Group, truth: int, x: np.ndarray, rng: np.random.Generator) -> list[Law]:
+def _refitted(group: KnownGroup, truth: int, x: np.ndarray, rng: np.random.Generator) -> list[DrawnLaw]:
     """Laws of studies that are simulated from one of a group's fits: for each study the law of one form, drawn by its
     weight in that study."""
     true = group.fits[truth]
@@ -402,7 +402,7 @@ def _refitted(group: Group, truth: int, x: np.ndarray, rng: np.random.Generator)
         with np.errstate(all="ignore"):
             missed = made.form.log_predict(theta.T[:, :, None], inside) - log_y
         squares = 2 * loss_sum(np.nan_to_num(missed, nan=1e3), loss="squares", delta=1.0)
-        ends.append([Law(form=made.form, scale=made.scale, theta=one) for one in theta])
+        ends.append([DrawnLaw(form=made.form, scale=made.scale, theta=one) for one in theta])
         criteria.append(every.shape[1] * np.log(np.maximum(squares, 1e-300)) + 2 * (made.form.size + 1))
     weights_SF = np.exp(-TEMPER / 2 * (np.array(criteria) - np.min(criteria, axis=0))).T
     weights_SF /= weights_SF.sum(axis=1, keepdims=True)
@@ -413,20 +413,20 @@ def _refitted(group: Group, truth: int, x: np.ndarray, rng: np.random.Generator)
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def slope_at(law: Law, x: float) -> float:
+def slope_at(law: DrawnLaw, x: float) -> float:
     """-d log y / d log x of a law of one input."""
     ends = law.log_predict(np.array([[x / 1.01, x * 1.01]]))
     return float((ends[0] - ends[1]) / np.log(1.01**2))
 
 
-def log_x_of(law: Law, y: float, first: float) -> float:
+def log_x_of(law: DrawnLaw, y: float, first: float) -> float:
     """log of the x at which a falling law of one input reaches y; NaN where it does not."""
     log_x = np.linspace(np.log(first), np.log(first * FAR**2), GRID)
     gap = np.minimum.accumulate(law.log_predict(np.exp(log_x)[None])) - np.log(y)
     return _first_zero(log_x, gap) if np.isfinite(gap).all() and gap[0] > 0 else float("nan")
 
 
-def log_crossing(one: Law, other: Law, low: float, high: float) -> float:
+def log_crossing(one: DrawnLaw, other: DrawnLaw, low: float, high: float) -> float:
     """log x where two laws of one input cross, the first time between low and high; NaN where they do not."""
     log_x = np.linspace(np.log(low), np.log(high), GRID)
     gap = one.log_predict(np.exp(log_x)[None]) - other.log_predict(np.exp(log_x)[None])
@@ -441,7 +441,7 @@ def _first_zero(log_x: np.ndarray, gap: np.ndarray) -> float:
     return float(log_x[i - 1] + (log_x[i] - log_x[i - 1]) * gap[i - 1] / (gap[i - 1] - gap[i]))
 
 
-def optimum(law: Law, compute: float, *, flop_per: float) -> tuple[float, float]:
+def optimum(law: DrawnLaw, compute: float, *, flop_per: float) -> tuple[float, float]:
     """(N, D) of least loss where flop_per N D = compute, of the law L = E + A N^-alpha + B D^-beta."""
     p = law.natural()
     product = compute / flop_per

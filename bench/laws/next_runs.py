@@ -13,7 +13,7 @@ import numpy as np
 from bench.core.errors import UserError, unknown
 from bench.laws import design, forms
 from bench.laws.bootstrap import LAW_LEVEL
-from bench.laws.design import Answer, Candidates, Group, Law
+from bench.laws.design import Candidates, DrawnLaw, KnownGroup, NarrowedAnswer
 from bench.laws.extrapolation import Forecast, misses_quantile
 from bench.laws.runs_table import FLOP_PER
 
@@ -47,7 +47,7 @@ class Order:
 
 def answer(
     order: Order,
-    groups: Sequence[Group],
+    groups: Sequence[KnownGroup],
     *,
     form: forms.Form | None,
     middle: float,
@@ -123,7 +123,7 @@ def _money(order: Order, cost: float) -> float | None:
     return None if order.per_unit is None else cost * order.per_unit
 
 
-def _now(wanted: Answer, groups: Sequence[Group]) -> float | None:
+def _now(wanted: NarrowedAnswer, groups: Sequence[KnownGroup]) -> float | None:
     """The answer of the refits of today's runs, their median."""
     rng = np.random.default_rng(1)
     worlds = [design.drawn(group, NOW, rng) for group in groups]
@@ -132,13 +132,13 @@ def _now(wanted: Answer, groups: Sequence[Group]) -> float | None:
     return _plain(wanted, float(np.median(values))) if len(values) else None
 
 
-def _plain(wanted: Answer, value: float) -> float:
+def _plain(wanted: NarrowedAnswer, value: float) -> float:
     return float(np.exp(value)) if wanted.log else value
 
 
 def _half(
-    wanted: Answer,
-    groups: Sequence[Group],
+    wanted: NarrowedAnswer,
+    groups: Sequence[KnownGroup],
     candidates: Candidates,
     count_C: np.ndarray,
     problem: design.Problem,
@@ -157,7 +157,7 @@ def _half(
 
 
 def chosen(
-    order: Order, groups: Sequence[Group], *, form: forms.Form | None, middle: float, law: Forecast | None
+    order: Order, groups: Sequence[KnownGroup], *, form: forms.Form | None, middle: float, law: Forecast | None
 ) -> np.ndarray:
     """x of the runs that are chosen, (inputs, n), each as often as it is to be run."""
     wanted = _extrapolated(named(order.narrow or "exponent", groups, form=form, middle=middle), groups, law)
@@ -169,7 +169,7 @@ def chosen(
 # -- candidates --------------------------------------------------------------------------------------------------------
 
 
-def _candidates(groups: Sequence[Group], order: Order) -> Candidates:
+def _candidates(groups: Sequence[KnownGroup], order: Order) -> Candidates:
     """Places from the smallest run on, as far as the money goes.
 
     Raises:
@@ -208,7 +208,7 @@ def _steps(first: float, last: float, per_octave: int) -> np.ndarray:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def named(name: str, groups: Sequence[Group], *, form: forms.Form | None, middle: float) -> Answer:
+def named(name: str, groups: Sequence[KnownGroup], *, form: forms.Form | None, middle: float) -> NarrowedAnswer:
     """The answer of a name.
 
     Raises:
@@ -219,7 +219,7 @@ def named(name: str, groups: Sequence[Group], *, form: forms.Form | None, middle
     single = _single_input(groups, middle) if inputs == 1 else {}
     joint = form is not None and "alpha" in form.parameters
     plain = {**single, **({} if form is None else _parameters(form)), **(_joint() if joint else {})}
-    placed: dict[str, Callable[[np.ndarray], Answer]] = {"y": lambda at: _y_at(at, groups, joint=joint)}
+    placed: dict[str, Callable[[np.ndarray], NarrowedAnswer]] = {"y": lambda at: _y_at(at, groups, joint=joint)}
     if inputs == 1:
         placed |= {"x": lambda at: _x_of(at, groups), "slope": lambda at: _slope(float(at[0]))}
     if joint:
@@ -255,9 +255,9 @@ def _numbers(text: str, name: str) -> np.ndarray:
     return found
 
 
-def _single_input(groups: Sequence[Group], middle: float) -> Mapping[str, Answer]:
-    def ends(name: str) -> Callable[[Sequence[Law]], float]:
-        def value(laws: Sequence[Law]) -> float:
+def _single_input(groups: Sequence[KnownGroup], middle: float) -> Mapping[str, NarrowedAnswer]:
+    def ends(name: str) -> Callable[[Sequence[DrawnLaw]], float]:
+        def value(laws: Sequence[DrawnLaw]) -> float:
             derive = getattr(laws[0].form, name)
             with np.errstate(all="ignore"):
                 return float(derive(laws[0].natural())) if derive else float("nan")
@@ -267,8 +267,8 @@ def _single_input(groups: Sequence[Group], middle: float) -> Mapping[str, Answer
     low, high = float(min(g.places.min() for g in groups)), float(max(g.places.max() for g in groups))
     return {
         "exponent": _slope(middle),
-        "floor": Answer(text="floor, the limit of y for large x", value=ends("limit")),
-        "crossing": Answer(
+        "floor": NarrowedAnswer(text="floor, the limit of y for large x", value=ends("limit")),
+        "crossing": NarrowedAnswer(
             text="x where they cross",
             log=True,
             value=lambda laws: design.log_crossing(laws[0], laws[1], low, 10 * high),
@@ -276,71 +276,71 @@ def _single_input(groups: Sequence[Group], middle: float) -> Mapping[str, Answer
     }
 
 
-def _slope(x: float) -> Answer:
-    return Answer(text=f"exponent at x = {x:.3g}", value=lambda laws: design.slope_at(laws[0], x))
+def _slope(x: float) -> NarrowedAnswer:
+    return NarrowedAnswer(text=f"exponent at x = {x:.3g}", value=lambda laws: design.slope_at(laws[0], x))
 
 
-def _parameters(form: forms.Form) -> Mapping[str, Answer]:
-    def of(name: str) -> Answer:
-        return Answer(text=f"parameter {name}", value=lambda laws: laws[0].natural()[name])
+def _parameters(form: forms.Form) -> Mapping[str, NarrowedAnswer]:
+    def of(name: str) -> NarrowedAnswer:
+        return NarrowedAnswer(text=f"parameter {name}", value=lambda laws: laws[0].natural()[name])
 
     return {name: of(name) for name in form.parameters}
 
 
-def _joint() -> Mapping[str, Answer]:
-    def exponent(laws: Sequence[Law]) -> float:
+def _joint() -> Mapping[str, NarrowedAnswer]:
+    def exponent(laws: Sequence[DrawnLaw]) -> float:
         p = laws[0].natural()
         return p["beta"] / (p["alpha"] + p["beta"])
 
-    return {"exponent": Answer(text="exponent of the best size, beta / (alpha + beta)", value=exponent)}
+    return {"exponent": NarrowedAnswer(text="exponent of the best size, beta / (alpha + beta)", value=exponent)}
 
 
-def _optimum(at: np.ndarray) -> Answer:
-    def value(laws: Sequence[Law]) -> float:
+def _optimum(at: np.ndarray) -> NarrowedAnswer:
+    def value(laws: Sequence[DrawnLaw]) -> float:
         with np.errstate(all="ignore"):
             return float(np.log(design.optimum(laws[0], float(at[0]), flop_per=FLOP_PER)[0]))
 
-    return Answer(text=f"best size for {at[0]:.3g} FLOP", log=True, value=value)
+    return NarrowedAnswer(text=f"best size for {at[0]:.3g} FLOP", log=True, value=value)
 
 
-def _y_at(at: np.ndarray, groups: Sequence[Group], *, joint: bool) -> Answer:
+def _y_at(at: np.ndarray, groups: Sequence[KnownGroup], *, joint: bool) -> NarrowedAnswer:
     inputs = len(groups[0].places)
     if joint and len(at) == 1 and inputs == 2:
 
-        def best(laws: Sequence[Law]) -> float:
+        def best(laws: Sequence[DrawnLaw]) -> float:
             place = np.array(design.optimum(laws[0], float(at[0]), flop_per=FLOP_PER))
             return float(laws[0].log_predict(place[:, None])[0])
 
-        law = Law(form=groups[0].fits[0].form, scale=groups[0].fits[0].scale, theta=groups[0].fits[0].theta)
+        law = DrawnLaw(form=groups[0].fits[0].form, scale=groups[0].fits[0].scale, theta=groups[0].fits[0].theta)
         target = np.array(design.optimum(law, float(at[0]), flop_per=FLOP_PER))
-        return Answer(text=f"y at {at[0]:.3g} FLOP, of the best size", log=True, value=best, target=target)
+        return NarrowedAnswer(text=f"y at {at[0]:.3g} FLOP, of the best size", log=True, value=best, target=target)
     if len(at) != inputs:
         raise UserError(f"--narrow y@{':'.join(f'{v:g}' for v in at)} does not give {inputs} inputs.", "Write y@N:D.")
     place = ", ".join(f"{v:.3g}" for v in at)
-    return Answer(
+    return NarrowedAnswer(
         text=f"y at x = {place}", log=True, value=lambda laws: float(laws[0].log_predict(at[:, None])[0]), target=at
     )
 
 
-def _x_of(at: np.ndarray, groups: Sequence[Group]) -> Answer:
+def _x_of(at: np.ndarray, groups: Sequence[KnownGroup]) -> NarrowedAnswer:
     first = float(groups[0].places.min())
     share, y = groups[0].fits[0].points.share, float(at[0])
     error = 1 - y / (100 if y > 1 else 1) if share else y
 
-    def value(laws: Sequence[Law]) -> float:
+    def value(laws: Sequence[DrawnLaw]) -> float:
         return design.log_x_of(laws[0], error, first)
 
     fits = groups[0].fits
-    laws = [Law(form=made.form, scale=made.scale, theta=made.theta) for made in fits]
+    laws = [DrawnLaw(form=made.form, scale=made.scale, theta=made.theta) for made in fits]
     values = np.array([value([law]) for law in laws])
     target = np.exp(np.median(values[np.isfinite(values)])) if np.isfinite(values).any() else None
     what = "accuracy" if share else "y"
-    return Answer(
+    return NarrowedAnswer(
         text=f"x of {what} = {y:g}", log=True, value=value, target=None if target is None else np.array([target])
     )
 
 
-def _extrapolated(wanted: Answer, groups: Sequence[Group], law: Forecast | None) -> Answer:
+def _extrapolated(wanted: NarrowedAnswer, groups: Sequence[KnownGroup], law: Forecast | None) -> NarrowedAnswer:
     """The answer with what extrapolations of this law miss per unit of log distance."""
     if wanted.target is None or law is None:
         return wanted
@@ -349,7 +349,7 @@ def _extrapolated(wanted: Answer, groups: Sequence[Group], law: Forecast | None)
         return dataclasses.replace(wanted, target=None)
     rate = law.expected_rate(distance)
     if wanted.text.startswith("x of"):
-        fits = [Law(form=made.form, scale=made.scale, theta=made.theta) for made in law.fits]
+        fits = [DrawnLaw(form=made.form, scale=made.scale, theta=made.theta) for made in law.fits]
         slope = float(np.median([design.slope_at(one, float(wanted.target[0])) for one in fits]))
         rate /= max(slope, 1e-3)
     return dataclasses.replace(wanted, extrapolation=rate)

@@ -201,7 +201,7 @@ def _design(
     for name, (group, averaged) in told.items():
         fits = group.fits if form is None else (averaged.fit,)
         weights = averaging.weigh(fits)
-        groups.append(design.Group(name=name, fits=tuple(fits), weights=weights, refits=averaged))
+        groups.append(design.KnownGroup(name=name, fits=tuple(fits), weights=weights, refits=averaged))
         law = group.law
     if len(groups) == 1 and law is None:
         (only,) = groups

@@ -25,14 +25,14 @@ X = np.geomspace(1e9, 1e12, 7)
 NOISE = 0.02
 
 
-def group(x: np.ndarray = X, *, form=POWER, name: str = "all", seed: int = 0, draws: int = 300) -> design.Group:
+def group(x: np.ndarray = X, *, form=POWER, name: str = "all", seed: int = 0, draws: int = 300) -> design.KnownGroup:
     rng = np.random.default_rng(seed)
     x = np.atleast_2d(x)
     y = 60 * x[0] ** -0.2 if form is POWER else 1.7 + 400 * x[0] ** -0.34 + 400 * x[1] ** -0.28
     points = Points(x=x, y=y * np.exp(NOISE * rng.normal(size=x.shape[1])), cluster=np.arange(x.shape[1]))
     made = fit(points, form, loss="squares")
     refits = averaging.alone(bootstrap.resample(made, draws=draws, restarts=0))
-    return design.Group(name=name, fits=(made,), weights=np.ones(1), refits=refits)
+    return design.KnownGroup(name=name, fits=(made,), weights=np.ones(1), refits=refits)
 
 
 def candidates(x: np.ndarray, price: np.ndarray | None = None, of: np.ndarray | None = None) -> design.Candidates:
@@ -45,7 +45,7 @@ def candidates(x: np.ndarray, price: np.ndarray | None = None, of: np.ndarray | 
     )
 
 
-EXPONENT = design.Answer(text="exponent", value=lambda laws: laws[0].natural()["c"])
+EXPONENT = design.NarrowedAnswer(text="exponent", value=lambda laws: laws[0].natural()["c"])
 
 
 def test_the_variance_of_an_exponent_is_that_of_least_squares() -> None:
@@ -105,7 +105,7 @@ def test_the_expected_width_is_what_studies_then_have() -> None:
 def test_the_optimum_is_where_the_law_is_least() -> None:
     seen = np.array(list(itertools.product(np.geomspace(1e7, 1e8, 4), np.geomspace(2e8, 2e9, 4)))).T
     made = group(seen, form=CHINCHILLA).fits[0]
-    law = design.Law(form=CHINCHILLA, scale=made.scale, theta=made.theta)
+    law = design.DrawnLaw(form=CHINCHILLA, scale=made.scale, theta=made.theta)
 
     def loss(log_n: float) -> float:
         n = np.exp(log_n)
