@@ -26,7 +26,7 @@ from bench.plan.tuning import FIRST, STEP, Trials, choice, further
 from bench.stats.ladder import TREND, VERDICTS, Ladders, verdicts
 
 FILE = Path(__file__).with_name("untuned.csv")
-BENDS = (7.0, 1.5)  # points at the lowest and the highest rung, of a rate off by a factor of e
+BENDS = (3.5, 1.5)  # points at the lowest and the highest rung, of a rate off by a factor of e
 PAIRS = (1.5, 0.5)  # standard deviation of the difference of a pair there
 SEEDS, X_R = 5, np.array([0.0, 2.0, 4.0])
 FACTORS, GAINS = (1.0, 1.5, 2.0, 3.0), (0.0, 1.0, 2.0)
