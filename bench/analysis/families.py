@@ -21,5 +21,5 @@ def kind_of(family: str) -> str | None:
 
 
 def family_of_kind(names: Collection[str], kind: str) -> str | None:
-    """The first family of a kind."""
+    """The first of these names that is a family of a kind, e.g. of `VIT`; None where none is."""
     return next((name for name in names if kind_of(name) == kind), None)

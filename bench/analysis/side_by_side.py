@@ -116,7 +116,8 @@ class TaskDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class AtCompute:
-    """The average at one level of training compute, and the models that stand for the sides there."""
+    """The difference between two sides, averaged over tasks, at one training compute, and the model of each side that
+    is compared there."""
 
     train_flops: float
     a_model: str

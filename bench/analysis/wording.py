@@ -202,7 +202,7 @@ def size(value: float, low: float | None, high: float | None) -> str:
 
 
 def amount(f: Finding) -> str:
-    """The estimate of a difference, as `size`."""
+    """The difference that a finding estimates, without its sign and with its interval: "3.1 points [1.0, 5.2]"."""
     return size(or_nan(f.estimate), f.low, f.high)
 
 

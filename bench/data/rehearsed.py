@@ -113,7 +113,7 @@ def is_real(name: str, *, root: Path | None) -> bool:
 
 
 def training_images(name: str) -> int | None:
-    """Training images of the whole set, as far as it says."""
+    """The number of training images of the whole set; None of one that does not state it."""
     one: DataSet = registry.load("data set", name)
     stated = one.size(DataName.parse(name).option) if one.size is not None else one.stated
     return stated["train"] if stated is not None else None

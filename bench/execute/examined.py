@@ -29,12 +29,12 @@ class MachineCheck:
 
 
 def at_least(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> CheckResult:
-    """Passes from a limit on; `why`: where the limit comes from."""
+    """The result of a check that passes where the value is at least the limit; `why`: where the limit comes from."""
     return _judged(check, value, limit, unit, why, sign="≥", good=value >= limit)
 
 
 def at_most(check: str, value: float, limit: float, unit: str = "") -> CheckResult:
-    """Passes up to a limit."""
+    """The result of a check that passes where the value is at most the limit."""
     return _judged(check, value, limit, unit, "", sign="≤", good=value <= limit)
 
 
@@ -45,6 +45,6 @@ def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign
 
 
 def as_wanted(check: str, value: str, wanted: str, *, good: bool | None = None) -> CheckResult:
-    """Passes where it is what was wanted, or is `good`."""
+    """The result of a check that passes where the value is the one that was wanted, or is `good`."""
     outcome = "pass" if (value == wanted if good is None else good) else "fail"
     return CheckResult(check=check, value=value, limit=wanted, outcome=outcome)

@@ -111,11 +111,15 @@ def _two_digits(rate: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutSize:
-    """One size, predicted from the smaller ones.
+    """A network of a family whose rate is predicted from those of the smaller ones.
 
     Attributes:
-        fitted: smaller sizes. predicted, chosen: rates. lacks: accuracy at the predicted rate below the best; None
-            where it was not tried or diverged. chance: share of the tried rates that are right.
+        macs: per image.
+        fitted: how many smaller networks the rule was fitted to.
+        predicted: the rate by the rule, the nearest that was tried.
+        chosen: the rate that its own sweep chose.
+        lacks: accuracy at the predicted rate below the best; None where it was not tried or diverged.
+        chance: share of the tried rates that count as right.
     """
 
     model: str

@@ -102,7 +102,7 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """A difference between two families, averaged over points of x: at each, between the model that stands for the one
-    and the model that stands for the other there. It is the same for every grid."""
+    and the model that stands for the other there. Every set of arms that is weighed is weighed by the same one."""
 
     pair: tuple[str, str]
     points: tuple[tuple[float, str, str], ...]

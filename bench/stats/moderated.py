@@ -147,8 +147,11 @@ def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
 
 
 def independent(budgets: int) -> float:
-    """The number of independent variances that those of a trunk's budgets are worth: normal values with correlation r
-    have variances with correlation r²."""
+    """How many independent variances are worth as much as those of so many budgets of one trunk, which are correlated.
+
+    Values of neighbouring budgets have the correlation `ADJACENT`, of others its power; of normal values with the
+    correlation r, squares have r² (Isserlis 1918).
+    """
     steps = np.arange(1, budgets)
     return budgets**2 / (budgets + 2 * float(((budgets - steps) * ADJACENT ** (2 * steps)).sum()))
 

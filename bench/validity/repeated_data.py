@@ -16,6 +16,7 @@ data are not the same there. A note on the axis of images, which is made so."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
+    """One check for each axis on which points saw their images more than `MAX_EPOCHS` times."""
     counted: set[PointKey] = set()
     for name, axis, level in (("compute", Axis.COMPUTE, Level.WARNING), ("data_size", Axis.IMAGES, Level.NOTE)):
         points = [p for s in evidence.on_axis(name) for p in s.points if p.epochs > MAX_EPOCHS and p.key not in counted]

@@ -13,6 +13,7 @@ COUNT = 1_000  # images of each split, and classes
 
 
 def load(split: str, *, root: Path | None) -> ImageSet:
+    """Images of random pixels, each a class of its own."""
     random = np.random.default_rng(0 if split == "train" else 1)
     return ImageSet(
         name="noise",

@@ -363,8 +363,15 @@ def name_points(
 
 
 def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> list[Annotation]:
-    """Write the names of lines below each other at the right edge, in the order of their last points, and joined to
-    these; the names. `ends` are (x, y, text, colour) in data coordinates."""
+    """Write the names of lines below each other at the right edge, in the order of their last points, each joined to
+    its point by a line.
+
+    Args:
+        ends: (x, y, name, colour) of each line's last point, in data coordinates.
+
+    Returns:
+        The names as they were written.
+    """
     figure: Any = axes.get_figure(root=True)
     wrap_labels(figure)
     figure.draw_without_rendering()
