@@ -5,11 +5,8 @@ python -m tools.counted     write bench/plan/counted.csv, a minute
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 
-from bench.core import files
 from bench.plan import calibrate, counted
 from bench.plan.estimate import Rates
 from bench.plan.expand import expand
@@ -19,6 +16,7 @@ from bench.study.cell import Cell
 from bench.study.options import What
 from bench.study.overrides import Overrides
 from tools.paper_table import ROWS, WHOLE
+from tools.rows import write
 
 SCALE = "paper"
 
@@ -39,11 +37,7 @@ def main() -> int:
     for cell, classes in networks():
         rates = calibrate.answer(cell, classes, device="cpu", threads=1, measure=False)["rates"]
         rows.append(counted.row_of(cell, classes, Rates(**rates)))
-    text = io.StringIO()
-    table = csv.DictWriter(text, [*counted.IDENTITY, *counted.COUNTS], lineterminator="\n")
-    table.writeheader()
-    table.writerows(sorted(rows, key=lambda row: [str(row[name]) for name in counted.IDENTITY]))
-    files.write_bytes(counted.TABLE, text.getvalue().encode())
+    write(counted.TABLE, sorted(rows, key=lambda row: [str(row[name]) for name in counted.IDENTITY]))
     print(f"{counted.TABLE.name}: {len(rows)} networks")
     return 0
 

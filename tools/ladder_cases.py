@@ -8,7 +8,6 @@ points, seconds are of training.
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from bench.stats.ladder import VERDICTS, Ladders, verdicts
 from bench.store.records import read_record
 from bench.study.ladder import BASELINE, place_of
+from tools.rows import write
 
 FOLDER = Path(__file__).parents[1] / "results" / "reference" / "ladders"
 RUNS, CASES = FOLDER / "runs.csv", FOLDER / "cases.csv"
@@ -102,13 +102,6 @@ def bends(rows: Sequence[dict[str, str]]) -> tuple[float, float]:
                     rates, scores = np.array(tried[best - 1 : best + 2]).T
                     per_end[end].append(-float(np.polyfit(np.log(rates), scores, 2)[0]))
     return float(np.median(per_end[0])), float(np.median(per_end[1]))
-
-
-def write(path: Path, rows: Sequence[dict[str, str]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

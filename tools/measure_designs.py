@@ -23,8 +23,6 @@ chance for small runs.
 
 from __future__ import annotations
 
-import argparse
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +33,7 @@ from scipy.optimize import minimize_scalar
 from bench.laws import averaging, bootstrap, design, extrapolation, fit, next_runs
 from bench.laws.forms import CHINCHILLA
 from bench.laws.runs_table import FLOP_PER
+from tools.rows import simulate
 
 FILE = Path(__file__).with_name("designs.csv")
 MONEY = 30.0  # times the pilot's cost
@@ -248,15 +247,7 @@ def rows(studies: int) -> list[dict[str, str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    p = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    p.add_argument("--studies", type=int, default=40, help="simulated for each truth (default: 40)")
-    p.add_argument("--out", type=Path, default=FILE)
-    arguments = p.parse_args(argv)
-    made = rows(arguments.studies)
-    with arguments.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(made[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(made)
+    simulate(argv, __doc__, rows, of="studies", usual=40, to=FILE)
 
 
 if __name__ == "__main__":

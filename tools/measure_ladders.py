@@ -12,8 +12,6 @@ their widths.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.stats.ladder import LEVEL, TREND, VERDICTS, Ladders, Sum, Truth, simulated, verdicts
+from tools.rows import simulate
 
 FILE = Path(__file__).with_name("ladders.csv")
 FACTOR = 16  # factor of compute from the lowest rung to the highest
@@ -79,15 +78,7 @@ def rows(ladders: int) -> list[dict[str, str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    p = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    p.add_argument("--ladders", type=int, default=2000, help="simulated for each row (default: 2000)")
-    p.add_argument("--out", type=Path, default=FILE)
-    arguments = p.parse_args(argv)
-    made = rows(arguments.ladders)
-    with arguments.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(made[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(made)
+    made = simulate(argv, __doc__, rows, of="ladders", usual=2000, to=FILE)
     flat = [row for row in made if row["false"] != "nan"]
     print(f"{len(made)} rows; false at most {max(float(row['false']) for row in flat):.3f} of {LEVEL} stated")
 

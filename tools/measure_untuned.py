@@ -13,8 +13,6 @@ the gain of the lowest and of the highest rung, beside the 0.3 points that inter
 
 from __future__ import annotations
 
-import argparse
-import csv
 import itertools
 import math
 from collections.abc import Sequence
@@ -24,6 +22,7 @@ import numpy as np
 
 from bench.plan.tuning import FIRST, STEP, Trials, choice, further
 from bench.stats.ladder import TREND, VERDICTS, Ladders, verdicts
+from tools.rows import simulate
 
 FILE = Path(__file__).with_name("untuned.csv")
 BENDS = (3.5, 1.5)  # points at the lowest and the highest rung, of a rate off by a factor of e
@@ -91,18 +90,13 @@ def measured(*, factor: float, ladders: int, seed: int) -> list[dict[str, str]]:
     return made
 
 
+def rows(ladders: int) -> list[dict[str, str]]:
+    """A row for each distance between best rates and each way to tune."""
+    return [row for number, f in enumerate(FACTORS) for row in measured(factor=f, ladders=ladders, seed=number)]
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    p = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    p.add_argument("--ladders", type=int, default=2000, help="simulated for each row (default: 2000)")
-    p.add_argument("--out", type=Path, default=FILE)
-    arguments = p.parse_args(argv)
-    made = [
-        row for number, f in enumerate(FACTORS) for row in measured(factor=f, ladders=arguments.ladders, seed=number)
-    ]
-    with arguments.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(made[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(made)
+    simulate(argv, __doc__, rows, of="ladders", usual=2000, to=FILE)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from bench.analysis.families import RESNET, VIT, kind_of
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Stated
 
-ASKED = ("compute to match", "compute at equal error")
-"""A study asks the first of these questions, and published networks the second."""
+MATCH = "compute to match"  # asked of a study
+CLAIMED = "as claimed"  # asked of published networks
+CHEAPER = "ViT takes 2 to 4 times less compute"  # one of the subjects of CLAIMED
 STATED = (2.0, 4.0)  # times less compute
 
 
@@ -22,7 +23,9 @@ def stated(finding: Finding) -> Stated | None:
 
 
 def judged(finding: Finding) -> Verdict | None:
-    if finding.question not in ASKED or not is_about(finding, VIT, RESNET):
+    if finding.question == CLAIMED and finding.subject[0] == CHEAPER:
+        return finding.verdict
+    if finding.question != MATCH or not is_about(finding, VIT, RESNET):
         return None
     lies = stated(finding)
     if lies is None or finding.verdict != Verdict.YES:

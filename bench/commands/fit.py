@@ -46,7 +46,7 @@ is the median of four forms that bend; beyond the data its interval comes from w
 (--backtest), and from what such laws missed on other curves. Runs far off all others are left out of it, and named
 """
 FIGURES = (".png", ".svg", ".pdf")
-ACCELERATOR, UTILISATION = "H100", 0.4  # that FLOPs are priced on, and the share of its peak. Assumed
+ACCELERATOR, UTILISATION = "H100", 0.4  # FLOPs are priced on this device, and are assumed to reach so much of its peak.
 BESIDE = Path(FIGURES[0])  # stands for a name made from that of the CSV
 
 

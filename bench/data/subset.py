@@ -37,7 +37,7 @@ def nested(
     labels_N = np.asarray(labels_N)
     order_N = np.argsort(priorities(labels_N, f"nested/{seed}", keys_N=keys_N), kind="stable")
     rank_N = rank_within_class(labels_N, order_N).astype(small_enough(len(labels_N)))
-    del order_N  # of many millions of images each of these takes as much memory as their names
+    del order_N  # Of many millions of images each such array takes as much memory as their names.
     classes_K = np.unique(labels_N)
     turn_K = np.argsort(np.argsort(mix(classes_K.astype(np.uint64), f"turn/{seed}"), kind="stable"), kind="stable")
     turn_N = turn_K.astype(small_enough(len(classes_K)))[np.searchsorted(classes_K, labels_N)]
@@ -72,7 +72,7 @@ def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
     stream of their own. Copies of one image share a key, so they fall on the same side."""
     place_N = mix(keys_N, "held-out")
     chosen_N = np.zeros(len(place_N), dtype=bool)
-    by_class_N = np.argsort(labels_N, kind="stable")  # looking through all images for each class takes hours of many
+    by_class_N = np.argsort(labels_N, kind="stable")  # A look at all images for each class would take hours of many.
     _, counts_K = np.unique(labels_N, return_counts=True)
     for of_class in np.split(by_class_N, np.cumsum(counts_K)[:-1]):
         places = np.unique(mine := place_N[of_class])

@@ -28,18 +28,18 @@ from bench.laws.bootstrap import LAW_LEVEL, variance_components
 from bench.laws.fit import MAX_REFIT_STEPS, REFIT_FTOL, FormFit, descend, loss_sum
 from bench.laws.forms import Form
 
-SHARED = 1 / 3  # of a run's variance, that all runs at its place share. Assumed
-PRIOR_SD = 3.0  # of internal parameters, which are logarithms or exponents, about a refit: keeps M regular
-WORLDS = 24  # refits that a design is judged on
-MOST_RUNS = 24  # of a design
-LEAST_GAIN = 0.01  # of the variance, that a run has to take away
-STEP = 1e-4  # of a parameter, between which a gradient is taken
-GRID = 400  # places at which an x is looked for
-FAR = 1e3  # times the data, up to which it is
-PASSES = 3  # of exchanges over all planned runs
-GREEDS = (1.0, 0.5, 0.0)  # powers of the price that a gain is divided by, each of which begins a design
-STUDIES = 200  # that are simulated for each form
-LEAST_WEIGHT = 0.05  # of a form that studies are simulated from
+SHARED = 1 / 3  # Runs at one place are assumed to share this part of their variance.
+PRIOR_SD = 3.0  # Parameters, which are logarithms or exponents, lie so near a refit: this keeps M regular.
+WORLDS = 24  # A design is judged on so many refits.
+MOST_RUNS = 24  # A design names no more: nobody plans further ahead.
+LEAST_GAIN = 0.01  # A run has to take away this share of the variance.
+STEP = 1e-4  # Gradients are differences over this step of a parameter to either side.
+GRID = 400  # An x is looked for at so many places.
+FAR = 1e3  # It is looked for up to so many times the largest x of the data.
+PASSES = 3  # Exchanges go over all planned runs so often at most.
+GREEDS = (1.0, 0.5, 0.0)  # A gain is divided by its price to each of these powers, and each begins a design.
+STUDIES = 200  # So many studies are simulated from each form.
+LEAST_WEIGHT = 0.05  # Studies are simulated from forms of at least this weight.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +71,7 @@ class NarrowedAnswer:
         log: whether intervals are of its logarithm.
         target: the place that it extrapolates to, (inputs,); None: it does not.
         extrapolation: standard deviation of the answer per unit of log distance beyond the data.
+        is_x: it is the x of a y, and no y.
     """
 
     text: str
@@ -78,6 +79,7 @@ class NarrowedAnswer:
     log: bool = False
     target: np.ndarray | None = None
     extrapolation: float = 0.0
+    is_x: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,12 +17,13 @@ from bench.laws.design import Candidates, DrawnLaw, KnownGroup, NarrowedAnswer
 from bench.laws.extrapolation import Forecast, misses_quantile
 from bench.laws.runs_table import FLOP_PER
 
-PER_OCTAVE = 2  # candidates of a law of one input
-FURTHEST, FURTHEST_JOINT = 100.0, 16.0  # times the largest run; of a law of several inputs, times each input's
-LEAST_SHARE = 1 / 500  # of the money, that a candidate costs
-SHARES = (0.25, 0.5)  # of the money, whose widths are told too
-NOW = 200  # refits that the answer of today is the median of
-INSIDE = 1e-9  # of log x
+PER_OCTAVE = 2  # A law of one input has so many candidates for each doubling of it.
+FURTHEST = 100.0  # Candidates go to so many times the largest run,
+FURTHEST_JOINT = 16.0  # and of a law of several inputs to so many times the largest of each.
+LEAST_SHARE = 1 / 500  # A candidate costs at least this share of the money.
+SHARES = (0.25, 0.5)  # Widths are told for these shares of the money, too.
+NOW = 200  # Today's answer is the median of so many refits.
+INSIDE = 1e-9  # log x
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,7 +337,11 @@ def _x_of(at: np.ndarray, groups: Sequence[KnownGroup]) -> NarrowedAnswer:
     target = np.exp(np.median(values[np.isfinite(values)])) if np.isfinite(values).any() else None
     what = "accuracy" if share else "y"
     return NarrowedAnswer(
-        text=f"x of {what} = {y:g}", log=True, value=value, target=None if target is None else np.array([target])
+        text=f"x of {what} = {y:g}",
+        log=True,
+        value=value,
+        target=None if target is None else np.array([target]),
+        is_x=True,
     )
 
 
@@ -348,7 +353,7 @@ def _extrapolated(wanted: NarrowedAnswer, groups: Sequence[KnownGroup], law: For
     if distance <= INSIDE:
         return dataclasses.replace(wanted, target=None)
     rate = law.expected_rate(distance)
-    if wanted.text.startswith("x of"):
+    if wanted.is_x:
         fits = [DrawnLaw(form=made.form, scale=made.scale, theta=made.theta) for made in law.fits]
         slope = float(np.median([design.slope_at(one, float(wanted.target[0])) for one in fits]))
         rate /= max(slope, 1e-3)

@@ -24,7 +24,7 @@ TABLE = Path(__file__).with_suffix(".csv")
 IDENTITY = ("model", "options", "image_size", "channels", "classes", "revision", "code")
 COUNTS = ("flops_dense", "flops_paper", "params", "activation_bytes", "features", "sees", "group")
 UNKNOWN: dict[str, Any] = {
-    "train_images_per_second": math.nan,  # so that nothing is planned by a speed that nobody measured
+    "train_images_per_second": math.nan,  # Nothing can be planned by a speed that nobody measured.
     "eval_images_per_second": math.nan,
     "measured": False,
     "basis": "counted, and not measured",

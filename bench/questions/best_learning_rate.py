@@ -360,7 +360,8 @@ def best_rates(evidence: Evidence) -> Table | None:
     )
     note = (
         "Best rate: the maximum of a curve (log-odds of accuracy over the logarithm of the rate, a cubic of five rates "
-        f"or a parabola of fewer, a level per seed), with its {POINT_LEVEL:.0%} interval, cut at the ends of the sweep."
+        f"or a parabola of fewer, a level per seed), with its {POINT_LEVEL:.0%} interval, cut where a rate "
+        "is lower by more than chance, and at the ends of the sweep."
     )
     # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
     if evidence.records.suite == "rates" and len({s.model for s in swept}) == len(swept):

@@ -15,7 +15,7 @@ from bench.published.wording import CHANCE
 from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
-LINE_INCHES = 0.15  # of a line of a row's name
+LINE_INCHES = 0.15  # inches that a line of a row's name takes
 LETTERS_PER_INCH = 7.5  # per inch of the figure, of a row's name
 TITLE = "Training compute for the same ImageNet top-1 error"
 
