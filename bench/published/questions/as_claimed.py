@@ -135,7 +135,7 @@ def of(f: Finding) -> str:
     if len(metrics) == 1:
         return f"at equal {TOP1} error"
     *others, average = [(m.metric, m.ratio) for m in metrics]
-    return f"at equal mean error on the paper's five sets{in_other_metrics([average, *others])}"
+    return f"at equal error, {MEAN}{in_other_metrics([average, *others])}"
 
 
 def _lies(f: Finding) -> str:
