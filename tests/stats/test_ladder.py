@@ -26,7 +26,7 @@ from bench.stats.ladder import (
     verdicts,
 )
 from tests.conftest import PROJECT
-from tools import ladder_cases, measure_ladders, measure_untuned
+from tools import ladder_cases, measure_ladder_forecasts, measure_ladders, measure_untuned
 
 X = np.array([0.0, 2.0, 4.0])
 ROWS = list(csv.DictReader(measure_ladders.FILE.open()))
@@ -287,3 +287,37 @@ def test_every_arm_of_a_case_was_tuned_alike_and_paired() -> None:
 def test_what_a_wrong_rate_costs_is_about_what_the_cases_show() -> None:
     for assumed, shown in zip(measure_untuned.BENDS, ladder_cases.bends(RUNS), strict=True):
         assert assumed / 3 < shown < 3 * assumed
+
+
+def test_forecasts_of_held_out_rungs_are_as_committed_and_hold_as_often_as_they_say():
+    made = measure_ladder_forecasts.summary(
+        [*measure_ladder_forecasts.of_study(), *measure_ladder_forecasts.of_published()]
+    )
+    assert made == measure_ladder_forecasts.rows()
+    for row in made:
+        assert float(row["covers_ladder"]) >= 0.95 - 2 * np.sqrt(0.95 * 0.05 / int(row["forecasts"])), row
+
+
+@pytest.mark.parametrize(
+    ("arch", "family"),
+    [
+        ("resnet50", "resnet"),
+        ("convnextv2_tiny", "convnextv2"),
+        ("deit3_huge_patch14_224", "deit_patch_224"),
+        ("tf_efficientnet_b7", "tf_efficientnet"),
+        ("regnety_032", "regnety"),
+    ],
+)
+def test_a_family_is_a_name_without_its_size(arch, family):
+    assert measure_ladder_forecasts.family(arch) == family
+
+
+def test_a_forecast_of_known_noise_is_a_ladders_of_many_seeds():
+    """With many seeds whose mean has the noise of one pair, the line's part of the variance is the same."""
+    x_R, gains_R, pair, seeds = np.arange(4.0), np.array([1.0, 1.2, 1.1, 1.5]), measure_ladder_forecasts.PAIR, 10_000
+    spread_N = np.sqrt(seeds) * pair * np.sqrt((seeds - 1) / seeds) * np.resize([1.0, -1.0], seeds)
+    ladder = Ladders.of(x_R, (gains_R[:, None] + spread_N)[None])
+    one = measure_ladder_forecasts.known_noise(x_R, gains_R, 5.0)
+    line_only = np.sqrt((one.half / 1.959964) ** 2 - pair**2 - measure_ladder_forecasts.TUNING**2)
+    assert one.value == pytest.approx(float(ladder.at(5.0).value[0]))
+    assert line_only == pytest.approx(float(ladder.at(5.0).error[0]), rel=1e-3)
