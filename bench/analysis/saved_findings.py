@@ -16,7 +16,7 @@ from bench.core.files import read_whole
 from bench.store.records import build, check_schema
 
 NAME = "findings.json"
-SCHEMA = 2
+SCHEMA = 3
 SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in (Difference, LawDeviation, SeveralModels, BeginsLater)}
 """Evidence that findings of several questions hold; each question has its own beside them."""
 

@@ -33,7 +33,7 @@ from bench.questions.compute_to_match import NO_SINGLE_FACTOR, SharedLaw, comput
 from bench.questions.hybrid_advantage_shrinks import advantage_shrinks
 from bench.questions.more_compute_helps import PREVIOUS_BUDGET
 from bench.questions.more_images_help import PEAK_INSIDE, PeakInside
-from bench.questions.next_run import Candidate, next_run
+from bench.questions.next_run import Narrowing, PlannedRun, next_runs
 from bench.questions.saturated import BENDS_AGAINST_TREND, TopOfRange
 from bench.report import caveats, text
 from bench.stats.intervals import SEEDS
@@ -402,7 +402,7 @@ def test_a_known_ratio_and_target_are_found() -> None:
     assert item(target, AccuracyTarget).accuracy == 0.72
     run = only(findings, "next run", "ViT", "ResNet")
     assert run.estimate is not None and 1e10 < run.estimate < 1e14
-    assert run.leader in ("ViT", "ResNet") and 0 < item(run, Candidate).shrinks < 1
+    assert run.leader in ("ViT", "ResNet") and 0 < item(run, Narrowing).shrinks < 1
 
 
 def test_an_answer_beyond_the_data_has_a_record_and_ends_where_nobody_knows() -> None:
@@ -429,8 +429,13 @@ def test_an_answer_beyond_the_data_has_a_record_and_ends_where_nobody_knows() ->
         assert record is None or (record.origins == len(law.forecast.origins) and record.median_error > 0)
     assert len({len(law.forecast.origins) for law in laws.values()}) > 1
     for first, second in (("ViT", "ResNet"), ("ViT", "Hybrid")):
-        run = next_run(laws[first], laws[second])
-        assert all(0 < c.shrinks < 1 and c.reach <= 4 * (1 + 1e-9) for c in run.evidence)
+        run = next_runs(laws[first], laws[second])
+        planned = [one for one in run.evidence if isinstance(one, PlannedRun)]
+        spent = sum(float(laws[family].within.fit.points.x.sum()) for family in (first, second))
+        assert run.estimate == pytest.approx(sum(one.runs * one.train_flops for one in planned)) <= spent * (1 + 1e-9)
+        for one in planned:
+            low, high = laws[one.family].range
+            assert low <= one.train_flops * (1 + 1e-9) and one.train_flops <= high * (1 + 1e-9)
 
 
 def law_of_runs(x: np.ndarray, error: np.ndarray, *, noise: float) -> scaling_laws.Law:
