@@ -59,6 +59,7 @@ class Comparison(Item):
         image_size: pixels per side of test images, for both; empty: at what size each is best.
         differs: what else than the networks differs; empty where nothing does, and the comparison is controlled.
         stated: the ratio that its authors state, and where; empty where they state none.
+        compares: "networks", or "images" of pre-training, for the same networks.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Comparison(Item):
     image_size: str
     differs: str
     stated: str
+    compares: str
 
     @property
     def controlled(self) -> bool:

@@ -109,6 +109,15 @@ def test_keys_and_intervals_lie_within_their_figures() -> None:
     assert all(low <= x <= high for line in axes.lines for x in line.get_xdata())
 
 
+def test_ratios_by_real_labels_are_rows_beside_those_by_imagenet() -> None:
+    (axes,) = published_ratios.draw(public_evidence.evidence()).figure.axes
+    numbers = dict(zip((label.get_text() for label in axes.get_yticklabels()), axes.texts[2:], strict=True))
+    of_real = "ResNet (BiT) against ViT\nJFT-300M (Table 6), by ReaL labels"
+    assert numbers[of_real].get_text() == "1.00× [0.47, 2.80]"
+    assert [text.get_text() for text in axes.texts[:2]] == list(published_ratios.GROUPS.values())
+    assert {len(text.get_text().split("×")[0].replace(".", "")) for text in numbers.values()} == {3}
+
+
 def test_the_key_of_gains_has_the_marks_that_are_drawn() -> None:
     drawing = published_gains.draw(public_evidence.evidence())
     (axes,) = drawing.figure.axes
@@ -145,7 +154,9 @@ def test_controlled_and_other_comparisons_never_share_a_line_style() -> None:
     drawn = [line.get_linestyle() for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2][
         :-1
     ]
-    assert drawn == ["-" if comparison.controlled else "--" for comparison in comparisons()]
+    rows = [c for kind in ("networks", "images") for c in comparisons() if c.compares == kind]
+    both = [c for c in rows for _ in range(1 + c.is_of_table_6)]
+    assert drawn == ["-" if comparison.controlled else "--" for comparison in both]
     (axes,) = published_gains.draw(evidence).figure.axes
     assert styles(axes) == {"-", "--"}
 
