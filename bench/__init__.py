@@ -12,7 +12,7 @@ from types import FrameType
 
 from bench.commands import _old_names
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 SCHEMA_VERSION = 2
 """Version of every JSON file the store writes. A store with a newer one is refused, never guessed at."""
 
