@@ -8,7 +8,7 @@ Findings:
     subject: as of the compute to match.
     leader: the family that gets most of the compute.
     estimate: compute of all runs.
-    evidence: `PlannedRun` for each place, and a `Narrowing`.
+    evidence: `FurtherRun` for each place, and a `Narrowing`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PER_OCTAVE = 1  # places for each doubling of a family's compute
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedRun(Item):
+class FurtherRun(Item):
     """So many runs of a family at one place."""
 
     family: str
@@ -72,7 +72,7 @@ def next_runs(first: Law, second: Law) -> Finding | None:
         return None
     shrinks = 1 - float(np.exp((problem.score(count_C) - problem.score(np.zeros_like(count_C))) / 2))
     runs = [
-        PlannedRun(
+        FurtherRun(
             family=groups[candidates.group[i]].name, train_flops=float(candidates.price[i]), runs=int(count_C[i])
         )
         for i in np.flatnonzero(count_C)
@@ -120,7 +120,7 @@ def _candidates(laws: Sequence[Law]) -> Candidates:
 
 
 def say(f: Finding) -> list[str]:
-    runs, narrowing = wording.every(f, PlannedRun), wording.every(f, Narrowing)
+    runs, narrowing = wording.every(f, FurtherRun), wording.every(f, Narrowing)
     if not narrowing:
         return []
     by_family = [
@@ -143,7 +143,7 @@ QUESTION = Question(
     tones=FACTS,
     ask=ask,
     say=say,
-    items=(PlannedRun, Narrowing),
+    items=(FurtherRun, Narrowing),
     order=200,
     about_two=True,
     at_a_glance=False,
