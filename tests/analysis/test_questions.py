@@ -33,7 +33,7 @@ from bench.questions.compute_to_match import NO_SINGLE_FACTOR, SharedLaw, comput
 from bench.questions.hybrid_advantage_shrinks import advantage_shrinks
 from bench.questions.more_compute_helps import PREVIOUS_BUDGET
 from bench.questions.more_images_help import PEAK_INSIDE, PeakInside
-from bench.questions.next_run import Narrowing, FurtherRun, next_runs
+from bench.questions.next_run import FurtherRun, Narrowing, next_runs
 from bench.questions.saturated import BENDS_AGAINST_TREND, TopOfRange
 from bench.report import caveats, text
 from bench.stats.intervals import SEEDS
@@ -432,7 +432,8 @@ def test_an_answer_beyond_the_data_has_a_record_and_ends_where_nobody_knows() ->
         run = next_runs(laws[first], laws[second])
         planned = [one for one in run.evidence if isinstance(one, FurtherRun)]
         spent = sum(float(laws[family].within.fit.points.x.sum()) for family in (first, second))
-        assert run.estimate == pytest.approx(sum(one.runs * one.train_flops for one in planned)) <= spent * (1 + 1e-9)
+        assert run.estimate == pytest.approx(sum(one.runs * one.train_flops for one in planned))
+        assert 0 < run.estimate <= spent * (1 + 1e-9)
         for one in planned:
             low, high = laws[one.family].range
             assert low <= one.train_flops * (1 + 1e-9) and one.train_flops <= high * (1 + 1e-9)
