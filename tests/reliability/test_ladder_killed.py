@@ -1,4 +1,5 @@
-"""A ladder that is killed while rates are tuned, and while rungs are trained, ends with the same bits."""
+"""A ladder that is killed while rates are tuned, and while rungs are trained, ends with the same bits; so it does where
+a script goes on with it."""
 
 import os
 import signal
@@ -36,6 +37,27 @@ def begin(folder: Path) -> subprocess.Popen:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True, text=True)
 
 
+SCRIPT = """
+import sys
+import bench.api
+
+if __name__ == "__main__":
+    made = bench.api.ladder(
+        models=["ViT-atto/7"], data=["digits"], change=["weight_decay=0.3"], seeds=2, scale="cpu",
+        horizons=["320,640,1280"], set={"warmup": 64}, workers=2, results=sys.argv[1],
+    )
+    assert list(made.findings["question"]) == ["change survives scale"] and not made.failures
+"""
+
+
+def by_script(folder: Path) -> None:
+    """The same ladder, by `bench.api`."""
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    script = folder.parent / "ladder.py"
+    script.write_text(SCRIPT)
+    subprocess.run([sys.executable, str(script), str(folder)], env=environment, check=True, timeout=600)
+
+
 def done(folder: Path) -> int:
     return len(list(folder.glob("ladder/cells/*/record.json")))
 
@@ -58,7 +80,7 @@ def test_a_killed_ladder_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     before = {path: path.stat().st_mtime_ns for path in killed.glob("ladder/cells/*/record.json")}
-    whole(killed)
+    by_script(killed)
     assert outcome(killed / "ladder") == outcome(undisturbed / "ladder") and len(outcome(killed / "ladder")) >= ALL
     assert all(path.stat().st_mtime_ns == at for path, at in before.items()), "nothing that was done is done again"
     assert not leftovers(killed / "ladder")
