@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -216,13 +217,14 @@ def check_warmup(cells: Sequence[Cell]) -> None:
     worst = max(short, key=lambda cell: warmup_steps(cell.recipe) / (most[cell] + 1))
     batch, steps = worst.recipe.batch, warmup_steps(worst.recipe)
     budget = min(h for h in worst.horizons if h)
+    least = WARMUP_PART * steps * batch
     others = f" So it is in {plural(len(short) - 1, 'other run')}." if len(short) > 1 else ""
     raise UserError(
         f"{worst.model} on {worst.data_name}: a warm-up of {steps * batch:,} images ({plural(steps, 'step')}) is more "
         f"than a quarter of the shortest budget, {budget:,} images ({plural(total_steps(budget, batch), 'step')})."
         + others,
         f"Give --set warmup={min(most[cell] * cell.recipe.batch for cell in trained)}, which every run here allows, "
-        f"or --horizons of at least {WARMUP_PART * steps * batch}.",
+        f"or --horizons {math.ceil(10 * least / budget) / 10:g} times as long ({least:,} images of this run).",
     )
 
 

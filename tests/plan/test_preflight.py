@@ -43,8 +43,9 @@ def test_a_warm_up_takes_at_most_a_quarter_of_the_shortest_budget(warmup, budget
         return preflight.check_warmup(asked)
     with pytest.raises(UserError, match=rf"ViT-pico/14 on glyphs: a warm-up of .* \({warmup} step") as error:
         preflight.check_warmup(asked)
-    advised = re.search(r"--set warmup=(\d+),.*--horizons of at least (\d+)", error.value.fix)
-    allowed, longer = (int(text) for text in advised.groups())
+    advised = re.search(r"--set warmup=(\d+),.*--horizons ([\d.]+) times as long \(([\d,]+) images", error.value.fix)
+    allowed, longer = int(advised[1]), int(advised[3].replace(",", ""))
+    assert longer <= float(advised[2]) * budget < 1.1 * longer + budget / 10
     for number in (allowed, allowed + 32):  # as good as it is said to be, and no more could be
         changed = [replace(c, recipe=replace(c.recipe, warmup_images=number)) for c in asked]
         with pytest.raises(UserError) if number > allowed else contextlib.nullcontext():
