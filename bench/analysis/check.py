@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
+from bench.analysis.ladders import compared
 from bench.core.formatting import count, join, significant
 from bench.study import registry
 
@@ -67,8 +68,9 @@ def every() -> list[Check]:
 
 
 def checks(evidence: Evidence) -> tuple[ValidityCheck, ...]:
-    """The results of every check that found something."""
-    return tuple(result for check in every() for result in check.find(evidence))
+    """The results of every check that found something in the runs that are compared."""
+    judged = compared(evidence)
+    return tuple(result for check in every() for result in check.find(judged))
 
 
 @cache

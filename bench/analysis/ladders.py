@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -114,6 +114,24 @@ def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
         )
         for (change, flops_R, pairs_R, found), stand in zip(made, stands, strict=True)
     )
+
+
+def is_ladder(evidence: Evidence) -> bool:
+    """Whether any of its runs stands on a rung."""
+    return any(place_of(record.cell.axes) for record in evidence.records.records)
+
+
+def compared(evidence: Evidence) -> Evidence:
+    """Of a ladder, the runs on its rungs; other evidence as it is. Trials of rates are judged on images that are held
+    out: they choose, and are compared with no rung."""
+    if not is_ladder(evidence):
+        return evidence
+    trials = frozenset(r.directory for r in evidence.records.records if place_of(r.cell.axes) is None)
+    kept = tuple(r for r in evidence.records.records if r.directory not in trials)
+    scores = evidence.scores[~evidence.scores["directory"].isin(trials)].reset_index(drop=True)
+    records = replace(evidence.records, records=kept)
+    aside = {name: pairs for name, pairs in evidence.set_aside.items() if name not in trials}
+    return replace(evidence.without(trials), records=records, scores=scores, set_aside=aside, swept=None)
 
 
 def _ladders(flops_R: list[float], pairs_R: list[dict[int, tuple[PairedRun, PairedRun]]]) -> Ladders:

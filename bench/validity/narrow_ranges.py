@@ -8,6 +8,7 @@ from bench.analysis.check import Check, names
 from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
+from bench.analysis.ladders import is_ladder
 from bench.core.formatting import count, flops, significant
 
 NARROW_COMPUTE = "narrow compute"
@@ -19,7 +20,10 @@ ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a tr
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Ranges too short for a trend; () for one budget, or where nothing is judged downstream."""
+    """Ranges too short for a trend; () for one budget, where nothing is judged downstream, or of a ladder, whose answer
+    tests its own trend."""
+    if is_ladder(evidence):
+        return
     by_family: dict[str, list[float]] = {}
     for series in evidence.on_axis("compute") if evidence.headline else ():
         by_family.setdefault(series.family, []).extend(p.train_flops for p in series.points if p.train_flops > 0)

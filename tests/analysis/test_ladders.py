@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.analysis import check, ladders
 from bench.analysis import evidence as evidence_module
-from bench.analysis import ladders
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.study_data import Records
@@ -16,6 +16,7 @@ from bench.questions import change_survives_scale as question
 from bench.report.figures import ladder as figure
 from bench.study.ladder import BASELINE, LadderPlace, place_of
 from bench.study.record import Operations, Record
+from bench.validity import missing_baselines, narrow_ranges, one_seed
 from tests.analysis._records import World, change, map_scores
 
 FLOPS = (1e12, 4e12, 16e12)
@@ -112,3 +113,24 @@ def test_table_and_figure_have_every_rung_and_the_forecast() -> None:
     assert sorted(drawing.data.kind) == ["forecast"] * 2 + ["rung"] * 6
     rungs = drawing.data[(drawing.data.change == "up") & (drawing.data.kind == "rung")]
     assert list(rungs.gain) == pytest.approx([100 * r["gain"] for r in table.rows if r["change"] == "up"])
+
+
+def test_checks_are_about_rungs_not_about_the_trials_of_their_rates() -> None:
+    made = records({"up": (1.0, 2.5, 4.0)})
+    trials = [
+        change(one, {"directory": f"trial-{place}-{lr}", "cell.axes": ("rates",), "cell.held_out": True, "cell.seed": 9,
+                     "cell.recipe": replace(one.cell.recipe, lr=lr)})
+        for place, one in enumerate(made[:2])
+        for lr in (1e-4, 1e-2)
+    ]  # fmt: skip
+    alone, both = (
+        evidence_module.build(Records(suite="ladder", records=tuple(kept)), headline=("upstream",))
+        for kept in (made, [*made, *trials])
+    )
+    assert len(both.horizons) > len(alone.horizons) and not ladders.compared(both).records.records[len(made) :]
+    said = [[(c.kind, c.names, c.count) for c in check.checks(whole)] for whole in (alone, both)]
+    assert said[0] == said[1]
+    kinds = {kind for kind, *_ in said[0]}
+    assert not kinds & {narrow_ranges.NARROW_COMPUTE, missing_baselines.MISSING_BASELINE, one_seed.ONE_SEED}
+    plain = evidence_module.build(Records(suite="ladder", records=tuple(trials)), headline=("upstream",))
+    assert ladders.compared(plain) is plain, "where no rung is trained yet"
