@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from bench.analysis.begun import loss_of_guessing, not_begun
 from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.stats.ladder import FEWEST_RUNGS, LEVEL, VERDICTS, Ladders, LadderVerdict, verdicts
 from bench.stats.levels import holm
@@ -23,7 +24,10 @@ POINTS = 100.0  # per share
 
 @dataclass(frozen=True, kw_only=True)
 class PairedRun:
-    """One finished run. accuracy in points; flops in the paper's convention; seconds of training on one device."""
+    """One finished run. accuracy in points; flops in the paper's convention; seconds of training on one device.
+
+    begun: by the rule of `bench.analysis.begun`, where chance stands for the untrained network, which no ladder judges.
+    """
 
     accuracy: float
     flops: float
@@ -160,12 +164,15 @@ def _read(record: Record) -> Iterator[PairedRun]:
     for score in last.scores:
         if score.task == UPSTREAM and score.metric == "accuracy" and score.value is not None:
             error = math.sqrt(score.value * (1 - score.value) / max(1, score.num_test)) if score.num_test else 0.0
+            guessing = loss_of_guessing(score.num_classes or 0, sigmoid=record.cell.recipe.loss == "sigmoid")
+            loss = math.nan if last.final_train_loss is None else last.final_train_loss
+            learns = not_begun(loss=loss, guessing=guessing, gain=None) is None
             yield PairedRun(
                 accuracy=POINTS * score.value,
                 flops=float(last.train_flops.paper or 0),
                 images=last.images_trained or last.images_seen,
                 seconds=last.seconds.train or 0.0,
                 rate=record.cell.recipe.lr,
-                begun=score.value > (score.chance or 0.0) + 4 * error,
+                begun=learns and score.value > (score.chance or 0.0) + 4 * error,
             )
             return

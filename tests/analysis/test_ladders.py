@@ -15,7 +15,7 @@ from bench.analysis.study_data import Records
 from bench.questions import change_survives_scale as question
 from bench.report.figures import ladder as figure
 from bench.study.ladder import BASELINE, LadderPlace, place_of
-from bench.study.record import Operations, Record
+from bench.study.record import Horizon, Operations, Record
 from bench.validity import missing_baselines, narrow_ranges, one_seed
 from tests.analysis._records import World, change, map_scores
 
@@ -103,6 +103,20 @@ def test_a_baseline_that_has_not_begun_decides_nothing() -> None:
     whole = evidence_module.build(Records(suite="ladder", records=tuple(made)), headline=("upstream",))
     (finding,) = question.ask(whole)
     assert finding.verdict is Verdict.CANNOT_TELL and finding.reasons == (question.BLIND,)
+
+    def guessing(at: Horizon) -> float:
+        (classes,) = {s.num_classes for s in at.scores if s.task == "upstream"}
+        return float(np.log(classes))
+
+    near_guessing = [
+        replace(r, horizons=tuple(replace(h, final_train_loss=0.95 * guessing(h)) for h in r.horizons))
+        if r.directory.startswith(f"{BASELINE}-0")
+        else r
+        for r in records({"up": (1.0, 2.5, 4.0)})
+    ]
+    whole = evidence_module.build(Records(suite="ladder", records=tuple(near_guessing)), headline=("upstream",))
+    (finding,) = question.ask(whole)
+    assert finding.reasons == (question.BLIND,), "by its loss, whatever its score"
 
 
 def test_table_and_figure_have_every_rung_and_the_forecast() -> None:
