@@ -114,7 +114,7 @@ class RenderedFigure:
         caption: plain text, without `n`.
         n: seeds, samples and test images behind all of its numbers; "" where the caption says them, if any.
         alt: for those who cannot see it.
-        png: the picture.
+        png: the picture; b"" of one for a phone, which is only shown on the page.
         svg: the picture; points carry their text, and link to the first record behind them.
         csv: what is plotted; "" for a second picture of the same data.
         pdf: the picture with its fonts; b"" in a style without.
@@ -206,7 +206,10 @@ def _render(
     with _style.context():
         png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
         _style.wrap_labels(figure)
-        figure.savefig(png, format="png", dpi=_style.DPI, bbox_inches=box, metadata={"Software": None})
+        if _style.current().png:
+            figure.savefig(png, format="png", dpi=_style.DPI, bbox_inches=box, metadata={"Software": None})
+        else:
+            _style.arrange(figure)
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
         if _style.current().pdf:
             figure.savefig(
