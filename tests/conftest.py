@@ -24,6 +24,8 @@ FIRST = (
     "reliability/test_storms",
     "execute/test_first_hour",
     "e2e/test_smoke",
+    "report/test_report",
+    "report/test_figures",
     "house/test_structure",
     "train/test_distributed",
     "execute/test_executors",

@@ -39,7 +39,7 @@ import pandas as pd
 from scipy import special
 
 from bench.analysis import questions, scaling_laws
-from bench.analysis.evidence import UPSTREAM, Evidence
+from bench.analysis.evidence import UPSTREAM, Evidence, nothing_computed
 from bench.analysis.families import VIT, kind_of
 from bench.analysis.finding import Axis
 from bench.analysis.findings import ValidityCheck
@@ -80,7 +80,7 @@ def template(shape: Shape) -> Evidence:
     """The study's evidence with the scores that are read."""
     evidence, _ = build.measured(shape.folder, shape.suite, None)
     if shape.upstream:
-        evidence = replace(evidence, headline=(UPSTREAM,), far=(), shots=None)
+        evidence = replace(evidence, headline=(UPSTREAM,), far=(), shots=None, **nothing_computed())
     scores = evidence.scores[evidence.scores["measure"].isin([*evidence.headline, UPSTREAM])]
     scores = scores[scores["shots"].isna() | (scores["shots"] == evidence.shots)]
     keys = ["directory", "images_seen", "variant", "seed", "family", "num_images", "train_flops_paper"]
@@ -93,7 +93,7 @@ def template(shape: Shape) -> Evidence:
     horizons = evidence.horizons[evidence.horizons["directory"].isin(kept)].reset_index(drop=True)
     scores = scores.reset_index(drop=True)
     scores["draw"] = scores["draw"].fillna(-1)
-    return replace(evidence, horizons=horizons, scores=scores)
+    return replace(evidence, horizons=horizons, scores=scores, **nothing_computed())
 
 
 def true_errors(scores: pd.DataFrame, truth: str) -> np.ndarray:
@@ -133,7 +133,7 @@ def simulated(evidence: Evidence, shape: Shape, number: int) -> Evidence:
     made = scores[evidence.scores.columns.drop(_ADDED)].assign(
         value=value, num_test=np.array(number_of, dtype=float), stderr=np.nan, correct=correct, draw=drawn
     )
-    return replace(evidence, scores=made, _estimates={}, _averages={}, _pools={})
+    return replace(evidence, scores=made, **nothing_computed())
 
 
 _ADDED = ["variant", "seed", "family", "num_images", "train_flops_paper"]

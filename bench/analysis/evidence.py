@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pandas as pd
 
@@ -27,6 +27,8 @@ CHOICES = ("position", "pooling", "shape", "stem", "optimizer", "masked")
 DEFAULT_SHOTS = 10
 PointKey = tuple[str, int]
 """(variant, images seen)."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +124,7 @@ class Evidence:
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _averages: dict[tuple[PointKey, str, int | None], Samples | None] = field(default_factory=dict, repr=False)
     _pools: dict[str, Moderated | None] = field(default_factory=dict, repr=False)
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def suite(self) -> str:
@@ -335,18 +338,37 @@ class Evidence:
 
     def without(self, cells: Set[str]) -> Evidence:
         """The evidence without some cells, named by their directories; `swept` is the whole."""
-        return replace(self, horizons=without(self.horizons, cells), swept=self, _estimates={}, _averages={}, _pools={})
+        return replace(self, horizons=without(self.horizons, cells), swept=self, **nothing_computed())
 
     def accuracies_at(self, shots: int | None) -> Evidence:
         """The evidence with accuracies alone, few-shot ones at so many shots: a sixth of the scores, where no question
         asks for others."""
         drawn = self.scores["shots"].isna() | (self.scores["shots"] == shots)
         scores = self.scores[(self.scores["metric"] == ACCURACY) & drawn]
-        return replace(self, scores=scores, shots=shots, _estimates={}, _averages={}, _pools={})
+        return replace(self, scores=scores, shots=shots, **nothing_computed())
 
     @cached_property
     def _samples(self) -> dict[SampleKey, Samples]:
         return samples(self.horizons, self.scores)
+
+
+def nothing_computed() -> dict[str, Any]:
+    """Fields of a copy that has other numbers."""
+    return {"_estimates": {}, "_averages": {}, "_pools": {}, "_kept": {}}
+
+
+def kept(function: Callable[Concatenate[Evidence, P], T]) -> Callable[Concatenate[Evidence, P], T]:
+    """A function that computes something once and keeps it with the evidence. Copies that have the same numbers, and
+    differ in what is asked of them or in what is laid beside them, share it: laws take seconds."""
+
+    @wraps(function)
+    def call(evidence: Evidence, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (function, args, *sorted(kwargs.items()))
+        if key not in evidence._kept:
+            evidence._kept[key] = function(evidence, *args, **kwargs)
+        return evidence._kept[key]
+
+    return call
 
 
 def accuracies(scores: pd.DataFrame) -> tuple[str, ...]:

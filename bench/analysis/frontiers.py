@@ -288,7 +288,7 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
 
 def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: float, *, carried: bool) -> list[Rival]:
     """The family's models at this compute, interpolated in log compute where they were read on both sides of it and not
-    at it; `carried`: also those whose longest run ended below."""
+    at it; `carried`: also those whose longest run ended below, and without slack, which no curve of bests shows."""
     rivals: list[Rival] = []
     for series in side:
         at = [p for p in series.points if one_budget(p.train_flops, flops)]
@@ -303,7 +303,7 @@ def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: f
                 at_a, at_b = evidence.samples(a, measure), evidence.samples(b, measure)
                 mixed = mix(at_a, at_b, weight) if at_a and at_b else None
                 if mixed is not None:
-                    slack = _slack(evidence, series, measure, flops)
+                    slack = 0.0 if carried else _slack(evidence, series, measure, flops)
                     parts = ((1 - weight, a), (weight, b))
                     rivals.append((Reading(label=series.label, parts=parts, slack=slack), mixed))
                 break

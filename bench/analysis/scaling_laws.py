@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from bench.analysis.budgets import budgets
 from bench.analysis.comparisons import size_curves
-from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
+from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank, kept
 from bench.analysis.finding import TREND_POINTS, Axis
 from bench.analysis.findings import ValidityCheck
 from bench.core.errors import UserError
@@ -141,7 +141,7 @@ def why_not(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEA
     return {name: check for name, check in made.items() if isinstance(check, ValidityCheck)}
 
 
-@lru_cache(maxsize=4)
+@kept
 def _points(evidence: Evidence, axis: Axis) -> Mapping[str, list[Point]]:
     by_family: dict[str, list[Point]] = {}
     if axis == Axis.COMPUTE:
@@ -153,7 +153,7 @@ def _points(evidence: Evidence, axis: Axis) -> Mapping[str, list[Point]]:
     return dict(sorted(by_family.items(), key=lambda item: family_rank(item[0])))
 
 
-@lru_cache(maxsize=32)
+@kept
 def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | ValidityCheck:
     try:
         return _fit(evidence, family, axis, measure)
@@ -175,7 +175,7 @@ class _Prepared:
     data: fit.Points
 
 
-@lru_cache(maxsize=32)
+@kept
 def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Prepared | ValidityCheck:
     points = _points(evidence, axis)[family]
     known = [p for p in points if (e := evidence.estimate(p, measure)) is not None and 0 < e.value < 1]
@@ -198,7 +198,7 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
     return _Prepared(known=known, front=front, strict=strict, x=x, errors=errors, noise=noise, biases=biases, data=data)
 
 
-@lru_cache(maxsize=4)
+@kept
 def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selection.Ranked, ...]:
     """Forms by their record over all families together: exponents of different forms could not be compared."""
     prepared = [_prepared(evidence, family, axis, measure) for family in _points(evidence, axis)]
@@ -206,7 +206,7 @@ def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selecti
     return tuple(model_selection.rank([forecast(data, FORMS, loss=LOSSES[0], half_life=None) for data in known]))
 
 
-@lru_cache(maxsize=32)
+@kept
 def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fit.FormFit, ...]:
     """A family's points by every form and loss; () where they allow none."""
     prepared = _prepared(evidence, family, axis, measure)
@@ -215,7 +215,7 @@ def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fi
     return tuple(made for loss in LOSSES for made in averaging.fits_of(prepared.data, POSSIBLE, loss=loss))
 
 
-@lru_cache(maxsize=4)
+@kept
 def _shown(evidence: Evidence, axis: Axis, measure: str) -> Form:
     """The form of every family's law."""
     fits = [_fits(evidence, family, axis, measure) for family in _points(evidence, axis)]
@@ -342,7 +342,7 @@ def recipe(evidence: Evidence, point: Point) -> Recipe | None:
     return _recipes(evidence).get(point.variant)
 
 
-@lru_cache(maxsize=4)
+@kept
 def _recipes(evidence: Evidence) -> Mapping[str, Recipe]:
     table = evidence.horizons.drop_duplicates("variant")
     return dict(zip(table["variant"], table["recipe"], strict=True))

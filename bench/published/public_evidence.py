@@ -58,6 +58,8 @@ def beside(study: Evidence) -> Evidence | None:
     images, sizes = public_models.images_of_sets(), set(study.horizons["image_size"].dropna().astype(int))
     most = {point.data: point.num_images for point in sorted(study.points.values(), key=lambda p: p.num_images)}
     whole = {name for name, ours in SETS.items() if most.get(ours, 0) >= ALL_OF_A_SET * images[name]}
+    if not whole:
+        return None
 
     def task(row: Any) -> str:
         if row.pretrain_set not in whole or row.image_size not in sizes:

@@ -88,6 +88,12 @@ def table(name: str = "checkpoints") -> pd.DataFrame:
     """
     if name not in TABLES:
         raise unknown("table", name, TABLES)
+    return _made(name).copy()
+
+
+@cache
+def _made(name: str) -> pd.DataFrame:
+    """A table, made once: a report asks for it a dozen times, and each line is looked for among all recipes."""
     made = pd.DataFrame({"checkpoints": _checkpoints, "clip": _clip, "paper": _paper}[name]())
     made = made[[column for column in COLUMNS if column in made]]
     for column in made.columns.difference(NUMBERS):

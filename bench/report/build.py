@@ -93,9 +93,12 @@ def build(
     quoted = registry.load("quoted source", suite) if suite in registry.names("quoted source") else None
     evidence, by_figure = quoted.read() if quoted else measured(suite_directory, suite, reference)
     wanted = grid.targets(suite_directory) if targets is None else tuple(targets)
-    evidence = dataclasses.replace(evidence, targets=wanted) if wanted else evidence
-    if (at := grid.forecast_at(suite_directory)) is not None:
-        evidence = dataclasses.replace(evidence, forecast_at=at)
+    at = grid.forecast_at(suite_directory)
+    if wanted or at is not None:  # figures mark what the answers say
+        evidence, *copies = (
+            dataclasses.replace(one, targets=wanted, forecast_at=at) for one in (evidence, *by_figure.values())
+        )
+        by_figure = dict(zip(by_figure, copies, strict=True))
     asked = questions.asked(_questions(suite, evidence))
     findings = questions.find(evidence, [question.name for question in asked])
     answered = {finding.question for finding in findings.findings}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from bench.analysis.evidence import Evidence
+from bench.analysis.evidence import Evidence, kept
 from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import Law, laws, why_not
 from bench.core.formatting import count, flops, plural, significant
@@ -41,7 +40,7 @@ def cards(evidence: Evidence) -> list[dict[str, Any]]:
     return list(_cards(evidence))
 
 
-@lru_cache(maxsize=4)
+@kept
 def _cards(evidence: Evidence) -> tuple[dict[str, Any], ...]:
     return tuple(
         rounded(_card(evidence, law), DIGITS) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values()

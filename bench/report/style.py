@@ -22,7 +22,7 @@ class Style:
         least: the smallest size of text.
         fixed: whether every figure is as wide as `width`.
         ratio: width / height of every figure; 0: it is as high as its rows.
-        pdf: whether a PDF is made beside PNG and SVG.
+        png: whether a PNG is made beside the SVG. pdf: whether a PDF is.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Style:
     least: float = 0.0
     fixed: bool = True
     ratio: float = 0.0
+    png: bool = True
     pdf: bool = False
 
     def text(self, points: float) -> float:
@@ -66,7 +67,9 @@ def _paper(width: float) -> Style:
 PAGE = Style(  # `single`: legible on a phone, beside a table and in a README
     name="page", width=9.0, single=(5.8, 4.3), panel_height=2.9, fixed=False
 )
-PHONE = Style(name="phone", width=4.0, single=(4.0, 3.4), panel_height=2.6, columns=1)  # of a page that narrow
+PHONE = Style(  # of a page that narrow, which holds SVG alone
+    name="phone", width=4.0, single=(4.0, 3.4), panel_height=2.6, columns=1, png=False
+)
 SLIDE = Style(
     name="slide", width=40 / 3, single=(40 / 3, 7.5), panel_height=3.5, columns=4, scale=1.45, least=12.0, ratio=16 / 9
 )

@@ -59,7 +59,7 @@ def add_plugins(folder: str) -> str:
 
 def forget() -> None:
     """Clear all caches of look-ups."""
-    for cached in (names, load, _plugin_folders):
+    for cached in (names, load, _accepting, _plugin_folders):
         cached.cache_clear()
 
 
@@ -252,15 +252,20 @@ def family_of(name: str) -> ModelFamily:
         UserError: no family accepts the name; suggests the nearest registered names.
     """
     base = ModelName.parse(name).base
-    for family in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
-        if family.accepts(base):
-            return family
+    if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) and (family := _accepting(base)):
+        return family
     error = unknown("model", name, model_names(), meant=_meant(base))
     raise UserError(
         error.what,
         f"{error.fix} Naming rules: vit-bench flops --list. Others: timm:NAME, "
         "torchvision:NAME, hf:ORG/NAME, path/to/file.py:CALLABLE.",
     )
+
+
+@cache
+def _accepting(base: str) -> ModelFamily | None:
+    """The first family that accepts a name without options. A plan asks thousands of times, of a few names."""
+    return next((family for family in families() if family.accepts(base)), None)
 
 
 def _meant(name: str) -> str:

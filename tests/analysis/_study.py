@@ -1,17 +1,20 @@
 """Synthetic records as evidence."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from bench.analysis import evidence as evidence_module
 from bench.analysis import lr_sweep, questions
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding
+from bench.analysis.findings import Findings
 from bench.analysis.study_data import Records
 from bench.study.record import Horizon, Record, Score
 from tests.analysis._records import FAR, HEADLINE, World, change, map_scores
 
 KINDS = {"fashion-mnist": "photographs", "mnist": "photographs", "digits": "photographs"}
+MADE: dict[str, Evidence] = {}  # by what `study` was asked for
 
 
 def read(records: list[Record]) -> Evidence:
@@ -33,11 +36,21 @@ def ask(evidence: Evidence, *names: str) -> list[Finding]:
 
 
 def study(*, seed: int = 1, extra: tuple[str, ...] = (), **changes: Any) -> Evidence:
-    """Evidence from a world with `changes` to its fields. `extra` "diverged" adds a cell that diverged."""
-    world = World(seed=seed)
-    for name, value in changes.items():
-        setattr(world, name, value)
-    return read(world.records() + ([world.diverged()] if "diverged" in extra else []))
+    """Evidence from a world with `changes` to its fields. `extra` "diverged" adds a cell that diverged. Equal
+    worlds are one in each process, with the laws that were fitted to it: look at it, change only copies."""
+    key = repr((seed, extra, sorted(changes.items())))
+    if key not in MADE:
+        world = World(seed=seed)
+        for name, value in changes.items():
+            setattr(world, name, value)
+        MADE[key] = read(world.records() + ([world.diverged()] if "diverged" in extra else []))
+    return MADE[key]
+
+
+@cache
+def findings_of(evidence: Evidence) -> Findings:
+    """Every answer that an evidence gives, asked once."""
+    return questions.find(evidence)
 
 
 def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", **recipe: Any) -> list[Record]:

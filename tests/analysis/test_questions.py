@@ -39,7 +39,7 @@ from bench.report import caveats, text
 from bench.stats.intervals import SEEDS
 from bench.study import registry
 from tests.analysis._records import World
-from tests.analysis._study import ask, study
+from tests.analysis._study import ask, findings_of, study
 
 FAMILIES = ("ViT", "Hybrid", "ResNet")
 ORDERS = ("order of families over compute", "order of families over images")
@@ -75,12 +75,12 @@ def item(finding: Finding, kind: type[Any]) -> Any:
 
 @pytest.fixture(scope="session")
 def findings(evidence: Evidence) -> Findings:
-    return questions.find(evidence)
+    return findings_of(evidence)
 
 
 @pytest.fixture(scope="session")
 def paper() -> Findings:
-    return questions.find(published.evidence())
+    return findings_of(published.evidence())
 
 
 # -- measured points ---------------------------------------------------------------------------------------------------

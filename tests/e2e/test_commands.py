@@ -93,9 +93,12 @@ def test_a_kept_study_says_itself_which_suite_it_answers(name):
 
 
 def test_a_report_under_another_name_is_the_same(tmp_path, capsys):
-    """Headlines, figures and words are those of the suite, not those of a folder that no suite is named after."""
+    """Headlines, figures and words are those of the suite, not those of a folder that no suite is named after: of two
+    of its models, as of all."""
     for name in ("rates", "rates-cpu"):
-        shutil.copytree(REFERENCE / "rates-cpu" / "cells", tmp_path / name / "cells")
+        for model in ("vit-atto-7", "resnet-8-s4"):
+            for cell in (REFERENCE / "rates-cpu" / "cells").glob(f"{model}_*"):
+                shutil.copytree(cell, tmp_path / name / "cells" / cell.name)
         assert report.main(["--suite", name, "--results", str(tmp_path)]) == EXIT_OK
     made = sorted(p.relative_to(tmp_path / "rates") for p in (tmp_path / "rates").rglob("*") if p.is_file())
     for path in made:

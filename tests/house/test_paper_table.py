@@ -1,6 +1,7 @@
 """Every figure and table of the paper: its command plans, its cells are judged by what it shows, the page says so."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,23 @@ from tools.paper_table import PAGE, ROWS, WHOLE, Row
 PLANNED = [row for row in (*ROWS, WHOLE) if row.suite]
 NAMED = pytest.mark.parametrize("row", PLANNED, ids=lambda row: row.name)
 SIZES = DataSizes(published=True)
+ROW = {row.name: row for row in PLANNED}
+
+
+@cache
+def cells_of(name: str) -> tuple[Cell, ...]:
+    """The cells of a row by its name."""
+    return ROW[name].cells()
+
+
+def every_cell() -> tuple[Cell, ...]:
+    """The cells of the suite that holds every other."""
+    return cells_of(WHOLE.name)
 
 
 @NAMED
 def test_each_command_plans_and_its_cells_are_judged_by_what_the_figure_shows(row: Row) -> None:
-    cells = row.cells()
+    cells = cells_of(row.name)
     preflight.check_warmup(cells)
     preflight.check_data([cell for cell in cells if cell.job == "train"], SIZES)
     assert cells
@@ -56,7 +69,7 @@ def test_the_whole_is_given_the_runs_of_the_others(tmp_path: Path) -> None:
 
 
 def test_a_missing_evaluation_is_found() -> None:
-    cell = next(row for row in ROWS if row.name.startswith("Figure 5")).cells()[0]
+    cell = next(cells_of(name)[0] for name in ROW if name.startswith("Figure 5"))
     assert paper_table.TUNED.missing(replace(cell, tasks=cell.tasks[1:])) == {"imagenet"}
     assert paper_table.LARGER.missing(cell) == {"imagenet"}
 
@@ -108,7 +121,7 @@ def test_the_page_is_what_the_rows_say() -> None:
     text = PAGE.read_text()
     costs, half = paper_table.stated()
     assert paper_table.page(costs, half) == text, "run python -m tools.paper_table --words-only"
-    cells = {row.name: len(row.cells()) for row in PLANNED}
+    cells = {row.name: len(cells_of(row.name)) for row in PLANNED}
     assert {name: one.cells for name, one in costs.items()} == cells | {paper_table.MORE: cells[WHOLE.name]}
 
 
@@ -116,11 +129,11 @@ def test_the_whole_is_each_training_once_with_every_evaluation() -> None:
     def training(cell: Cell) -> Cell:
         return replace(cell, horizons=(0,), tasks=())
 
-    whole = {training(cell): cell for cell in WHOLE.cells()}
-    assert len(whole) == len(WHOLE.cells())
+    every = {training(cell): cell for cell in every_cell()}
+    assert len(every) == len(every_cell())
     for row in PLANNED:
-        for cell in row.cells() if row.suite != "speed" else ():
-            same = whole[training(cell)]
+        for cell in cells_of(row.name) if row.suite != "speed" else ():
+            same = every[training(cell)]
             assert set(cell.tasks) <= set(same.tasks) and set(cell.horizons) - {0} <= set(same.horizons)
 
 
@@ -136,7 +149,7 @@ PRINTED = {"ImageNet": "imagenet", "CIFAR-100": "cifar100", "CIFAR-10": "cifar10
 
 def test_fine_tuning_is_table_4_s() -> None:
     by_set = {PRINTED.get(line["dataset"], line["dataset"]): line for line in published.table("table4")}
-    for cell in WHOLE.cells():
+    for cell in every_cell():
         for task in cell.tasks:
             name, options = task.data.partition(":")[0], task.kwargs
             if task.task == "vtab":
@@ -165,14 +178,14 @@ def test_fine_tuning_is_table_4_s() -> None:
 
 def test_transformers_have_the_paper_s_head_in_pre_training() -> None:
     """Section 3.1: a hidden layer in pre-training; ResNets have none, and masked prediction has a head of its own."""
-    for cell in WHOLE.cells():
+    for cell in every_cell():
         hidden = dict(cell.model_options).get("head") == "mlp"
         assert hidden == ("ViT" in cell.model and "head=masked" not in cell.model), cell.model
 
 
 def test_bit_is_trained_as_bit_was() -> None:
     """arXiv 1912.11370, section 3.1: SGD, 0.03 for 256 images, decay 1e-4, 5,000 steps of warm-up, 90 and 40 epochs."""
-    cells = [cell for cell in WHOLE.cells() if "bit" in cell.axes]
+    cells = [cell for cell in every_cell() if "bit" in cell.axes]
     epochs = {"imagenet": 90, "imagenet-21k": 90, "jft-300m": 40}
     assert {(cell.model, cell.data) for cell in cells} == {(m, d) for m in ("R50x1", "R152x4") for d in epochs}
     for cell in cells:
@@ -184,7 +197,7 @@ def test_bit_is_trained_as_bit_was() -> None:
 
 
 def test_masked_prediction_is_appendix_b_1_2_s() -> None:
-    cells = [cell for cell in WHOLE.cells() if "head=masked" in cell.model]
+    cells = [cell for cell in every_cell() if "head=masked" in cell.model]
     assert {cell.horizons for cell in cells if cell.data == "jft-300m"} == {(100_000 * 4096, 1_000_000 * 4096)}
     assert len(cells) == 4
     for cell in cells:
@@ -196,7 +209,7 @@ def test_masked_prediction_is_appendix_b_1_2_s() -> None:
 def test_figure_9_s_three_curves_and_figure_10_s_three_panels_are_there() -> None:
     recipes = {
         (cell.model, cell.recipe.lr, cell.recipe.weight_decay, seen // 303_000_000)
-        for cell in WHOLE.cells()
+        for cell in every_cell()
         for seen in cell.horizons
         if cell.data == "jft-300m"
     }
@@ -206,7 +219,7 @@ def test_figure_9_s_three_curves_and_figure_10_s_three_panels_are_there() -> Non
 
 
 def test_figure_9_s_trainings_are_read_after_every_epoch_and_are_table_3_s() -> None:
-    cells = [cell for cell in WHOLE.cells() if cell.axes == ("pooling",)]
+    cells = [cell for cell in every_cell() if cell.axes == ("pooling",)]
     assert len(cells) == 4
     for cell in cells:
         assert [seen / 303_000_000 for seen in cell.horizons] == list(range(1, 8))

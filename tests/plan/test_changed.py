@@ -55,7 +55,8 @@ def edit(tmp_path, monkeypatch):
     def forget():
         for name in [name for name in sys.modules if name.partition(".")[0] in ("added", "mine_parts")]:
             del sys.modules[name]
-        for cached in (registry.names, registry.load, fingerprint.of_module, fingerprint._read, fingerprint._counts):
+        registry.forget()
+        for cached in (fingerprint.of_module, fingerprint._read, fingerprint._counts):
             cached.cache_clear()
 
     def write(family=FAMILY, parts=PARTS):

@@ -62,6 +62,8 @@ def test_without_it_a_study_is_reported_with_the_same_answers(without, tmp_path,
     study = PROJECT / "tests/records/branching-of-unequal-warm-ups"
     said = []
     for name in ("without", "with"):
+        if name == "with":
+            monkeypatch.setattr("bench.report.build._draw", lambda *_, **__: ([], [], []))  # answers are compared
         shutil.copytree(study, tmp_path / name / "branching")
         paths = build(tmp_path / name / "branching", suite="branching")
         said.append(json.loads(paths.findings_json.read_text()))

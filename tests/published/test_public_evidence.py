@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,6 @@ import pandas as pd
 import pytest
 
 from bench import api
-from bench.analysis import questions
 from bench.analysis.evidence import UPSTREAM, Evidence, build
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.question import load
@@ -23,7 +23,7 @@ from bench.report.title import title_of
 from bench.stats.pareto import pareto
 from bench.study.record import DataFacts
 from tests.analysis._records import World, change, map_scores
-from tests.analysis._study import study
+from tests.analysis._study import findings_of, study
 from tests.conftest import PROJECT
 
 PAIRS = ("compute at equal error", "gain from more images", "as claimed")
@@ -37,7 +37,7 @@ def evidence() -> Evidence:
 
 @pytest.fixture(scope="module")
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
-    return questions.find(evidence).findings
+    return findings_of(evidence).findings
 
 
 def test_records_are_the_rows_of_the_table(evidence: Evidence) -> None:
@@ -64,7 +64,7 @@ def test_main_answers_are_of_controlled_pairs_alone(findings: tuple[Finding, ...
 
 def test_the_headline_is_a_controlled_pair_of_vit_and_resnet(evidence: Evidence) -> None:
     """Also where an uncontrolled comparison comes first and is surer."""
-    made = questions.find(evidence)
+    made = findings_of(evidence)
     chosen = title_of(made, figures=["published-frontiers", "published-ratios"])
     first = made.findings[chosen.finding]
     assert first.main and first.subject[:2] == ("ResNet (BiT)", "ViT") and chosen.figure
@@ -224,12 +224,12 @@ def test_checkpoints_of_the_same_set_and_size_are_laid_beside_a_study() -> None:
     assert any("published" in entry.get_text() for entry in drawing.figure.legends[0].texts)
 
 
-OTHERS = {"part": on_imagenet(100_000), "size": on_imagenet(1_281_167, size=100), "set": study()}
+OTHERS = {"part": lambda: on_imagenet(100_000), "size": lambda: on_imagenet(1_281_167, size=100), "set": study}
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_nothing_is_laid_beside_a_study_of_other_images(other: Evidence) -> None:
-    assert public_evidence.beside(other) is None
+def test_nothing_is_laid_beside_a_study_of_other_images(other: Callable[[], Evidence]) -> None:
+    assert public_evidence.beside(other()) is None
 
 
 def test_the_average_of_other_tasks_has_no_published_counterpart(evidence: Evidence) -> None:

@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,6 +22,7 @@ from bench.published.figures import (
     published_ratios,
 )
 from bench.published.matched import comparisons
+from bench.report.figures.figure import Drawing
 from bench.study import registry
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH
@@ -31,6 +34,12 @@ def refuse(*arguments, **named): raise OSError("no network")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 """
 COMMITTED = PROJECT / "results/reference/published"
+
+
+@cache
+def drawing_of(module: Any) -> Drawing:
+    """A figure of the published checkpoints. Look at it; change nothing of it."""
+    return module.draw(public_evidence.evidence())
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +98,7 @@ def test_nothing_unknown_is_printed(folder: Path) -> None:
 
 def test_exponents_in_the_key_lie_within_their_intervals() -> None:
     """Error falls with compute: exponents and both ends of their intervals are negative."""
-    drawn = published_clip.draw(public_evidence.evidence()).figure
+    drawn = drawing_of(published_clip).figure
     labels = [entry.get_text().replace("−", "-") for entry in drawn.legends[0].texts]
     for label in labels:
         exponent, low, high = map(float, re.fullmatch(r".*compute\^(\S+) \[(\S+), (\S+)\]", label).groups())
@@ -98,19 +107,18 @@ def test_exponents_in_the_key_lie_within_their_intervals() -> None:
 
 
 def test_keys_and_intervals_lie_within_their_figures() -> None:
-    evidence = public_evidence.evidence()
     for module in (published_clip, published_gains, published_ratios):
-        figure = module.draw(evidence).figure
+        figure = drawing_of(module).figure
         figure.canvas.draw()
         for legend in figure.legends:
             assert legend.get_window_extent().x1 <= figure.bbox.x1, module.__name__
-    (axes,) = published_ratios.draw(evidence).figure.axes
+    (axes,) = drawing_of(published_ratios).figure.axes
     low, high = axes.get_xlim()
     assert all(low <= x <= high for line in axes.lines for x in line.get_xdata())
 
 
 def test_ratios_by_real_labels_are_rows_beside_those_by_imagenet() -> None:
-    (axes,) = published_ratios.draw(public_evidence.evidence()).figure.axes
+    (axes,) = drawing_of(published_ratios).figure.axes
     numbers = dict(zip((label.get_text() for label in axes.get_yticklabels()), axes.texts[2:], strict=True))
     of_real = "ResNet (BiT) against ViT\nJFT-300M (Table 6), by ReaL labels"
     assert numbers[of_real].get_text() == "1.00× [0.47, 2.80]"
@@ -119,7 +127,7 @@ def test_ratios_by_real_labels_are_rows_beside_those_by_imagenet() -> None:
 
 
 def test_the_key_of_gains_has_the_marks_that_are_drawn() -> None:
-    drawing = published_gains.draw(public_evidence.evidence())
+    drawing = drawing_of(published_gains)
     (axes,) = drawing.figure.axes
 
     def look(line) -> tuple[str, str, str]:
@@ -145,26 +153,25 @@ def styles(axes) -> set[str]:
 
 
 def test_controlled_and_other_comparisons_never_share_a_line_style() -> None:
-    evidence = public_evidence.evidence()
-    for axes in published_pairs.draw(evidence).figure.axes:
+    for axes in drawing_of(published_pairs).figure.axes:
         assert styles(axes) == ({"--"} if axes.get_title(loc="left").startswith("Not controlled") else {"-"})
-    for axes in published_frontiers.draw(evidence).figure.axes:
+    for axes in drawing_of(published_frontiers).figure.axes:
         assert styles(axes) == {"--"}
-    (axes,) = published_ratios.draw(evidence).figure.axes
+    (axes,) = drawing_of(published_ratios).figure.axes
     drawn = [line.get_linestyle() for line in axes.lines if line.get_marker() == "None" and len(line.get_xdata()) == 2][
         :-1
     ]
     rows = [c for kind in ("networks", "images") for c in comparisons() if c.compares == kind]
     both = [c for c in rows for _ in range(1 + c.is_of_table_6)]
     assert drawn == ["-" if comparison.controlled else "--" for comparison in both]
-    (axes,) = published_gains.draw(evidence).figure.axes
+    (axes,) = drawing_of(published_gains).figure.axes
     assert styles(axes) == {"-", "--"}
 
 
 def test_lower_bounds_and_teachers_are_hollow_and_on_no_frontier() -> None:
     table = public_evidence.checkpoints()
     assert len(table) == (api.published()["stages"] != "").sum()
-    left, _ = published_frontiers.draw(public_evidence.evidence()).figure.axes
+    left, _ = drawing_of(published_frontiers).figure.axes
     hollow = sum(len(dots.get_offsets()) for dots in left.collections if dots.get_facecolor().size == 0)
     assert hollow == (~table.complete | table.teacher).sum() > 90
     assert sum(len(dots.get_offsets()) for dots in left.collections) == len(table)

@@ -9,6 +9,7 @@ import statistics
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -43,7 +44,7 @@ from bench.report.figures import (
     pretraining_data,
 )
 from bench.report.figures.figure import Drawing, NothingToDraw, RenderedFigure, render
-from bench.report.style import PAGE, style_named
+from bench.report.style import PAGE, PHONE, style_named
 from bench.study import registry
 from bench.study.record import Horizon, LearningCurve, Record, Score
 from tests.analysis._records import World, change, map_scores
@@ -173,6 +174,15 @@ def test_a_style_gives_figures_their_width_and_least_text(evidence: Evidence, na
         one = render("f", "title", drawing)[0]
     assert (b"/FontFile2" in one.pdf) == name.startswith("paper")
     assert _style.current() is PAGE and style_named("paper").width == 3.25
+
+
+def test_a_figure_for_a_phone_is_arranged_as_if_it_had_a_png(evidence: Evidence) -> None:
+    """The page holds its SVG alone, which is the same."""
+    made = []
+    for style in (PHONE, replace(PHONE, png=True)):
+        with _style.drawn_as(style):
+            made.append(render("f", "title", frontier.draw(evidence))[0])
+    assert made[0].png == b"" != made[1].png and made[0] == replace(made[1], png=b"")
 
 
 def test_a_figure_for_a_paper_is_the_same_bytes_again(evidence: Evidence) -> None:
@@ -432,7 +442,8 @@ def test_the_figure_of_laws_shows_the_cards(paper: dict[str, Drawing]) -> None:
         laws.draw(study(horizons=(0, 8_000), seeds=(0,), sizes=(30_000,)))
 
 
-def with_curves_and_groups() -> list[Record]:
+@cache
+def with_curves_and_groups() -> Evidence:
     """A study with curves, and with seven tasks in three groups whose accuracy grows with their number."""
     world = World(seed=2)
     world.sizes = (30_000,)
@@ -462,13 +473,13 @@ def with_curves_and_groups() -> list[Record]:
         ]
         return replace(horizon, scores=(*horizon.scores, *extra))
 
-    return [
-        replace(r, curve=curve, horizons=tuple(map(more, r.horizons))) if r.model.params_body else r for r in records
-    ]
+    return read(
+        [replace(r, curve=curve, horizons=tuple(map(more, r.horizons))) if r.model.params_body else r for r in records]
+    )
 
 
 def test_learning_curves_hold_every_point_of_every_seed() -> None:
-    drawing = learning_curves.draw(read(with_curves_and_groups()))
+    drawing = learning_curves.draw(with_curves_and_groups())
     data = drawing.data
     assert set(data["series"]) == set(World().models) and data["cell"].nunique() == 16
     one = data[data["cell"] == data["cell"].iloc[0]]
@@ -485,9 +496,8 @@ def test_learning_curves_hold_every_point_of_every_seed() -> None:
 @pytest.mark.parametrize("most, models, runs", [(200, 8, 16), (30, 8, 8), (10, 3, 3)])
 def test_of_many_learning_curves_some_are_drawn_and_that_is_said(monkeypatch, most, models, runs) -> None:
     """A large study has thousands: they cannot be told apart, and take minutes."""
-    evidence = read(with_curves_and_groups())
     monkeypatch.setattr(learning_curves, "MAX_CURVES", most)
-    drawing = learning_curves.draw(evidence)
+    drawing = learning_curves.draw(with_curves_and_groups())
     lines = [line for axes in panels(drawing) for line in axes.get_lines() if len(line.get_xdata())]
     assert len(lines) <= most and drawing.data["series"].nunique() == models and drawing.data["cell"].nunique() == runs
     caption = " ".join(drawing.caption) if isinstance(drawing.caption, tuple | list) else drawing.caption
@@ -495,7 +505,7 @@ def test_of_many_learning_curves_some_are_drawn_and_that_is_said(monkeypatch, mo
 
 
 def test_groups_are_plain_means_over_their_tasks() -> None:
-    evidence = read(with_curves_and_groups())
+    evidence = with_curves_and_groups()
     data = groups.draw(evidence).data
     assert list(data.groupby("group", sort=False)["tasks"].first()) == [7, 3, 2, 2]
     row = data.iloc[0]
@@ -523,7 +533,8 @@ def test_upstream_sets_stand_beside_each_other_small_first() -> None:
                 },
             )
             records += [record, other]
-    drawing = pretraining_data.draw(read(records))
+    evidence = read(records)
+    drawing = pretraining_data.draw(evidence)
     ticks = [label.get_text().partition("\n")[0] for label in drawing.figure.axes[0].get_xticklabels()]
     trained = drawing.data[drawing.data["kind"] == "trained"]
     assert ticks == ["stripes", "glyphs"] and set(trained["upstream"]) == {"stripes", "glyphs"}
@@ -533,7 +544,7 @@ def test_upstream_sets_stand_beside_each_other_small_first() -> None:
     assert not any(np.ptp(part[:, 0]) for line in lines for part in line.get_segments())
     for axes in panels(drawing):  # shaded: from the worst to the best ResNet on each set; no line joins the sets
         bands = [band.get_paths()[0].vertices for band in axes.collections if isinstance(band, PolyCollection)]
-        measure = next(m for m in set(trained["measure"]) if _panels.title(read(records), m, []) == heading(axes))
+        measure = next(m for m in set(trained["measure"]) if _panels.title(evidence, m, []) == heading(axes))
         resnets = trained[(trained["family"] == "ResNet") & (trained["measure"] == measure)]
         for (place, values), band in zip(resnets.groupby("place")["accuracy"], bands, strict=True):
             assert band[:, 0].min() < place < band[:, 0].max()

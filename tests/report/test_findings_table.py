@@ -1,5 +1,6 @@
 """The table of findings: what a pull request adds is read, and checked against the records that it names."""
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -23,11 +24,20 @@ def place(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def added(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with its entry."""
+    made = tmp_path_factory.mktemp("added") / "table"
+    with contextlib.chdir(place):
+        assert findings.main(["--add", "kept", "--records", "kept", "--as", "mine", str(made)]) == 0
+    return made
+
+
 @pytest.fixture
-def table(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def table(place: Path, added: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, in the repository."""
     monkeypatch.chdir(place)
-    assert findings.main(["--add", "kept", "--records", "kept", "--as", "mine", str(tmp_path / "table")]) == 0
-    return tmp_path / "table"
+    return shutil.copytree(added, tmp_path / "table")
 
 
 def test_what_was_added_is_sound(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from bench import run
-from bench.analysis import questions
 from bench.analysis.findings import Findings
 from bench.core.cli import PARSER_ALONE, ParserMade
 from bench.core.formatting import duration
@@ -15,14 +14,16 @@ from bench.questions.change_survives_scale import Survival
 from bench.report import next_step
 from bench.report.next_step import NextStep
 from bench.store.grid import WantedCells
+from tests.analysis._study import findings_of, study, swept
 from tests.analysis._study import read as evidence_of
-from tests.analysis._study import study, swept
 from tests.analysis.test_ladders import evidence as ladder_of
 
 
-def step_of(evidence, *, check: bool = False) -> tuple[NextStep, Findings]:
-    findings = questions.find(evidence, None)
-    return next_step.next_step(evidence, findings, None, study="--suite scaling", check=check), findings
+def step_of(evidence, *, wanted: WantedCells | None = None, check: bool = False) -> tuple[NextStep, Findings]:
+    """The step after a study, of which `wanted` was asked for, and what was found."""
+    findings = findings_of(evidence)
+    asked = replace(evidence, records=replace(evidence.records, wanted=wanted)) if wanted else evidence
+    return next_step.next_step(asked, findings, None, study="--suite scaling", check=check), findings
 
 
 def seconds_of(evidence) -> float:
@@ -41,7 +42,7 @@ def test_an_unfinished_study_is_to_be_finished_for_the_mean_of_its_runs():
     names = tuple(record.directory for record in evidence.records.records)
     for lacks in (("a",), ("a", "b", "c")):
         wanted = WantedCells(suite="scaling", scale="cpu", names=(*names, *lacks))
-        step, _ = step_of(replace(evidence, records=replace(evidence.records, wanted=wanted)))
+        step, _ = step_of(evidence, wanted=wanted)
         assert step.command == "vit-bench run --suite scaling" and f"{len(lacks)} run" in step.text
         assert duration(seconds_of(evidence) / len(names) * len(lacks)) in step.price
 
@@ -50,7 +51,7 @@ def test_a_run_that_is_refused_is_not_to_be_finished():
     evidence = study(seeds=(0,))
     names = tuple(record.directory for record in evidence.records.records)
     wanted = WantedCells(suite="scaling", scale="cpu", names=(*names, "a"), refused={"a": "no such model"})
-    step, _ = step_of(replace(evidence, records=replace(evidence.records, wanted=wanted)))
+    step, _ = step_of(evidence, wanted=wanted)
     assert "Finish" not in step.text
 
 
@@ -83,13 +84,13 @@ def test_more_seeds_are_enough_for_the_interval_and_never_too_many():
 def test_a_ladder_gets_the_seeds_that_decide_or_a_rung_further():
     """Never a sweep of rates for one arm, though every arm was tried at several rates."""
     undecided = ladder_of({"some": (1.5, 1.5, 1.5)}, seeds=3, noise=0.8)
-    findings = questions.find(undecided, None)
+    findings = findings_of(undecided)
     step = next_step.next_step(undecided, findings, None, study="study.toml", check=False)
     (finding,) = [f for f in findings.findings if f.question == next_step.LADDER_QUESTION]
     (whole,) = [item for item in finding.evidence if isinstance(item, Survival)]
     assert whole.verdict == "inconclusive" and whole.seeds_needed
     assert step.command == f"vit-bench ladder study.toml --seeds {max(whole.seeds + 1, whole.seeds_needed)}"
     decided = ladder_of({"up": (1.0, 2.5, 4.0)}, noise=0.2)
-    step = next_step.next_step(decided, questions.find(decided, None), None, study="--suite ladder", check=False)
+    step = next_step.next_step(decided, findings_of(decided), None, study="--suite ladder", check=False)
     assert "rung further" in step.text or "larger scale" in step.text
     assert step.command.startswith("vit-bench ladder --") and "sweep" not in step.command

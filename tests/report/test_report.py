@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -38,7 +39,7 @@ from bench.store import grid
 from bench.store.study import CellDirectory
 from bench.study import registry
 from tests.analysis._records import UNTRAINED, World, change, write
-from tests.analysis._study import study
+from tests.analysis._study import findings_of, study
 from tests.conftest import PROJECT
 
 # -- the report: rebuilt from records alone, byte for byte, with or without torch; safe, self-contained, well-formed ---
@@ -142,9 +143,15 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
     empty = RenderedFigure(
         name="one", title="", caption="", alt="", width=4.0, png=b"", svg='<svg viewBox="0 0 1 1"/>', csv="x\n"
     )
-    drawn = [empty, replace(empty, name="other")]
-    monkeypatch.setattr(report, "_draw", lambda *_, **__: (drawn, [], []))
-    report.build(folder, suite="mine")
+    drawn, asked = [empty, replace(empty, name="other")], []
+
+    def draw(by_figure, *_, **__):
+        asked.extend(evidence.targets for evidence in by_figure.values())
+        return drawn, [], []
+
+    monkeypatch.setattr(report, "_draw", draw)
+    report.build(folder, suite="mine", targets=(0.7,))
+    assert {*asked} == {(0.7,)}  # figures mark what the answers say
     kept = [folder / "figures" / "mine.svg", folder / "tables" / "notes.md", folder / "outside.csv"]
     for path in kept:
         path.write_text("mine")
@@ -218,19 +225,32 @@ def test_the_frontier_and_the_table_come_first_and_every_answer_has_its_reasons(
         assert part in words, part
 
 
-def test_hostile_text_is_harmless_everywhere(tmp_path: Path) -> None:
-    world = small_world()
-    world.models = {HOSTILE: ("ViT", 6e4, 1.1e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
-    world.sizes = (30_000,)
-    records = world.records()
-    made = []
-    for number, record in enumerate(records):
-        changes = {"directory": f"cell-{number:02d}", "environment.cpu": NASTY}
-        if record.status == "complete" and record.cell.seed == 1:
-            changes |= {"status": "failed", "reason": NASTY}
-        made.append(change(record, changes))
-    write(made, tmp_path / "hostile")
-    paths = report.build(tmp_path / "hostile", suite="hostile")
+FORMULA = '=cmd|"/c calc"!A1\x1b]0;owned\x07'
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """A report in whose names, folders, reasons and machine there is markup, a formula or an escape."""
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")
+        patched.setitem(UNTRAINED, "@SUM(A1)", UNTRAINED["ViT"])
+        world = small_world()
+        world.models = {HOSTILE: ("ViT", 6e4, 1.1e6), FORMULA: ("@SUM(A1)", 6e4, 1.1e6)}
+        world.models |= {"ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
+        world.level["@SUM(A1)"], world.slope["@SUM(A1)"] = world.level["ViT"], world.slope["ViT"]
+        world.sizes, world.seeds = (30_000,), (0, 1, 2)
+        made = []
+        for number, record in enumerate(world.records()):
+            changes = {"directory": f"-1+{number:02d}", "environment.cpu": NASTY}
+            if record.cell.seed == 2:
+                changes |= {"status": "failed", "reason": NASTY}
+            made.append(change(record, changes))
+        folder = write(made, tmp_path_factory.mktemp("strange") / "hostile")
+        return report.build(folder, suite="hostile")
+
+
+def test_hostile_text_is_harmless_everywhere(hostile: report.ReportPaths) -> None:
+    paths = hostile
     markup = paths.html.read_text()
     page = Page(markup)
     assert page.tags.count("script") == 1 and "img" not in page.tags  # the page's own
@@ -239,28 +259,17 @@ def test_hostile_text_is_harmless_everywhere(tmp_path: Path) -> None:
     assert "<script>" not in markdown and "</td>" not in markdown and r"\[bold\]" in markdown
     for path in (*paths.tables, paths.html, paths.markdown):
         assert not re.search("[\x00-\x08\x0e-\x1f\u202e]", path.read_text()), path.name
-    assert r"\$\textbackslash{}input\{x\}\$" in (tmp_path / "hostile/tables/coverage.tex").read_text()
-    frame = pd.read_csv(tmp_path / "hostile/tables/coverage.csv")
+    assert r"\$\textbackslash{}input\{x\}\$" in (paths.html.parent / "tables/coverage.tex").read_text()
+    frame = pd.read_csv(paths.html.parent / "tables/coverage.csv")
     assert any("alert(2)" in str(reason) for reason in frame["reason"])
     for verbose in (False, True):
         shown = printed(paths, width=80, verbose=verbose)
         assert "\x1b" not in shown and "\x07" not in shown and ("[/x]" in shown or not verbose)
 
 
-FORMULA = '=cmd|"/c calc"!A1\x1b]0;owned\x07'
-
-
-@pytest.mark.filterwarnings("ignore:Glyph")
-def test_no_csv_holds_a_formula_or_an_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(UNTRAINED, "@SUM(A1)", UNTRAINED["ViT"])
-    world = small_world()
-    world.models = {FORMULA: ("@SUM(A1)", 6e4, 1.1e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
-    world.level["@SUM(A1)"], world.slope["@SUM(A1)"] = world.level["ViT"], world.slope["ViT"]
-    world.sizes = (30_000,)
-    records = [change(record, {"directory": f"-1+{n:02d}"}) for n, record in enumerate(world.records())]
-    folder = write(records, tmp_path / "hostile")
-    report.build(folder, suite="hostile")
-    assert report_main(["--suite", "hostile", "--results", str(tmp_path), "--to", "csv"]) == EXIT_OK
+def test_no_csv_holds_a_formula_or_an_escape(hostile: report.ReportPaths) -> None:
+    folder = hostile.html.parent
+    assert report_main(["--suite", "hostile", "--results", str(folder.parent), "--to", "csv"]) == EXIT_OK
     paths = sorted(folder.rglob("*.csv"))
     assert {"scores", "comparison", "models", "frontier", "curves"} <= {path.stem for path in paths}
     found = 0
@@ -303,11 +312,26 @@ def test_nothing_is_said_twice_in_markdown(built: Path) -> None:
     assert page._once(ruled) == ["A (rule: b).", "C: d.", "E."]
 
 
-def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) -> None:
-    shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")
-    victim = next((tmp_path / "s" / "cells").glob("resnet*s0*/record.json"))
-    victim.write_text("{")
-    paths = report.build(tmp_path / "s", suite="s")
+@pytest.fixture(scope="module")
+def limited(built: Path, tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """The same study, one of whose records is damaged, as it is reported where a page holds little."""
+    folder = tmp_path_factory.mktemp("limited") / "s"
+    shutil.copytree(built / "synthetic" / "cells", folder / "cells")
+    next((folder / "cells").glob("resnet*s0*/record.json")).write_text("{")
+    draw = report._draw
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            report, "_draw", lambda by, *how, **more: draw({n: by[n] for n in ("frontier", "gap")}, *how, **more)
+        )
+        patched.setattr("bench.report.figures.figure.MAX_HOVER_POINTS", 5)
+        patched.setattr("bench.report.runs.MAX_RECORDS", 3)
+        patched.setattr("bench.report.page.MAX_ROWS", 5)
+        return report.build(folder, suite="s")
+
+
+def test_a_damaged_record_is_reported_not_hidden(limited: report.ReportPaths) -> None:
+    paths = limited
+    (victim,) = (p for p in paths.html.parent.glob("cells/*/record.json") if p.read_text() == "{")
     assert victim.parent.name in paths.html.read_text()
     (check,) = [c for c in paths.findings.checks if c.kind == "damaged record"]
     assert check.names == (victim.parent.name,)
@@ -321,21 +345,17 @@ def test_a_study_without_finished_cells_still_reports(tmp_path: Path) -> None:
     assert "the loss was not a number from step 120 on" in words
 
 
-def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_large_study_says_what_the_page_leaves_out(built: Path, limited: report.ReportPaths) -> None:
     """Points, records and rows are bounded; what is left out is counted, and named where it lies."""
-    monkeypatch.setattr("bench.report.figures.figure.MAX_HOVER_POINTS", 20)
-    monkeypatch.setattr("bench.report.runs.MAX_RECORDS", 3)
-    monkeypatch.setattr("bench.report.page.MAX_ROWS", 5)
-    shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")
-    markup = report.build(tmp_path / "s", suite="s").html.read_text()
+    markup = limited.html.read_text()
     whole = (built / "synthetic" / "report.html").read_text()
     assert re.search(r"\d+ of \d+ points can", markup) and not re.search(r"\d+ of \d+ points can", whole)
     assert "The first 5 of" in markup and "tables/horizons.csv" in markup and "The first" not in whole
-    names = {path.parent.name for path in (tmp_path / "s").glob("cells/*/record.json")}
+    names = {path.parent.name for path in limited.html.parent.glob("cells/*/record.json")}
     behind = markup[markup.index('<aside class="runs"') :]
     assert behind.count("<dt>Commit</dt>") >= 3 and "Its record lies beside this report: cells/" in behind
     told = {name for name in names if re.search(rf"<h4>{re.escape(name)}</h4>\s*<dl", behind)}
-    assert len(told) == 3 < len(names) and len(markup) < len(whole)
+    assert len(told) == 3 < len(names) and markup.count("<tr") < whole.count("<tr")
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -353,7 +373,7 @@ def test_every_question_reason_and_check_has_words(race) -> None:
 
 
 def test_numbers_in_words_are_those_of_the_findings() -> None:
-    findings = questions.find(study(sizes=(300, 3_000, 30_000)))
+    findings = findings_of(study(sizes=(300, 3_000, 30_000)))
     answers = text.answers(findings)
     assert len(answers) == len(findings.findings) > 10
     for f, a in zip(findings.findings, answers, strict=True):
@@ -409,9 +429,9 @@ def test_what_was_found_is_the_title_everywhere(reported: report.ReportPaths) ->
     assert f"<h1>{reported.title}" in words and f' aria-label="{reported.title}">' in words
 
 
-def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) -> None:
-    world = small_world()
-    world.sizes, world.seeds = (30_000,), (0,)
+def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(report, "_draw", lambda *_, **__: ([], [], []))  # no figure says it
+    world = World.small(seeds=(0,), models=("ViT-mini/7", "ResNet-small"))
     whole = world.records()
     studies = {"whole": whole, "part": whole, "refused": whole, "lost": [*whole, world.diverged("ViT-mini/7")]}
     studies |= {"running": whole, "failed": whole}
@@ -493,7 +513,7 @@ def test_figures_tables_and_claims_of_the_paper(tmp_path: Path) -> None:
     for part in ("Published results from arXiv 2010.11929 v2", "python -m bench.report --suite paper"):
         assert part in words, part
     assert "bench.run" not in words
-    findings = questions.find(published.evidence())
+    findings = findings_of(published.evidence())
     judged = caveats.claims(findings, text.answers(findings))
     assert len(judged) == 4 and sum(claim.paper in ("yes", "no", "inconclusive") for claim in judged) == 3
     for card in json.loads((folder / "fits.json").read_text()):
@@ -566,7 +586,7 @@ def test_a_leader_that_changes_is_decided_or_not(verdict: Verdict, trend: str, s
 
 
 def test_nothing_published_is_undecided_with_the_mark_of_a_fact() -> None:
-    answers = text.answers(questions.find(published.figures()["compute"]))
+    answers = text.answers(findings_of(published.evidence()))
     assert not [a for a in answers if a.verdict == "inconclusive" and a.symbol != "?"]
 
 

@@ -16,6 +16,7 @@ from bench.report import build, text
 from bench.report.style import PAGE
 from bench.report.title import is_answered, sentence, title_of
 from bench.validity.size_at_edge import SMALLEST
+from tests.analysis._study import findings_of
 from tests.analysis._study import study as synthetic
 from tests.conftest import PROJECT
 
@@ -162,7 +163,7 @@ def test_nothing_asked_is_no_headline() -> None:
 
 
 def test_the_papers_own_table_is_titled_with_its_families() -> None:
-    made = title_of(questions.find(published.evidence()), figures=["compute"])
+    made = title_of(findings_of(published.evidence()), figures=["compute"])
     assert made is not None and made.figure and made.text.startswith("ViT leads ResNet by ")
     assert "undecided, for 0.4 points [0.1, 0.6] may be chance between single trainings" in made.text
 

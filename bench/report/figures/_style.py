@@ -154,6 +154,14 @@ def say(figure: Figure, sentence: str) -> Bbox:
     return Bbox([[0, 0], [width, height + strip]])
 
 
+def arrange(figure: Figure) -> None:
+    """Lay a figure out as it is for its PNG, at whose resolution text is measured, and draw nothing."""
+    before = figure.get_dpi()
+    figure.set_dpi(DPI)
+    figure.draw_without_rendering()
+    figure.set_dpi(before)
+
+
 def text(points: float) -> float:
     """The size of text that has this size on the page, in the current style."""
     return current().text(points)

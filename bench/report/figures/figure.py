@@ -114,7 +114,7 @@ class RenderedFigure:
         caption: plain text, without `n`.
         n: seeds, samples and test images behind all of its numbers; "" where the caption says them, if any.
         alt: for those who cannot see it.
-        png: the picture.
+        png: the picture; b"" of one for a phone, which is only shown on the page.
         svg: the picture; points carry their text, and link to the first record behind them.
         csv: what is plotted; "" for a second picture of the same data.
         pdf: the picture with its fonts; b"" in a style without.
@@ -170,21 +170,15 @@ def draw(
     from bench.report.figures import _style
 
     with _style.drawn_as(style):
-        made = render(name, figure.title, figure.draw(evidence), says=says, mark=mark, files=style is not PHONE)
+        made = render(name, figure.title, figure.draw(evidence), says=says, mark=mark)
     if style is not PAGE or says:
         return made
     stacked = draw(name, figure, evidence, PHONE, mark=mark)
     return tuple(replace(wide, stacked=one) for wide, one in zip(made, stacked, strict=True))
 
 
-def render(
-    name: str, title: str, drawing: Drawing, *, says: str = "", mark: str = "", files: bool = True
-) -> tuple[RenderedFigure, ...]:
-    """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one.
-
-    Args:
-        files: whether there is a PNG; a page holds the SVG.
-    """
+def render(name: str, title: str, drawing: Drawing, *, says: str = "", mark: str = "") -> tuple[RenderedFigure, ...]:
+    """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one."""
     from bench.report.figures import _style
 
     csv = frame_csv(drawing.data, digits=CSV_DIGITS)
@@ -194,16 +188,16 @@ def render(
             _style.mark(picture, mark)
     with _style.context():
         box = _style.say(drawing.figure, says) if says else None
-    saved = [_render(name, title, drawing.figure, drawing, csv, box=box, files=files)]
+    saved = [_render(name, title, drawing.figure, drawing, csv, box=box)]
     if drawing.by_task is not None:
-        saved.append(_render(f"{name}-by-task", f"{title}, by task", drawing.by_task, drawing, "", files=files))
+        saved.append(_render(f"{name}-by-task", f"{title}, by task", drawing.by_task, drawing, ""))
     return tuple(saved)
 
 
 def _render(
-    name: str, title: str, figure: Canvas, drawing: Drawing, csv: str, *, box: Bbox | None = None, files: bool = True
+    name: str, title: str, figure: Canvas, drawing: Drawing, csv: str, *, box: Bbox | None = None
 ) -> RenderedFigure:
-    """A picture's files. box: what is saved, in inches; None: the figure. files: as in `render`."""
+    """A picture's files. box: what is saved, in inches; None: the figure."""
     from bench.report.figures import _style
 
     mine = [item for item in drawing.annotations if item.axes.get_figure(root=True) is figure]
@@ -212,13 +206,10 @@ def _render(
     with _style.context():
         png, svg, pdf = io.BytesIO(), io.StringIO(), io.BytesIO()
         _style.wrap_labels(figure)
-        if files:
+        if _style.current().png:
             figure.savefig(png, format="png", dpi=_style.DPI, bbox_inches=box, metadata={"Software": None})
         else:
-            usual = figure.dpi
-            figure.set_dpi(_style.DPI)  # text is as wide as in a PNG
-            figure.draw_without_rendering()
-            figure.set_dpi(usual)
+            _style.arrange(figure)
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
         if _style.current().pdf:
             figure.savefig(
