@@ -8,7 +8,7 @@ ask for that of the longest budget that was swept: budgets of a network branch o
 
 A model without a sweep gets, by the first rule that knows it:
 
-- its family's rate at this scale: the geometric mean of those of the family's swept models;
+- its family's rate at this scale: the geometric mean of those of the family's models that `rates` swept;
 - at every scale but `cpu`, the rate of its own row of the paper's Table 3 for JFT-300M, the one set that has rows of
   all three families, × √(batch / 4096), the rule for Adam (`_paper.py`);
 - there too, the rate of the network of its kind in that table that is nearest in width, × that network's width / its
@@ -55,6 +55,15 @@ MODEL_RATES["cpu"] = {
     "ResNet-8-s4": {35_136: 6.3e-3, 281_088: 2.2e-3},
     "R11x0.25": {3_680: 5.1e-3, 29_536: 4.9e-3},
     "ResNet-8-s2": {8_512: 3.6e-3, 68_128: 4.4e-3},
+}
+MODEL_RATES["cpu"] |= {  # the larger networks of `photographs`, of results/reference/photograph-rates-cpu/
+    "ViT-Lite-2/4": {12_384: 1.1e-3, 49_472: 6.1e-4},
+    "ViT-Lite-4/4": {6_208: 1.1e-3, 24_864: 7.8e-4},
+    "ResNet-20-s2+ViT-nano/8": {11_872: 2.5e-3, 47_520: 1.2e-3},
+    "CCT-2/3x2": {5_664: 2.2e-3, 22_720: 2.6e-3},
+    "R11x0.5": {125_632: 3.5e-3},
+    "ResNet-20-s2": {81_664: 1.5e-3},
+    "ResNet-20": {4_992: 2.1e-3, 20_032: 1.1e-3},
 }
 DEFAULT_RATE = 1e-3  # for a model that no rule knows
 SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (

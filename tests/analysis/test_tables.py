@@ -17,6 +17,7 @@ from bench.analysis import branches, evidence, lr_sweep, questions, study_data
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.table import Column, Table, tex
 from bench.core.formatting import short_count
+from bench.questions.best_learning_rate import model_rates
 from bench.report import build as report
 from bench.report import tables
 from bench.report.figures import branching
@@ -249,10 +250,15 @@ def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
 
 
 def test_the_recipes_have_the_rates_of_the_committed_sweep() -> None:
-    """At both of its budgets."""
+    """At both of its budgets; of the larger networks, those of the sweep on all photographs."""
     reference = evidence.build(study_data.load(PROJECT / "results/reference/rates-cpu", suite="rates"))
     lines = lines_to_copy(table(reference, "best-rates").note)
-    assert lines == {"FAMILY_RATES": _recipes.FAMILY_RATES["cpu"], "MODEL_RATES": _recipes.MODEL_RATES["cpu"]}
+    records = study_data.load(PROJECT / "results/reference/photograph-rates-cpu", suite="photograph-rates")
+    exact = model_rates(lr_sweep.sweeps(evidence.build(records)))
+    larger = {model: {seen: float(f"{rate:.2g}") for seen, rate in of.items()} for model, of in exact.items()}
+    assert not lines["MODEL_RATES"].keys() & larger.keys()
+    of_both = {"FAMILY_RATES": lines["FAMILY_RATES"], "MODEL_RATES": lines["MODEL_RATES"] | larger}
+    assert of_both == {"FAMILY_RATES": _recipes.FAMILY_RATES["cpu"], "MODEL_RATES": _recipes.MODEL_RATES["cpu"]}
 
 
 @pytest.mark.parametrize("suite", ["presets", "rates", "no-such-suite"])
