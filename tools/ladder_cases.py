@@ -2,12 +2,13 @@
 
     python -m tools.ladder_cases positions=FOLDER stem=FOLDER …      writes results/reference/ladders/{runs,cases}.csv
 
-FOLDER is a study's, results/ladder. `kind` is "rung" or "trial" (of a rate, judged on held-out images); accuracy is in
+FOLDER is a study's, results/ladder; committed rows of cases that are not named stay. `kind` is "rung" or "trial" (of a rate, judged on held-out images); accuracy is in
 points, seconds are of training.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -106,7 +107,10 @@ def bends(rows: Sequence[dict[str, str]]) -> tuple[float, float]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     named = [text.partition("=") for text in (sys.argv[1:] if argv is None else argv)]
-    rows = [row for case, _, folder in named for row in read(case, Path(folder))]
+    new = {case for case, *_ in named}
+    with RUNS.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["case"] not in new]
+    rows += [row for case, _, folder in named for row in read(case, Path(folder))]
     write(RUNS, rows)
     write(CASES, found(rows))
     print(f"{len(rows)} runs; a rate off by a factor of e costs {bends(rows)} points")
