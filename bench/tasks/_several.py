@@ -69,13 +69,19 @@ def _sigmoids(train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray,
 
 
 def neighbours(
-    train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, parts: Parts | None
+    train_ND: np.ndarray,
+    targets_NK: np.ndarray,
+    test_MD: np.ndarray,
+    parts: Parts | None,
+    *,
+    count: int = NEIGHBOURS,
+    temperature: float = TEMPERATURE,
 ) -> tuple[np.ndarray, float]:
-    """The share of the 20 nearest neighbours that have a label, weighted as by the task `knn`."""
+    """The share of the nearest neighbours that have a label, weighted as by the task `knn`."""
     unit_ND, unit_MD = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (train_ND, test_MD))
     alike_MN = unit_MD @ unit_ND.T
-    nearest_Mk = np.argsort(-alike_MN, axis=1, kind="stable")[:, :NEIGHBOURS]
-    weights_Mk = np.exp((np.take_along_axis(alike_MN, nearest_Mk, axis=1) - 1) / TEMPERATURE)
+    nearest_Mk = np.argsort(-alike_MN, axis=1, kind="stable")[:, :count]
+    weights_Mk = np.exp((np.take_along_axis(alike_MN, nearest_Mk, axis=1) - 1) / temperature)
     weights_Mk /= weights_Mk.sum(1, keepdims=True)
     return np.einsum("mk,mkl->ml", weights_Mk, targets_NK[nearest_Mk].astype(float)), 0.5
 

@@ -181,6 +181,40 @@ def test_what_is_taken_can_be_asked_for(folders: dict[str, Path], photographs: n
         registry.build_model(f"hf:{folders['siglip']}:features=class", image_size=SIDE, channels=3, num_classes=2)
 
 
+def test_a_masked_autoencoder_hides_nothing(tmp_path: Path, photographs: np.ndarray) -> None:
+    """Pre-training hides three quarters of the patches at random; features are of all, and the same every time."""
+    config = transformers.ViTMAEConfig(**PLAIN, decoder_num_hidden_layers=1, mask_ratio=0.75)
+    transformers.ViTMAEModel(config).save_pretrained(tmp_path / "mae")
+    transformers.ViTImageProcessor(size=SQUARE).save_pretrained(tmp_path / "mae")
+    model = registry.build_model(f"hf:{tmp_path / 'mae'}", image_size=SIDE, channels=3, num_classes=2)
+    ours = [extractor(model, image_size=SIDE, channels=3)(photographs) for _ in range(2)]
+    assert np.array_equal(*ours)
+    whole = transformers.ViTMAEModel.from_pretrained(tmp_path / "mae", mask_ratio=0.0).eval()
+    x_BCHW = (torch.from_numpy(photographs).permute(0, 3, 1, 2) / 255 - 0.5) / 0.5
+    with torch.no_grad():
+        expected = whole(pixel_values=x_BCHW).last_hidden_state[:, 0].numpy()  # in whichever order its patches are
+    np.testing.assert_allclose(ours[0], expected, atol=DIGITS)
+
+
+@pytest.mark.parametrize(
+    "kind, said",
+    [
+        ("BertModel", "models of type 'bert' take no images"),
+        ("Siglip2Model", "'siglip2' take pixel_attention_mask and spatial_shapes beside images of one size"),
+    ],
+)
+def test_what_takes_no_plain_images_says_so(kind: str, said: str, tmp_path: Path) -> None:
+    small = {name: TEXT[name] for name in ("hidden_size", "num_hidden_layers", "num_attention_heads")}
+    vision = small | {"intermediate_size": 16, "patch_size": 8, "num_patches": 16}
+    config = {
+        "BertModel": lambda: transformers.BertConfig(**small, intermediate_size=16, vocab_size=9),
+        "Siglip2Model": lambda: transformers.Siglip2Config(vision_config=vision, text_config=TEXT),
+    }[kind]()
+    getattr(transformers, kind)(config).save_pretrained(tmp_path / "net")
+    with pytest.raises(UserError, match=said):
+        registry.build_model(f"hf:{tmp_path / 'net'}", image_size=SIDE, channels=3, num_classes=2)
+
+
 def test_the_processors_normalisation_is_used(
     folders: dict[str, Path], tmp_path: Path, photographs: np.ndarray
 ) -> None:
