@@ -58,6 +58,21 @@ def made(kind: str) -> tuple[Any, Any]:
             t.DINOv3ViTModel(t.DINOv3ViTConfig(**PLAIN, num_register_tokens=2)),
             t.ViTImageProcessor(**stretched),
         ),
+        "dinov2, registers": lambda: (
+            t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**PLAIN, num_register_tokens=2)),
+            t.BitImageProcessor(**cropped),
+        ),
+        "beit": lambda: (t.BeitModel(t.BeitConfig(**PLAIN)), t.BeitImageProcessor(size=SQUARE, crop_size=SQUARE)),
+        "deit, classified": lambda: (
+            t.DeiTForImageClassification(t.DeiTConfig(**PLAIN)),
+            t.DeiTImageProcessor(size=SQUARE, crop_size=SQUARE),
+        ),
+        "resnet": lambda: (
+            t.ResNetForImageClassification(
+                t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+            ),
+            t.ConvNextImageProcessor(size={"shortest_edge": SIDE}, crop_pct=1.0),
+        ),
         "convnext": lambda: (
             t.ConvNextForImageClassification(
                 t.ConvNextConfig(hidden_sizes=[8, 8, 16, 32], depths=[1] * 4, image_size=SIDE)
@@ -85,7 +100,11 @@ KINDS = {  # kind -> what is taken of it
     "vit": "pooled",
     "vit, classified": "class",  # its pooler is not in the checkpoint
     "dinov2": "pooled",
+    "dinov2, registers": "pooled",
     "dinov3": "pooled",
+    "beit": "pooled",
+    "deit, classified": "class",
+    "resnet": "pooled",
     "convnext": "pooled",
     "swin": "pooled",
     "siglip, vision": "pooled",
