@@ -414,7 +414,7 @@ def _columns(table: pd.DataFrame, path: Path, asked: Asked, folder: Path, images
                 held = f"besides {file!r} it has {', '.join(map(repr, rest))}" if rest else f"it has {file!r} alone"
                 what = f"Which column of {printable(path)} is the label? {held[:1].upper()}{held[1:]}."
                 raise UserError(what, "Name it: --label-columns label=COLUMN (labels=COLUMN for several an image).")
-            labels = (rest[0],)
+            labels, several = (rest[0],), _holds_several(table[rest[0]], plural_name=False)
         elif len(labels) == 1:
             several = _holds_several(table[labels[0]], plural_name=_plain(labels[0]) in _plains(SEVERAL_NAMES))
     files = [rule_of(how, text, images, path.parent) for text in table[file]]
