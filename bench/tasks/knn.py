@@ -50,7 +50,7 @@ def evaluate(
     if train.several:
         from bench.tasks import _several
 
-        how = {"count": neighbours, "temperature": temperature}
+        how: dict[str, Any] = {"count": neighbours, "temperature": temperature}
         scores_MK, threshold = _several.neighbours(train_ND, train.targets_NK, test_MD, None, **how)
         return _several.scores(scores_MK, test, threshold=threshold, detail=detail, **head)
     predicted_M = predict(

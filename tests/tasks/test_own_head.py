@@ -320,7 +320,14 @@ def test_what_cannot_be_judged_is_said(imagenet: Path, of_timm: Path, tmp_path: 
     (tmp_path / "bad" / WNIDS[0] / "1.jpg").write_bytes(b"no image")
     asked = {
         ("--model", "timm:test_efficientnet", "--data", str(imagenet)): "Add +pretrained",
-        ("--model", "timm:test_vit", "--checkpoint", str(of_timm), "--data", str(imagenet)): "does not fit test_vit",
+        (
+            "--model",
+            "timm:test_vit",
+            "--checkpoint",
+            str(of_timm),
+            "--data",
+            str(imagenet),
+        ): "does not fit test_vit: it lacks",
         ("--model", "timm:test_efficientnet", "--checkpoint", "none.pth", "--data", str(imagenet)): "no checkpoint",
         (
             "--model",
