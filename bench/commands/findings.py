@@ -46,7 +46,8 @@ vit-bench findings --add results/scaling --records hub:my-lab/scaling --as my-la
 vit-bench findings --fetch --write docs/findings.md
 ```
 
-The check reads every file, and the records that it names: they must be those of its digest, and give its answers.
+The check reads every file, and the records that it names: they must be those of its digest, of its runs, day and hardware, and
+give its answers. Its title is one of these. A file that is not sound ends the check with a line that says why.
 """
 EXAMPLES = """\
 examples:
@@ -76,7 +77,9 @@ def main(argv: list[str] | None = None) -> int:
     args = p.parse_args(argv)
     if args.add:
         path = add(args.add, args.folder, records=args.records, name=args.name)
-        print(json.dumps({"file": str(path)}) if args.json else f"{path} was written. Check it: vit-bench findings")
+        where = "" if args.folder == DEFAULT else f" {args.folder}"
+        said = f"{path} was written. Check it: vit-bench findings{where}"
+        print(json.dumps({"file": str(path)}) if args.json else said)
         return EXIT_OK
     from bench.report import hub
 
