@@ -46,8 +46,8 @@ vit-bench findings --add results/scaling --records hub:my-lab/scaling --as my-la
 vit-bench findings --fetch --write docs/findings.md
 ```
 
-The check reads every file, and the records that it names: they must be those of its digest, of its runs, day and hardware, and
-give its answers. Its title is one of these. A file that is not sound ends the check with a line that says why.
+The check reads every file, and the records that it names: they must be those of its digest, of its runs, day and
+hardware, and give its answers, of which its title is one. What is wrong with a file is said in a line.
 """
 EXAMPLES = """\
 examples:
