@@ -7,6 +7,7 @@ own evaluation does it. Classes are known by their WordNet ids where they are Im
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from vit.model_family import Classifier
 IMAGENET = "imagenet-1k"
 TABLE = Path(__file__).parent / "published" / "timm_results.csv"
 COLUMNS = ("in1k_top1", "in1k_top5", "real_top1", "v2_top1", "a_top1", "r_top1", "sketch_top1")
+QUOTED = re.compile(r'"([^"]+)"')
 MIN_SAME_NAMES = 0.9  # share of a thousand names at ImageNet's places from which on the classes are ImageNet's
 
 
@@ -63,6 +65,19 @@ def _published(model: str, *, image_size: int) -> Mapping[str, float]:
     return {}
 
 
+def _misfit(error: Exception) -> str:
+    """What torch says of weights that do not fit a network, without lists of hundreds of names."""
+    heading, *lines = str(error).splitlines() or [""]
+    if not lines:
+        return heading
+    first = lines[0].strip()
+    names = QUOTED.findall(first)
+    if len(names) < 2 or not first.startswith(("Missing", "Unexpected")):
+        return first.rstrip(".")
+    lacks = "it lacks" if first.startswith("Missing") else "it has, beside those of the network,"
+    return f"{lacks} {len(names):,} weights, such as {names[0]}"
+
+
 def _prepared(transform: Any, image: Any) -> Any:
     return transform(image.convert("RGB"))
 
@@ -83,7 +98,7 @@ def of_timm(source: str, *, pretrained: bool, checkpoint: Path | None) -> Classi
         try:
             load_checkpoint(network, str(checkpoint))
         except (RuntimeError, KeyError, TypeError) as error:
-            raise ValueError(f"{checkpoint} does not fit {source}: {str(error).splitlines()[0]}") from error
+            raise ValueError(f"{checkpoint} does not fit {source}: {_misfit(error)}") from error
     number: int = network.num_classes  # type: ignore[assignment]
     if not number:
         raise ValueError("it comes without a classifier: its features are probed by vit-bench probe")
@@ -120,7 +135,7 @@ def of_torchvision(base: str, *, checkpoint: Path | None) -> Classifier:
         try:
             network.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True))
         except Exception as error:  # whatever the file is
-            raise ValueError(f"{checkpoint} does not fit {base}: {str(error).splitlines()[0]}") from error
+            raise ValueError(f"{checkpoint} does not fit {base}: {_misfit(error)}") from error
     transform, metrics = weights.transforms(), weights.meta.get("_metrics", {}).get("ImageNet-1K", {})
     keys = {"acc@1": "in1k_top1", "acc@5": "in1k_top5"}
     return Classifier(

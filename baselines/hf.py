@@ -41,6 +41,7 @@ FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin
 FEATURES = ("auto", "pooled", "class", "mean")
 SAID = {"pooled": "its pooled output", "class": "the class token", "mean": "the mean of its patches' tokens"}
 CLASS_TOKENS = re.compile(r"(^|\.)(cls_token|class_token|class_embedding|cls_embedding|cls_tokens)$")
+MASKING = ("mask_ratio", "masking_ratio")  # fields by which pre-training hides patches, which features do not
 UNUSED = re.compile(r"(^|\.)(mask_token|pooler\..*)$")  # weights that no feature here depends on
 OWN_SIZE, HALF = 224, (0.5, 0.5, 0.5)
 METADATA_SECONDS = 5.0  # A plan waits so long for the hub to say how large weights are.
@@ -347,7 +348,10 @@ def _network(place: _Place, config: Any, *, trained: bool) -> nn.Module:
     """
     import torch
 
-    transformers = _need_transformers()
+    transformers, config = _need_transformers(), copy.deepcopy(config)
+    for field in MASKING:
+        if hasattr(config, field):
+            setattr(config, field, 0.0)
     auto = transformers.AutoBackbone if _is_backbone_alone(config) else transformers.AutoModel
     with quiet():
         if trained:
@@ -371,11 +375,15 @@ def _network(place: _Place, config: Any, *, trained: bool) -> nn.Module:
                 whole = auto.from_config(copy.deepcopy(config))
             except ValueError as error:
                 raise ValueError(f"transformers has no image model of type {config.model_type!r}") from error
-    if not hasattr(config, "vision_config"):
-        return whole
-    vision = getattr(whole, "vision_model", None)
+    vision = getattr(whole, "vision_model", None) if hasattr(config, "vision_config") else whole
     if vision is None:
         raise ValueError(f"models of type {config.model_type!r} have no image encoder that stands alone")
+    parameters = inspect.signature(vision.forward).parameters
+    if "pixel_values" not in parameters:
+        raise ValueError(f"models of type {config.model_type!r} take no images")
+    needed = [one.name for one in parameters.values() if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    if more := [name for name in needed if name != "pixel_values"]:
+        raise ValueError(f"models of type {config.model_type!r} take {' and '.join(more)} beside images of one size")
     return vision
 
 
@@ -390,6 +398,8 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
     if own not in (None, size) and "interpolate_pos_encoding" in inspect.signature(body.forward).parameters:
         more["interpolate_pos_encoding"] = True
 
+    hides = "noise" in inspect.signature(body.forward).parameters  # of masked autoencoders, which shuffle patches by it
+
     class Checkpoint(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -400,7 +410,13 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
             self.classifier = nn.Linear(width or found, num_classes)
 
         def pool(self, x_BCHW: torch.Tensor) -> torch.Tensor:
-            made = self.encoder(pixel_values=x_BCHW, **more)
+            order = {}
+            if hides:
+                patches = (size // patch) ** 2
+                order = {
+                    "noise": torch.arange(patches, dtype=x_BCHW.dtype, device=x_BCHW.device).expand(len(x_BCHW), -1)
+                }
+            made = self.encoder(pixel_values=x_BCHW, **more, **order)
             if how == "pooled":
                 return made.pooler_output.flatten(1)
             last = made.last_hidden_state if hasattr(made, "last_hidden_state") else made.feature_maps[-1]

@@ -23,6 +23,7 @@ WAYS = {
     TUNED: "fine-tuning everything",
 }
 
+EXPORTED = "timm:"  # begins the names of models of which `report --export` writes a file
 USAGE = """\
 # vit-bench report --suite adapt --export model.pt
 import sys, timm, torch, PIL.Image, PIL.ImageOps

@@ -56,7 +56,7 @@ class Question:
         shown_in: figures that show its answer, and may have it as their title.
         leads: finding -> whether it may have the title before others: it was asked for by name, or has an interval that
             says something.
-        usage: a program that uses what it found.
+        usage: finding -> a program that uses what it found; "" without.
         counts_together: it asks for a difference between families, of which a report asks many: together their verdicts
             err as rarely as one alone (`bench.analysis.questions.held`). Its findings have a `p`.
         is_of_pairs: it chooses what it compares, and says which comparisons are controlled. Where the evidence is not
@@ -89,7 +89,7 @@ class Question:
     together: Callable[[Sequence[Finding]], str | None] = lambda found: None
     shown_in: tuple[str, ...] = ()
     leads: Callable[[Finding], bool] = lambda f: False
-    usage: str = ""
+    usage: Callable[[Finding], str] = lambda f: ""
     counts_together: bool = False
     is_of_pairs: bool = False
 

@@ -35,6 +35,9 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
     """
     evidence = measured(study, suite, None)[0]
     every = adapted(evidence)
+    if not every:
+        what = f"{study} has no adapted model that decides on one label an image, which is what a file is of."
+        raise UserError(what, "Of several labels an image, the report has the scores alone.")
     if len(sets := {one.data for one in every}) != 1:
         what = f"{study} has adapted models for {len(sets)} sets of images, and one file is for one."
         raise UserError(what, "Run --suite adapt with one --data in a --results of its own.")

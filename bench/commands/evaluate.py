@@ -13,12 +13,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.core.cli import folder, parser, positive
-from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.cli import folder, names_list, parser, positive
+from bench.core.errors import EXIT_OK, UserError, command, several_labels
 from bench.core.formatting import percent, signed
 from bench.study import registry
 
 if TYPE_CHECKING:
+    from bench.data.labels import Labels
     from bench.tasks._own_head import OwnHeadShares, Share
     from vit.model_family import Classifier
 
@@ -26,9 +27,11 @@ EXAMPLES = """examples:
   vit-bench evaluate --model timm:vit_small_patch16_224.augreg_in1k+pretrained --data imagenet --data-root ~/data
   vit-bench evaluate --model timm:tf_efficientnet_lite0.in1k --checkpoint lite0.pth --data imagenet/val
   vit-bench evaluate --model hf:google/vit-base-patch16-224 --data imagenetv2-matched-frequency-format-val
+  vit-bench evaluate --model hf:google/vit-base-patch16-224 --data photos/pets --classes pets.csv
   vit-bench evaluate --model torchvision:resnet50+pretrained --data folder:my-cats --data-root photos --json
 
-Folders of images are named by WordNet ids (n01440764), by the checkpoint's names of classes, or by their numbers.
+Folders of images are named by WordNet ids (n01440764), by the checkpoint's names of classes, or by their numbers; where
+they have other names, --classes says which are which: a row for each, several of the checkpoint's with | between them.
 real.json (github.com/google-research/reassessed-imagenet) in the folder or above it adds the ReaL labels. Published
 numbers are timm's and torchvision's own; intervals are Wilson's at 95 %, over images."""
 
@@ -39,7 +42,17 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--model", required=True, help="timm:NAME+pretrained, torchvision:NAME+pretrained or hf:ORG/NAME")
     p.add_argument("--checkpoint", type=folder, help="a file of its weights, in its library's own names")
     p.add_argument("--data", required=True, help="a folder of images per class, or a set that is kept as one")
+    p.add_argument("--labels", type=folder, metavar="TABLE", help="table of the labels of the folder's images")
+    p.add_argument(
+        "--label-columns", type=names_list, default=(), metavar="ROLE=COLUMN,…", help="such as label=species"
+    )
     p.add_argument("--data-root", type=folder, help="folder with data sets that are not installed")
+    p.add_argument(
+        "--classes",
+        type=folder,
+        metavar="TABLE.csv",
+        help="which class of the checkpoint each class of the images is: rows such as cat,n02123045|n02123159",
+    )
     p.add_argument(
         "--published",
         choices=("in1k", "v2", "a", "r", "sketch", "none"),
@@ -68,7 +81,10 @@ def _judged(args: argparse.Namespace) -> tuple[Classifier, OwnHeadShares]:
         what = f"{args.model} comes without trained weights, and so without a classifier that knows anything."
         raise UserError(what, f"Add +pretrained ({args.model}+pretrained), or --checkpoint FILE.")
     place = place_of(args.data, root=args.data_root)
-    source, names = _own_head.test_images(place, lambda folder: contents(folder, About()))
+    about = About(labels=_labels(args, place))
+    source, names = _own_head.test_images(
+        place, lambda folder: contents(folder, about), labelled=about.labels is not None
+    )
     classifier = registry.own_classifier(args.model, args.checkpoint)
     check_usable(args.device)
     given = None if args.published is None else args.published.replace("none", "")
@@ -83,8 +99,25 @@ def _judged(args: argparse.Namespace) -> tuple[Classifier, OwnHeadShares]:
         device=args.device,
         batch=args.batch,
         test_set=given,
+        table=args.classes,
         step=progress.step,
     )
+
+
+def _labels(args: argparse.Namespace, place: Path) -> Labels | None:
+    """The table that labels the images: the one that was named, or that lies in their folder; None without.
+
+    Raises:
+        UserError: see `bench.data.labels`; several labels an image.
+    """
+    from bench.core.data_settings import asked_columns
+    from bench.data import labels
+
+    tables = [args.labels] if args.labels else labels.own_tables(place)
+    found = labels.read(tables, place, asked_columns(args.label_columns)) if tables else None
+    if found is not None and found.several:
+        raise several_labels(found.path, for_what="a checkpoint's own classifier")
+    return found
 
 
 def place_of(data: str, *, root: Path | None) -> Path:

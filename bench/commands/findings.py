@@ -25,6 +25,9 @@ SCHEMA = 1
 DEFAULT = Path("docs/findings")
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]*\.json")
 DIGEST = re.compile(r"[0-9a-f]{64}")
+DATE, VERSION = re.compile(r"20\d\d-[01]\d-[0-3]\d"), re.compile(r"\d+\.\d+[\w.+-]*")
+OF_RECORDS = ("suite", "runs", "hardware", "date")  # fields that follow from the records, beside the answers
+ADDRESS = re.compile(r"\w://|www\.", re.IGNORECASE)
 TEXTS = ("title", "suite", "records", "digest", "hardware", "date", "version")
 ANSWER = {"question": str, "subject": list, "verdict": str, "sentence": str}
 NUMBERS = ("estimate", "low", "high")
@@ -43,7 +46,8 @@ vit-bench findings --add results/scaling --records hub:my-lab/scaling --as my-la
 vit-bench findings --fetch --write docs/findings.md
 ```
 
-The check reads every file, and the records that it names: they must be those of its digest, and give its answers.
+The check reads every file, and the records that it names: they must be those of its digest, of its runs, day and
+hardware, and give its answers, of which its title is one. What is wrong with a file is said in a line.
 """
 EXAMPLES = """\
 examples:
@@ -73,17 +77,27 @@ def main(argv: list[str] | None = None) -> int:
     args = p.parse_args(argv)
     if args.add:
         path = add(args.add, args.folder, records=args.records, name=args.name)
-        print(json.dumps({"file": str(path)}) if args.json else f"{path} was written. Check it: vit-bench findings")
+        where = "" if args.folder == DEFAULT else f" {args.folder}"
+        said = f"{path} was written. Check it: vit-bench findings{where}"
+        print(json.dumps({"file": str(path)}) if args.json else said)
         return EXIT_OK
+    from bench.report import hub
+
     entries, wrong = checked(args.folder, fetch=args.fetch)
-    made = table(entries)
+    made, page = table(entries), args.folder.with_suffix(".md")
+    text = f"{PAGE}\n{made}".encode()
     if args.write:
-        files.write_bytes(args.write, f"{PAGE}\n{made}".encode())
+        files.write_bytes(args.write, text)
+    if not wrong and page.is_file() and page.read_bytes() != text:
+        wrong[page.name] = f"it is not the page of these files: vit-bench findings --write {page}"
+    unread = 0 if args.fetch else sum(hub.accepts(entry["records"]) for entry in entries.values())
     if args.json:
-        print(json.dumps({"studies": len(entries), "wrong": wrong}))
+        print(json.dumps({"studies": len(entries), "wrong": wrong, "unread": unread}))
     else:
         print("\n".join([made, *(f"{name}: {why}" for name, why in wrong.items())]))
         print(f"{plural(len(entries), 'sound file')}, {len(wrong)} not sound.")
+        if unread:
+            print(f"The records of {unread:,} on the hub were not read: --fetch reads them.")
     return EXIT_FAILED if wrong else EXIT_OK
 
 
@@ -191,7 +205,7 @@ def checked(place: Path, *, fetch: bool) -> tuple[dict[str, dict[str, Any]], dic
             if entry["digest"] in seen:
                 raise ValueError(f"it is of the same records as {seen[entry['digest']]}")
             compare_with_records(entry, fetch=fetch)
-        except (ValueError, UserError, OSError) as error:
+        except (ValueError, UserError, OSError, RecursionError) as error:
             wrong[path.name] = " ".join(str(error).split())
             continue
         entries[path.name] = entry
@@ -209,11 +223,11 @@ def read(path: Path) -> dict[str, Any]:
 
     if not NAME.fullmatch(path.name):
         raise ValueError("its name must be of lower-case letters, digits, - and .")
-    text = files.read_whole(path).decode()
     try:
+        text = files.read_whole(path).decode()
         entry = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"it is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON in UTF-8: {error}") from error
     if not isinstance(entry, dict) or entry.get("schema") != SCHEMA:
         raise ValueError(f"its schema is not {SCHEMA}")
     if strange := set(entry) - {"schema", "runs", "answers", *TEXTS}:
@@ -221,6 +235,9 @@ def read(path: Path) -> dict[str, Any]:
     for key in TEXTS:
         if not isinstance(entry.get(key), str) or not 0 < len(entry[key]) <= MAX_LETTERS:
             raise ValueError(f"{key} must be a text of 1 to {MAX_LETTERS} letters")
+    for key, pattern, as_in in (("date", DATE, "2026-11-28"), ("version", VERSION, "0.2.0")):
+        if not pattern.fullmatch(entry[key]):
+            raise ValueError(f"{key} must be as in {as_in}")
     if not DIGEST.fullmatch(entry["digest"]):
         raise ValueError("digest must be 64 hexadecimal digits")
     if type(entry.get("runs")) is not int or entry["runs"] < 1:
@@ -232,6 +249,10 @@ def read(path: Path) -> dict[str, Any]:
         _check_answer(answer, f"answer {number}")
     if found := private.PrivateWords().found_in(text, prose=False):
         raise ValueError(f"it holds {found}")
+    if address := ADDRESS.search(text):
+        raise ValueError(f"it holds an address ({address[0]}…), where records are named as hub:ORG/NAME")
+    if entry["title"] not in [answer["sentence"] for answer in answers]:
+        raise ValueError("its title must be the sentence of one of its answers")
     return entry
 
 
@@ -241,6 +262,8 @@ def _check_answer(answer: Any, which: str) -> None:
     for key, kind in ANSWER.items():
         if not isinstance(answer[key], kind) or (kind is str and len(answer[key]) > MAX_LETTERS):
             raise ValueError(f"{which}: {key} must be a {'list' if kind is list else 'text'}")
+    if not all(isinstance(one, str) and len(one) <= MAX_LETTERS for one in answer["subject"]):
+        raise ValueError(f"{which}: subject must be a list of texts")
     for key in NUMBERS:
         value = answer[key]
         if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
@@ -272,6 +295,9 @@ def compare_with_records(entry: Mapping[str, Any], *, fetch: bool) -> None:
     there = entry_of(study, records=where)
     if there["digest"] != entry["digest"]:
         raise ValueError(f"the records in {where} are not those of its digest")
+    for key in OF_RECORDS:
+        if there[key] != entry[key]:
+            raise ValueError(f"{key}: the records say {there[key]!r}, and it says {entry[key]!r}")
     if len(there["answers"]) != len(entry["answers"]):
         raise ValueError(f"{where} has {len(there['answers'])} main answers, and it has {len(entry['answers'])}")
     for ours, theirs in zip(entry["answers"], there["answers"], strict=True):
@@ -280,6 +306,13 @@ def compare_with_records(entry: Mapping[str, Any], *, fetch: bool) -> None:
             same = math.isclose(a, b, rel_tol=TOLERANCE) if key in NUMBERS and None not in (a, b) else a == b
             if not same:
                 raise ValueError(f"{theirs['question']}, {key}: the records say {b!r}, and it says {a!r}")
+
+
+def _as_text(cell: str) -> str:
+    """A cell of a Markdown table that says what it says: no markup, no link."""
+    for mark, written in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("](", "] ("), ("![", "! ["), ("\n", " ")):
+        cell = cell.replace(mark, written)
+    return cell
 
 
 def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
@@ -293,7 +326,7 @@ def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
             entry["date"],
             f"`{entry['records']}`",
         )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(_as_text, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 

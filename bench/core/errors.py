@@ -96,6 +96,15 @@ def one_class(name: object, *, of: str = "images", fix: str = "") -> UserError:
     )
 
 
+def several_labels(name: object, *, for_what: str) -> UserError:
+    """The error for a set whose images have several labels each. `for_what`: "the task knn"; decides on one label."""
+    return UserError(
+        f"{name} has images of several labels, and {for_what} decides on one.",
+        "Take what decides on each label: --suite adapt, or --tasks adapt, linear, knn or finetune; or name the column "
+        "of one label: --label-columns label=COLUMN.",
+    )
+
+
 @contextlib.contextmanager
 def sigterm_interrupts() -> Iterator[None]:
     """Inside, SIGTERM is as Ctrl-C: for work that saves nothing, and only has to be ended."""

@@ -84,13 +84,16 @@ class Labels:
     def notes(self) -> tuple[str, ...]:
         """How the table was read, what was left out, and classes of few images."""
         counts = Counter(label for row in self.labels for label in row)
-        held = f"{plural(len(self.files), 'image')} of {plural(len(counts), 'class', 'classes')}"
+        word = ("label", "labels") if self.several else ("class", "classes")
+        held = f"{plural(len(self.files), 'image')} of {plural(len(counts), *word)}"
+        if bare := sum(not row for row in self.labels):
+            held += f", {bare:,} of them without any"
         few = sorted((number, name) for name, number in counts.items() if number < FEW)
         if not few:
             return *self.said, held
         named = ", ".join(f"{printable(name)} {number}" for number, name in few[:MAX_NAMED])
         more = ", …" if len(few) > MAX_NAMED else ""
-        return *self.said, held, f"{plural(len(few), 'class', 'classes')} of fewer than {FEW} images: {named}{more}"
+        return *self.said, held, f"{plural(len(few), *word)} of fewer than {FEW} images: {named}{more}"
 
 
 # -- which table -------------------------------------------------------------------------------------------------------
@@ -286,6 +289,11 @@ def _table(path: Path, images: _Images) -> pd.DataFrame:
             table = pd.DataFrame(list(rows), dtype=object)
         else:
             table = _csv(path, images)
+    except FileNotFoundError as error:
+        raise UserError(f"There is no table {printable(path)}.", "Name a table of labels that is there.") from error
+    except UnicodeDecodeError as error:
+        what = f"{printable(path)} is not text in UTF-8."
+        raise UserError(what, "Save it as CSV in UTF-8 (in spreadsheets: CSV UTF-8), or as Parquet.") from error
     except (OSError, ValueError, TypeError, csv.Error, RecursionError) as error:
         raise UserError(f"The labels {printable(path)} cannot be read: {error}.", WRITE) from error
     table = table.rename(columns=lambda name: str(name).strip())
@@ -406,7 +414,7 @@ def _columns(table: pd.DataFrame, path: Path, asked: Asked, folder: Path, images
                 held = f"besides {file!r} it has {', '.join(map(repr, rest))}" if rest else f"it has {file!r} alone"
                 what = f"Which column of {printable(path)} is the label? {held[:1].upper()}{held[1:]}."
                 raise UserError(what, "Name it: --label-columns label=COLUMN (labels=COLUMN for several an image).")
-            labels = (rest[0],)
+            labels, several = (rest[0],), _holds_several(table[rest[0]], plural_name=False)
         elif len(labels) == 1:
             several = _holds_several(table[labels[0]], plural_name=_plain(labels[0]) in _plains(SEVERAL_NAMES))
     files = [rule_of(how, text, images, path.parent) for text in table[file]]
@@ -422,8 +430,11 @@ def _columns(table: pd.DataFrame, path: Path, asked: Asked, folder: Path, images
 
 
 def rule_of(how: str, text: str, images: _Images, beside: Path) -> Sequence[str]:
-    """The images that a text may mean, by a rule of RULES."""
-    return RULES[how](text, images, beside) if text else ()
+    """The images that a text may mean, by a rule of RULES; backslashes stand between folders on Windows."""
+    if not text:
+        return ()
+    found = RULES[how](text, images, beside)
+    return found if found or "\\" not in text else RULES[how](text.replace("\\", "/"), images, beside)
 
 
 def _file_column(
@@ -533,9 +544,12 @@ def _one_spelling(rows: list[tuple[str, ...]], path: Path) -> list[tuple[str, ..
             continue
         other = spelt.setdefault(_spelling(label), label)
         if other != label:
-            what = f"{printable(path)} spells a label in two ways: {other!r} ({counts[other]:,}) and {label!r} "
+            what = (
+                f"{printable(path)} spells a label in two ways: {other!r} ({counts[other]:,}) and {label!r} "
+                f"({plural(counts[label], 'image')})."
+            )
             fix = f"Write one of them; if they are two classes, list both in {listed_in.name} beside the table."
-            raise UserError(f"{what}({counts[label]:,} images).", fix)
+            raise UserError(what, fix)
     return rows
 
 

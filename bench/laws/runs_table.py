@@ -202,7 +202,8 @@ def _read_decimal_commas(names: list[str], rows: list[list[str]]) -> tuple[str, 
 
 
 def column(table: pd.DataFrame, name: str) -> str:
-    """The column that `name` means: as written, or else the only one of that name in another spelling.
+    """The column that `name` means: as written, or else the only one of that name in another spelling, or that ends in
+    it ("val.loss" of "results.val.loss").
 
     Raises:
         UserError: none or several; suggests the nearest.
@@ -220,7 +221,8 @@ def _matches(table: pd.DataFrame, name: str) -> list[str]:
         return [name]
     same = [str(c) for c in table.columns if _plain(c) == _plain(name)]
     known = next((group for group in ALIASES if _plain(name) in group), (_plain(name),))
-    return same or [str(c) for c in table.columns if _plain(c) in known or _bare(c) in known]
+    same = same or [str(c) for c in table.columns if _plain(c) in known or _bare(c) in known]
+    return same or [str(c) for c in table.columns if str(c).endswith((f".{name}", f"/{name}"))]
 
 
 def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:

@@ -12,12 +12,14 @@ from importlib.util import find_spec
 
 from bench.core import environment
 from bench.core.device import MPS_CONTROL, accelerators
-from bench.core.errors import UserError, nearest, one_class
+from bench.core.errors import UserError, nearest, one_class, several_labels
 from bench.core.files import explain
 from bench.core.formatting import plural
+from bench.core.metrics import check_several
 from bench.cost import hardware, peaks
 from bench.data.load import data_set
 from bench.plan.sizes import DataSizes, evaluation_images
+from bench.study import registry
 from bench.study.cell import Cell
 from bench.study.options import MPS_CELLS, Machine, Pricing, Where
 from bench.study.suite import SCALES
@@ -196,10 +198,23 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
         for name in (*trained_on, *(task.data for task in cell.tasks)):
             if sizes[name].classes < 2:
                 raise one_class(name)
+        _check_labels(cell, sizes)
         size = sizes[cell.data]
         if cell.num_images is not None and cell.num_images > size.train:
             raise data_set(cell.data).too_few(cell.data, asked=cell.num_images, there=size.train)
         evaluation_images(cell, sizes)
+
+
+def _check_labels(cell: Cell, sizes: DataSizes) -> None:
+    """Raises UserError where images of several labels are given to a training, task or metric that decides on one."""
+    if cell.horizons != (0,) and sizes[cell.data].several:
+        raise several_labels(cell.data, for_what="pre-training")
+    for task in cell.tasks:
+        if not sizes[task.data].several:
+            continue
+        if not registry.load("task", task.task).several_labels:
+            raise several_labels(task.data, for_what=f"the task {task.task}")
+        check_several(task.kwargs.get("metrics", ()), name=task.data)
 
 
 def check_warmup(cells: Sequence[Cell]) -> None:

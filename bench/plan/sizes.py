@@ -24,6 +24,7 @@ class DataSize:
     Attributes:
         shape: (height, width, channels) of the images; None where they were not opened.
         streamed: they are decoded when they are read, and never stored.
+        several: whether an image may have several labels.
         test_groups: groups that the test images are of; None where nobody says, or they were not opened.
     """
 
@@ -32,6 +33,7 @@ class DataSize:
     classes: int
     shape: tuple[int, ...] | None = None
     streamed: bool = False
+    several: bool = False
     test_groups: int | None = None
 
 
@@ -84,6 +86,7 @@ class DataSizes:
             classes=train.num_classes,
             shape=train.image_shape,
             streamed=train.encoded_bytes is not None,
+            several=train.several,
             test_groups=None if test.groups_N is None else len(np.unique(test.groups_N)),
         )
 

@@ -16,7 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from bench.analysis import class_tables, wording
-from bench.analysis.adaptation import USAGE, WAYS, Adapted, adapted, best_of_models, compared, metrics, on, probes
+from bench.analysis.adaptation import (
+    EXPORTED,
+    USAGE,
+    WAYS,
+    Adapted,
+    adapted,
+    best_of_models,
+    compared,
+    metrics,
+    on,
+    probes,
+)
 from bench.analysis.comparisons import difference_finding
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Finding, Item, Verdict
@@ -32,7 +43,7 @@ NAME = "best adaptation"
 @dataclass(frozen=True, kw_only=True)
 class BestWay(Item):
     """A model in its best way, with all labelled images. accuracy (or `metric`): on the test images. set_aside,
-    contrary, groups, test_groups: see `Adapted`."""
+    contrary, groups, test_groups: see `Adapted`. exported: whether `report --export` writes it."""
 
     model: str
     way: str
@@ -46,6 +57,7 @@ class BestWay(Item):
     groups: int = 0
     test_groups: int = 0
     metric: str = ACCURACY
+    exported: bool = True
 
 
 def best_adaptations(evidence: Evidence) -> Iterator[Finding]:
@@ -81,6 +93,7 @@ def _item(one: Adapted) -> BestWay:
         groups=one.groups,
         test_groups=one.test_groups,
         metric=one.metric,
+        exported=one.point.model.startswith(EXPORTED) and one.metric == ACCURACY,
     )
 
 
@@ -116,6 +129,11 @@ def sentence(f: Finding) -> str:
         said = f"{first} has a {METRICS[best.metric]} of "
         return phrase(said, accuracy, f" on {data}, ", wording.amount(f), f" {ahead} {second}")
     return phrase(f"{first} is right on ", accuracy, f" of {f.subject[0]}, ", wording.amount(f), f" {ahead} {second}")
+
+
+def usage(f: Finding) -> str:
+    """How the best model is used without this project, where a file of it can be written."""
+    return USAGE if wording.every(f, BestWay)[0].exported else ""
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -175,5 +193,5 @@ QUESTION = Question(
     sentence=sentence,
     tables=tables,
     figures=("adaptation", "photos-to-check"),
-    usage=USAGE,
+    usage=usage,
 )

@@ -62,8 +62,7 @@ def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *
         return NextStep(
             text="Run the main study", command=f"vit-bench run --suite {MAIN_SUITE}", price=f"{takes}, two cores"
         )
-    usage = next((question_of(f).usage for f in findings.findings if question_of(f).usage), "")
-    if usage:
+    if usage := next((used for f in findings.findings if (used := question_of(f).usage(f))), ""):
         return NextStep(
             text="Take the best model to photos of your own",
             command=usage.splitlines()[0].removeprefix("# "),

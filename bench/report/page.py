@@ -111,7 +111,7 @@ def content(
         "claims": caveats.claims(findings, answers),
         "limits": caveats.limits(findings),
         "cost": "" if evidence.published else caveats.cost(findings.cost),
-        "usage": tuple(dict.fromkeys(q.usage for f in findings.findings if (q := question_of(f)).usage)),
+        "usage": tuple(dict.fromkeys(used for f in findings.findings if (used := question_of(f).usage(f)))),
         "laws": [
             {"heading": fits.heading(card), "facts": fits.facts(card), "warnings": card["warnings"]}
             for card in fits.cards(evidence)

@@ -1,13 +1,12 @@
 """The accuracy of a checkpoint's own classifier on images whose classes it knows.
 
-Every image of the folder is scored, as the checkpoint's library prepares it; nothing is fitted. Classes of the images
-are found among those of the checkpoint by WordNet id, by name, or, where all folders are numbers, by place. Scores have
-Wilson's interval over images.
+Every image of the folder is scored, as the checkpoint's library prepares it; nothing is fitted. `_known_classes` finds
+the classes of the images among those of the checkpoint; where a table says that a class of the set is several of these,
+any of them is right. Scores have Wilson's interval over images.
 """
 
 from __future__ import annotations
 
-import difflib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.data import real
 from bench.data.source import SPLIT_WORDS, FolderContents, Source
+from bench.tasks._known_classes import match
 
 if TYPE_CHECKING:
     from vit.model_family import Classifier
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 TOP = 5
 IMAGENET_CLASSES = 1000
-NUM_NAMED = 3  # unknown classes that a message names
 SETS = {  # test set -> (its words, a pattern of folders that hold it, the published column)
     "in1k": ("ImageNet's validation images", ("imagenet", "imagenet-1k", "ilsvrc2012", "imagenet1k"), "in1k_top1"),
     "v2": ("ImageNet-V2", ("imagenetv2", "imagenet-v2"), "v2_top1"),
@@ -72,11 +71,11 @@ class OwnHeadShares:
 
     Attributes:
         shares: measured ones.
-        images, classes: of the set. num_classes: of the checkpoint.
+        images: of the set. classes: of the checkpoint, those that the set has. num_classes: of the checkpoint, all.
         matched: how classes were found, in words.
         test_set: of `SETS`; "" for others.
         top_NK: the classes of the checkpoint with the highest logits, best first.
-        labels_N: the class of the checkpoint that each image has.
+        labels_N: the class of the checkpoint that each image has, the first where its own class is several.
     """
 
     shares: tuple[Share, ...]
@@ -100,63 +99,23 @@ def share(name: str, key: str, right_N: np.ndarray, published: float | None = No
     )
 
 
-def test_images(folder: Path, find: Callable[[Path], FolderContents]) -> tuple[Source, tuple[str, ...]]:
+def test_images(
+    folder: Path, find: Callable[[Path], FolderContents], *, labelled: bool = False
+) -> tuple[Source, tuple[str, ...]]:
     """(the test images of a folder, or all where it has no splits; their classes).
 
     Args:
         find: lists what a folder holds.
+        labelled: whether a table says which images are for testing, in place of folders.
 
     Raises:
         UserError: there are none.
     """
     below = [word for word in SPLIT_WORDS["test"] if (folder / word).is_dir()]
-    if below and not any((folder / word).is_dir() for word in SPLIT_WORDS["train"]):
+    if below and not labelled and not any((folder / word).is_dir() for word in SPLIT_WORDS["train"]):
         folder = folder / below[0]
     found = find(folder)
     return found.sources.get("test") or found.sources["all"], found.class_names
-
-
-def match(names: Sequence[str], classifier: Classifier, *, where: str) -> tuple[np.ndarray, str]:
-    """(the class of the checkpoint that each class of a set is; how it was found, in words).
-
-    Raises:
-        UserError: a class that the checkpoint does not know, or knows twice.
-    """
-    from baselines._own_heads import plain
-
-    numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
-    if len(numbers) == len(names) and max(numbers) < classifier.num_classes:
-        return np.array(numbers), "by number: the folders are numbers"
-    if not classifier.classes:
-        raise UserError(
-            f"The checkpoint does not say what its {classifier.num_classes:,} classes are called.",
-            "Name the folders of the images by the numbers of its classes, from 0.",
-        )
-    places: dict[str, list[int]] = {}
-    for number, known in enumerate(classifier.classes):
-        for name in {plain(one) for one in known}:
-            places.setdefault(name, []).append(number)
-    unknown = [name for name in names if plain(name) not in places]
-    if unknown:
-        close = difflib.get_close_matches(plain(unknown[0]), places, n=2)
-        shown = ", ".join(repr(name) for name in unknown[:NUM_NAMED]) + (", …" if len(unknown) > NUM_NAMED else "")
-        how_many = "A class" if len(unknown) == 1 else f"{len(unknown):,} classes"
-        raise UserError(
-            f"{how_many} of {where} {'is' if len(unknown) == 1 else 'are'} none of the checkpoint's: {shown}.",
-            (f"Near: {', '.join(close)}. " if close else "")
-            + "Name the folders by WordNet ids, by the checkpoint's names or by the numbers of its classes; "
-            "classes that it has not learned are judged by vit-bench probe.",
-        )
-    twice = [name for name in names if len(places[plain(name)]) > 1]
-    if twice:
-        what = f"{twice[0]!r} is the name of classes {', '.join(map(str, places[plain(twice[0])]))} of the checkpoint."
-        raise UserError(what, "Name that folder by its WordNet id.")
-    found = np.array([places[plain(name)][0] for name in names])
-    if len(set(found.tolist())) < len(names):
-        what = f"Two classes of {where} are one of the checkpoint's."
-        raise UserError(what, "Put their images into one folder.")
-    by_id = all(name == classifier.classes[number][0] for name, number in zip(names, found, strict=True))
-    return found, "by WordNet id" if by_id and names[0].startswith("n") else "by name"
 
 
 def which_set(folder: Path, source: Source, names: Sequence[str]) -> str:
@@ -212,6 +171,7 @@ def judge(
     device: str = "cpu",
     batch: int = 64,
     test_set: str | None = None,
+    table: Path | None = None,
     step: Callable[[int], None] = lambda images: None,
 ) -> OwnHeadShares:
     """Score every image.
@@ -220,30 +180,32 @@ def judge(
         names: the classes of the images.
         folder: where they lie; `real.json` in it, or above it, adds the ReaL labels.
         test_set: whose published numbers stand beside, of `SETS`; None: as the folder's names say.
+        table: which class of the checkpoint each class of the images is; None: as their names say.
         step: is told of each batch's images.
 
     Raises:
-        UserError: see `match` and `logits`.
+        UserError: see `_known_classes.match` and `logits`.
     """
-    known_K, matched = match(names, classifier, where=str(folder))
-    labels_N = known_K[source.labels_N]
+    matched = match(names, classifier, where=str(folder), table=table)
+    known_C, own_K = matched.numbers, matched.of_checkpoint(classifier.num_classes)
     top, within = list[np.ndarray](), list[np.ndarray]()
     for logits_BK in logits(classifier, source, device=device, batch=batch):
         most = min(TOP, logits_BK.shape[1])
         top.append(np.argsort(-logits_BK, axis=1, kind="stable")[:, :most])
-        within.append(known_K[logits_BK[:, known_K].argmax(1)])
+        within.append(own_K[known_C[logits_BK[:, known_C].argmax(1)]])
         step(len(logits_BK))
     top_NK, within_N = np.concatenate(top), np.concatenate(within)
     if test_set is None:
         test_set = which_set(folder, source, names) if classifier.num_classes == IMAGENET_CLASSES else ""
-    of_part = len(names) < classifier.num_classes
+    of_part = len(known_C) < classifier.num_classes
+    own_NT, labels_N = own_K[top_NK], source.labels_N
     column = SETS[test_set][2] if test_set else ""
     published = classifier.published.get
     part_only = test_set in PARTS
-    shares = [share("top-1", "top1", top_NK[:, 0] == labels_N, None if part_only or not column else published(column))]
+    shares = [share("top-1", "top1", own_NT[:, 0] == labels_N, None if part_only or not column else published(column))]
     if top_NK.shape[1] == TOP < classifier.num_classes:
         five = published("in1k_top5") if test_set == "in1k" else None
-        shares.append(share("top-5", "top5", (top_NK == labels_N[:, None]).any(1), five))
+        shares.append(share("top-5", "top5", (own_NT == labels_N[:, None]).any(1), five))
     if of_part:
         found = share(
             f"top-1 among the set's {len(names):,} classes",
@@ -259,12 +221,12 @@ def judge(
     return OwnHeadShares(
         shares=tuple(shares),
         images=len(source),
-        classes=len(names),
+        classes=len(known_C),
         num_classes=classifier.num_classes,
-        matched=matched,
+        matched=matched.said,
         test_set=test_set,
         top_NK=top_NK,
-        labels_N=labels_N,
+        labels_N=np.array([each[0] for each in matched.classes])[labels_N],
     )
 
 

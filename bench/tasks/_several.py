@@ -23,6 +23,9 @@ RIDGES = tuple(10.0**power for power in range(-1, 6))
 FOLDS = 3
 ENDS = (5, 95)  # percent, of a label's interval
 NEIGHBOURS, TEMPERATURE = 20, 0.07
+DIGITS = (
+    9  # Decimals of a share: those of images all of whose neighbours have a label are equal, as summed in any order.
+)
 LABELS = "labels"  # A score's detail holds under this key: (label, images with it, AP, its ends, F1, its ends)
 
 Decide = Callable[[np.ndarray, np.ndarray, np.ndarray, Parts | None], tuple[np.ndarray, float]]
@@ -69,15 +72,23 @@ def _sigmoids(train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray,
 
 
 def neighbours(
-    train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, parts: Parts | None
+    train_ND: np.ndarray,
+    targets_NK: np.ndarray,
+    test_MD: np.ndarray,
+    parts: Parts | None,
+    *,
+    count: int = NEIGHBOURS,
+    temperature: float = TEMPERATURE,
 ) -> tuple[np.ndarray, float]:
-    """The share of the 20 nearest neighbours that have a label, weighted as by the task `knn`."""
-    unit_ND, unit_MD = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (train_ND, test_MD))
+    """The share of the nearest neighbours that have a label, weighted as by the task `knn`."""
+    x_ND, x_MD = (np.asarray(x, dtype=np.float64) for x in (train_ND, test_MD))
+    unit_ND, unit_MD = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (x_ND, x_MD))
     alike_MN = unit_MD @ unit_ND.T
-    nearest_Mk = np.argsort(-alike_MN, axis=1, kind="stable")[:, :NEIGHBOURS]
-    weights_Mk = np.exp((np.take_along_axis(alike_MN, nearest_Mk, axis=1) - 1) / TEMPERATURE)
+    nearest_Mk = np.argsort(-alike_MN, axis=1, kind="stable")[:, :count]
+    weights_Mk = np.exp((np.take_along_axis(alike_MN, nearest_Mk, axis=1) - 1) / temperature)
     weights_Mk /= weights_Mk.sum(1, keepdims=True)
-    return np.einsum("mk,mkl->ml", weights_Mk, targets_NK[nearest_Mk].astype(float)), 0.5
+    shares_MK = np.einsum("mk,mkl->ml", weights_Mk, targets_NK[nearest_Mk].astype(float))
+    return shares_MK.round(DIGITS), 0.5
 
 
 WAYS: dict[str, Decide] = {"ridge": ridge, "knn": neighbours, "logistic": logistic}

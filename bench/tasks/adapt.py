@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError, unknown
+from bench.core.metrics import check_several
 from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
 from bench.study.record import Score
@@ -138,6 +139,8 @@ def begin(
             raise unknown("way of adapting", way, WAYS)
     read_images = read(context, data=data, train_limit=train_limit, test_limit=test_limit)
     train, train_ND, test, test_MD, copies, passed = read_images
+    if train.several:
+        check_several(metrics, name=train.name)
     largest = int(np.bincount(train.labels_N).max())
     numbers = sorted({min(size, largest) for size in (*sizes, largest)})
     head: dict[str, Any] = {"data": data, "num_test": len(test), "num_classes": test.num_classes}
@@ -341,4 +344,5 @@ TASK = Task(
     rehearsed=few_images,
     solving_seconds=solving_seconds,
     slowness=slowness,
+    several_labels=True,
 )

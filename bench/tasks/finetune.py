@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.metrics import check_several
 from bench.data.groups import nearest
 from bench.data.image_set import ImageSet
 from bench.data.real import real_hash, real_right
@@ -94,6 +95,8 @@ def evaluate(
     train = context.load(data, "train")
     train = balanced_part(train, train_limit if shots is None else shots * train.num_classes, several=True)
     test = balanced_part(context.load(data, "test"), test_limit, several=True)
+    if train.several:
+        check_several(metrics, name=train.name)
     if copies_aside:
         from bench.tasks import _photos
 
@@ -503,4 +506,5 @@ TASK = Task(
     revision=3,  # 2: every class holds out its share; 3: groups and copies are never divided
     forward_images=forward_images,
     rehearsed=rehearsed,
+    several_labels=True,
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.metrics import check_several
 from bench.study.record import Score
 from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, few_images, judged_by
 
@@ -30,20 +31,28 @@ def evaluate(
     """Classify each test image by its nearest training images; both splits are nested, class-balanced parts.
 
     Args:
-        metrics: beside accuracy, of `bench.core.metrics`.
+        metrics: beside accuracy, of `bench.core.metrics`. Of images of several labels, mAP and macro-F1 are taken.
 
     Raises:
         UserError: options out of range, or data that is not on this machine.
     """
     if neighbours < 1 or temperature <= 0:
         raise UserError(f"k-NN needs neighbours >= 1 and temperature > 0, not {neighbours} and {temperature}.")
-    train = balanced_part(context.load(data, "train"), train_limit)
-    test = balanced_part(context.load(data, "test"), test_limit)
+    train = balanced_part(context.load(data, "train"), train_limit, several=True)
+    test = balanced_part(context.load(data, "test"), test_limit, several=True)
+    if train.several:
+        check_several(metrics, name=train.name)
     train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     head: dict[str, Any] = {"task": "knn", "data": data, "num_test": len(test), "num_classes": test.num_classes}
     detail = {"neighbours": neighbours, "temperature": temperature, "num_train": len(train)}
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
         return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
+    if train.several:
+        from bench.tasks import _several
+
+        how: dict[str, Any] = {"count": neighbours, "temperature": temperature}
+        scores_MK, threshold = _several.neighbours(train_ND, train.targets_NK, test_MD, None, **how)
+        return _several.scores(scores_MK, test, threshold=threshold, detail=detail, **head)
     predicted_M = predict(
         train_ND, train.labels_N, test_MD, num_classes=train.num_classes, neighbours=neighbours, temperature=temperature
     )
@@ -91,4 +100,5 @@ TASK = Task(
     evaluate=evaluate,
     forward_images=forward_images,
     rehearsed=few_images,
+    several_labels=True,
 )

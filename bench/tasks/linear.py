@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.metrics import check_several
 from bench.study.record import Score
 from bench.tasks import _folds
 from bench.tasks.task import Task, TaskContext, Unsuited, accuracy_score, balanced_part, few_images, judged_by
@@ -42,6 +43,8 @@ def evaluate(
         raise UserError(f"max_iter={max_iter}: the solver needs at least one iteration.")
     train = balanced_part(context.load(data, "train"), train_limit, several=True)
     test = balanced_part(context.load(data, "test"), test_limit, several=True)
+    if train.several:
+        check_several(metrics, name=train.name)
     head: dict[str, Any] = {"task": "linear", "data": data, "num_test": len(test), "num_classes": test.num_classes}
     smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())
     try:
@@ -131,4 +134,5 @@ TASK = Task(
     revision=2,  # groups and copies are never divided
     forward_images=forward_images,
     rehearsed=few_images,
+    several_labels=True,
 )

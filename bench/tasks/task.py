@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bench.core.clusters import cluster_error
-from bench.core.errors import UserError
+from bench.core.errors import UserError, several_labels
 from bench.data.image_set import Images, ImageSet
 from bench.data.subset import nested
 from bench.store.prediction_bits import to_detail
@@ -112,6 +112,7 @@ class Task:
             few steps, and whatever else would follow from the number of images, which is cut. None: none.
         slowness: (the seconds of a function's quickest call) -> how many times as long it takes on this machine. None:
             not measured.
+        several_labels: whether it decides on every label of images that have several.
     """
 
     evaluate: Callable[..., list[Score]]
@@ -121,6 +122,7 @@ class Task:
     solving_seconds: Callable[..., float] | None = None
     rehearsed: Callable[..., Mapping[str, Any]] | None = None
     slowness: Callable[[Callable[[Callable[[], object]], float]], float] | None = None
+    several_labels: bool = False
 
 
 def few_images(**_: object) -> dict[str, int]:
@@ -138,8 +140,7 @@ def balanced_part(images: ImageSet, limit: int | None, *, several: bool = False)
         UserError: a limit below 1, or images of several labels for a task of one.
     """
     if images.several and not several:
-        what = f"{images.name} has images of several labels, and this task decides on one."
-        raise UserError(what, "Take a task that decides on each: --tasks adapt, or linear; or name one label's column.")
+        raise several_labels(images.name, for_what="this task")
     if limit is not None and limit < 1:
         raise UserError(f"A task cannot use {limit} images of {images.name}, {images.split}.", "At least 1, or None.")
     if limit is None or limit >= len(images):

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.core.device import free_memory, is_out_of_memory, to_device, uploaded
-from bench.core.errors import UserError
+from bench.core.errors import UserError, several_labels
 from bench.core.seeds import generator
 from bench.data.image_set import EncodedImages, ImageSet, Tier
 from bench.study.cell import Recipe
@@ -208,8 +208,7 @@ class Batches:
 
             self._mirrored, self._cut = (fused(function, device=device) for function in (_mirrored, _cut))
         if images.several:
-            what = f"{images.name} has images of several labels, which pre-training does not take."
-            raise UserError(what, "Adapt pre-trained models to them: --suite adapt.")
+            raise several_labels(images.name, for_what="pre-training")
         self.num_images = len(images)
         self.draws = Draws(num_images=len(images), recipe=recipe, seed=seed, share=self.share)
         self.tier = tier or images.tier(free_memory(device))

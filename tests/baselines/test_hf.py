@@ -58,6 +58,21 @@ def made(kind: str) -> tuple[Any, Any]:
             t.DINOv3ViTModel(t.DINOv3ViTConfig(**PLAIN, num_register_tokens=2)),
             t.ViTImageProcessor(**stretched),
         ),
+        "dinov2, registers": lambda: (
+            t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**PLAIN, num_register_tokens=2)),
+            t.BitImageProcessor(**cropped),
+        ),
+        "beit": lambda: (t.BeitModel(t.BeitConfig(**PLAIN)), t.BeitImageProcessor(size=SQUARE, crop_size=SQUARE)),
+        "deit, classified": lambda: (
+            t.DeiTForImageClassification(t.DeiTConfig(**PLAIN)),
+            t.DeiTImageProcessor(size=SQUARE, crop_size=SQUARE),
+        ),
+        "resnet": lambda: (
+            t.ResNetForImageClassification(
+                t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+            ),
+            t.ConvNextImageProcessor(size={"shortest_edge": SIDE}, crop_pct=1.0),
+        ),
         "convnext": lambda: (
             t.ConvNextForImageClassification(
                 t.ConvNextConfig(hidden_sizes=[8, 8, 16, 32], depths=[1] * 4, image_size=SIDE)
@@ -85,7 +100,11 @@ KINDS = {  # kind -> what is taken of it
     "vit": "pooled",
     "vit, classified": "class",  # its pooler is not in the checkpoint
     "dinov2": "pooled",
+    "dinov2, registers": "pooled",
     "dinov3": "pooled",
+    "beit": "pooled",
+    "deit, classified": "class",
+    "resnet": "pooled",
     "convnext": "pooled",
     "swin": "pooled",
     "siglip, vision": "pooled",
@@ -179,6 +198,40 @@ def test_what_is_taken_can_be_asked_for(folders: dict[str, Path], photographs: n
     np.testing.assert_allclose(features["mean"], made_BTD[:, 3:].mean(1), atol=DIGITS)  # after a class, 2 registers
     with pytest.raises(UserError, match="no class token"):
         registry.build_model(f"hf:{folders['siglip']}:features=class", image_size=SIDE, channels=3, num_classes=2)
+
+
+def test_a_masked_autoencoder_hides_nothing(tmp_path: Path, photographs: np.ndarray) -> None:
+    """Pre-training hides three quarters of the patches at random; features are of all, and the same every time."""
+    config = transformers.ViTMAEConfig(**PLAIN, decoder_num_hidden_layers=1, mask_ratio=0.75)
+    transformers.ViTMAEModel(config).save_pretrained(tmp_path / "mae")
+    transformers.ViTImageProcessor(size=SQUARE).save_pretrained(tmp_path / "mae")
+    model = registry.build_model(f"hf:{tmp_path / 'mae'}", image_size=SIDE, channels=3, num_classes=2)
+    ours = [extractor(model, image_size=SIDE, channels=3)(photographs) for _ in range(2)]
+    assert np.array_equal(*ours)
+    whole = transformers.ViTMAEModel.from_pretrained(tmp_path / "mae", mask_ratio=0.0).eval()
+    x_BCHW = (torch.from_numpy(photographs).permute(0, 3, 1, 2) / 255 - 0.5) / 0.5
+    with torch.no_grad():
+        expected = whole(pixel_values=x_BCHW).last_hidden_state[:, 0].numpy()  # in whichever order its patches are
+    np.testing.assert_allclose(ours[0], expected, atol=DIGITS)
+
+
+@pytest.mark.parametrize(
+    "kind, said",
+    [
+        ("BertModel", "models of type 'bert' take no images"),
+        ("Siglip2Model", "'siglip2' take pixel_attention_mask and spatial_shapes beside images of one size"),
+    ],
+)
+def test_what_takes_no_plain_images_says_so(kind: str, said: str, tmp_path: Path) -> None:
+    small = {name: TEXT[name] for name in ("hidden_size", "num_hidden_layers", "num_attention_heads")}
+    vision = small | {"intermediate_size": 16, "patch_size": 8, "num_patches": 16}
+    config = {
+        "BertModel": lambda: transformers.BertConfig(**small, intermediate_size=16, vocab_size=9),
+        "Siglip2Model": lambda: transformers.Siglip2Config(vision_config=vision, text_config=TEXT),
+    }[kind]()
+    getattr(transformers, kind)(config).save_pretrained(tmp_path / "net")
+    with pytest.raises(UserError, match=said):
+        registry.build_model(f"hf:{tmp_path / 'net'}", image_size=SIDE, channels=3, num_classes=2)
 
 
 def test_the_processors_normalisation_is_used(

@@ -59,6 +59,8 @@ WAYS = {
     "Kaggle's names without an ending": ("id,target", lambda name: name, "without an ending"),
     "name alone": ("filename,class", lambda name: f"{name}.jpg", "by name alone"),
     "elsewhere's paths": ("path,label", lambda name: f"/data/x/{name}.jpg", "by name alone"),
+    "folders as on Windows": ("path,label", lambda name: place(name).replace("/", "\\"), ""),
+    "another's whole path": ("path,label", lambda name: f"C:\\x\\{name}.jpg", "by name alone"),
     "beside the table": ("path,label", lambda name: f"photos/{place(name)}", "beside the table"),
 }
 
@@ -131,6 +133,15 @@ def test_a_column_divides_the_images_and_another_keeps_patients_together(root: P
     assert sides[0].groups_N is not None and len(set(sides[0].groups_N.tolist())) == len(of[0])
 
 
+def test_groups_that_cross_the_split_of_a_table_are_named(root: Path) -> None:
+    rows = [(place(name), *rest) for name, *rest in ROWS]
+    table(root / "photos" / "labels.csv", rows, "file,label,split,patient_id")
+    with pytest.raises(
+        UserError, match=r"groups in both splits of the table: group p\d.*\n?.*take the column of splits"
+    ):
+        load("folder:photos:16px", "train", root=root)
+
+
 def test_rows_and_images_that_are_left_out_are_counted(root: Path) -> None:
     rows = [(place(n), "" if n == "img_5" else label, split) for n, label, split, _ in ROWS[:20]]
     rows[1] = (*rows[1][:2], "val")
@@ -156,10 +167,12 @@ BAD = {
     "two spellings": (
         [("a/img_0.jpg", "Red fox"), ("b/img_1.jpg", "red_fox")],
         "",
-        r"two ways: 'Red fox' \(1\) and 'red_fox'",
+        r"two ways: 'Red fox' \(1\) and 'red_fox' \(1 image\)\.",
     ),
     "two numbers": ([("a/img_0.jpg", "1"), ("b/img_1.jpg", "01"), ("a/img_2.jpg", "1")], "", r"'1' \(2\) and '01'"),
     "two labels": ([("a/img_0.jpg", "x"), ("a/img_0.jpg", "y")], "", r"gives 1 image different labels"),
+    "a table that is not there": ([("absent",)], "", r"There is no table .*absent\.csv"),
+    "other text than UTF-8": ([("latin-1",)], "", r"mine\.csv is not text in UTF-8"),
     "one label": ([("a/img_0.jpg", "x"), ("b/img_1.jpg", "x")], "", r"images of one label only: x"),
     "an unknown label": (
         [("a/img_0.jpg", "x", "train"), ("b/img_1.jpg", "y", "train"), ("a/img_2.jpg", "z", "test")],
@@ -181,6 +194,10 @@ BAD = {
 def test_mistakes_are_one_sentence(root: Path, mistake: str) -> None:
     rows, header, said = BAD[mistake]
     path = table(root / "mine.csv", rows, header or "file,label")
+    if rows == [("absent",)]:
+        path = root / "absent.csv"
+    if rows == [("latin-1",)]:
+        path.write_bytes("file,label\na/img_0.jpg,caf\xe9\n".encode("latin-1"))
     with pytest.raises(UserError, match=said) as caught:
         labels.read([path], root / "photos")
     assert caught.value.fix and "\n" not in caught.value.what
@@ -270,6 +287,8 @@ def test_several_labels_of_an_image_are_read_however_they_are_written(root: Path
         for k, row in zip(train.labels_N, train.targets_NK, strict=True)
         if row[names.index(rarest)]
     } == {rarest}
+    bare = sum(not tags for tags in TAGS.values())
+    assert f"24 images of 3 labels, {bare} of them without any" in train.source
     part = train.take(np.array([3, 0]))
     np.testing.assert_array_equal(part.targets_NK, train.targets_NK[[3, 0]])
 

@@ -91,6 +91,52 @@ def test_a_study_of_photos(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert scored["adapt@knn"].value == pytest.approx(expected)
 
 
+@pytest.mark.gate
+def test_checkpoints_of_transformers_are_adapted_like_any_other(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From `save_pretrained` to the report; features are transformers' own pipeline's, fine-tuning beats its start."""
+    transformers = pytest.importorskip("transformers")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    for kind in ("ViT", "Dinov2"):
+        config = getattr(transformers, f"{kind}Config")(**small, image_size=32, patch_size=8)
+        getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path / kind)
+        processor = transformers.ViTImageProcessor(size={"height": 32, "width": 32})
+        processor.save_pretrained(tmp_path / kind)
+    monkeypatch.chdir(tmp_path)
+    asked = ["--suite", "adapt", "--data", "folder:photos", "--data-root", str(folder), "--results", "r"]
+    assert run.main([*asked, "--models", "hf:ViT,hf:Dinov2", "--image-size", "32", "--workers", "1"]) == 0
+    said = capsys.readouterr()
+    assert "hf:ViT: features are its pooled output, images have 32 px" in said.out
+    table = pd.read_csv("r/adapt/tables/adapted.csv")
+    assert {"ViT", "Dinov2"} == set(table["model"]) and "fine-tuning everything" in set(table["way"])
+    records = [read_record(path) for path in Path("r/adapt/cells").glob("*/record.json")]
+    record = next(r for r in records if r.cell.model == "hf:ViT")
+    scored = {s.task: s for s in record.horizons[0].scores if "validation" in s.detail}
+    tuned = next(s for s in record.horizons[0].scores if s.task == "finetune")
+    assert tuned.value is not None and tuned.value > tuned.chance
+
+    pipeline = transformers.pipeline("image-feature-extraction", model="ViT", image_processor="ViT")
+
+    def unit(images: ImageSet) -> np.ndarray:
+        pixels = np.asarray(images.images_NHWC[:])
+        x_ND = np.array([np.ravel(pipeline(Image.fromarray(image), pool=True)[0]) for image in pixels])
+        return x_ND / np.linalg.norm(x_ND, axis=1, keepdims=True)
+
+    train, test = (load(record.cell.data, split, root=folder) for split in ("train", "test"))
+    model = KNeighborsClassifier(20, weights=lambda d: np.exp(-(d**2) / 2 / 0.07), algorithm="brute")
+    expected = model.fit(unit(train), train.labels_N).score(unit(test), test.labels_N)
+    assert abs(scored["adapt@knn"].value - expected) <= 1 / len(test)  # float32 may turn a tie
+
+    # timm alone loads what is exported: no command that would be refused is recommended
+    assert "--export" not in said.out and "--export" not in Path("r/adapt/report.md").read_text()
+    assert report.main(["--suite", "adapt", "--results", "r", "--export", "model.pt"]) == EXIT_USAGE
+    assert "cannot be exported: timm alone does not make it" in capsys.readouterr().err.replace("\n", " ")
+
+
 ORIENTATION = 0x0112  # tag of EXIF; 6: turned by a quarter
 COUNTING = """
 from torch import nn

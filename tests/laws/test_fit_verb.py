@@ -389,6 +389,14 @@ def test_refusals_say_what_and_where(
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_a_column_of_nested_json_is_found_by_the_end_of_its_name() -> None:
+    table = pd.DataFrame(columns=["results.val.loss", "results.train.loss", "config/arch", "val"])
+    assert reader.column(table, "val.loss") == "results.val.loss" and reader.column(table, "arch") == "config/arch"
+    assert reader.column(table, "val") == "val"
+    with pytest.raises(UserError, match="'loss' may mean several columns"):
+        reader.column(table, "loss")
+
+
 def test_where_no_columns_are_chosen_those_there_are_are_named(csv, capsys: pytest.CaptureFixture) -> None:
     assert verb.main([csv({"compute": X, "error": ERROR})]) == 2
     assert "has: compute, error." in capsys.readouterr().err

@@ -18,7 +18,7 @@ from bench.plan.__main__ import main as plan_verb
 from bench.plan.sizes import DataSizes
 from bench.study import registry
 from bench.study import suite as suites
-from bench.study.cell import Cell, Recipe
+from bench.study.cell import Cell, Recipe, TaskSpec
 from bench.study.options import Machine
 from bench.study.suite import SuiteOptions
 from tests.data import writers
@@ -32,6 +32,30 @@ def test_a_set_of_one_class_is_refused(tmp_path):
     writers.as_npz(tmp_path / "one", writers.make(200, classes=1, side=28))
     with pytest.raises(UserError, match=r"folder:one has images of one class only.*\n.*two classes"):
         check(Cell(model="ViT-pico/14", data="folder:one", horizons=(64,)), tmp_path)
+
+
+SEVERAL = {  # (budget, task, metrics) -> what is refused
+    (64, "adapt", ()): "and pre-training decides on one",
+    (0, "fewshot", ()): "and the task fewshot decides on one",
+    (0, "vtab", ()): "and the task vtab decides on one",
+    (0, "adapt", ("balanced-accuracy",)): "of which there is no balanced accuracy",
+    **{(0, task, ("macro-f1",)): "" for task in ("adapt", "finetune", "knn", "linear")},
+}
+
+
+@pytest.mark.parametrize("horizon, task, metrics", SEVERAL)
+def test_images_of_several_labels_are_refused_by_what_decides_on_one(horizon, task, metrics, tmp_path, monkeypatch):
+    monkeypatch.setenv("VIT_BENCH_LABELS", "")
+    rows = [f"{n}.jpg,{('fog|sun', 'sun', 'haze|sun')[n % 3]}" for n in range(60)]
+    for n in range(60):
+        writers.picture(tmp_path / "sky" / f"{n}.jpg", 4 * n)
+    (tmp_path / "sky" / "labels.csv").write_text("\n".join(["file,labels", *rows]))
+    options = (("metrics", metrics),) if metrics else ()
+    task = TaskSpec(task=task, data="folder:sky:16px:rgb", options=options)
+    cell = Cell(model="ViT-pico/8", data=task.data, horizons=(horizon,), image_size=16, channels=3, tasks=(task,))
+    said = SEVERAL[horizon, task.task, metrics]
+    with pytest.raises(UserError, match=said) if said else contextlib.nullcontext():
+        check(cell, tmp_path)
 
 
 @pytest.mark.parametrize("warmup, budget, refused", [(8, 1024, False), (9, 1024, True), (0, 32, False), (1, 96, True)])

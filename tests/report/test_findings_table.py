@@ -10,6 +10,7 @@ import pytest
 
 from bench.commands import findings
 from bench.core.errors import EXIT_FAILED
+from bench.report import hub
 from bench.store import records
 
 
@@ -66,6 +67,18 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "a folder elsewhere": (lambda e: e.update(records="/etc"), "a folder of this repository"),
     "a folder above": (lambda e: e.update(records="../kept"), "a folder of this repository"),
     "a wrong hub": (lambda e: e.update(records="hub:mine"), "names no data set of the hub"),
+    "other runs": (lambda e: e.update(runs=e["runs"] + 1), "runs: the records say"),
+    "other hardware": (lambda e: e.update(hardware="8 x H100"), "hardware: the records say"),
+    "another suite": (lambda e: e.update(suite="scaling"), "suite: the records say"),
+    "another day": (lambda e: e.update(date="2030-01-01"), "date: the records say"),
+    "no day": (lambda e: e.update(date="yesterday"), "date must be as in 2026-11-28"),
+    "no version": (lambda e: e.update(version="new"), "version must be as in 0.2.0"),
+    "a title of its own": (lambda e: e.update(title="We lead by 9 points."), "sentence of one of its answers"),
+    "an address": (lambda e: e.update(hardware="https://ads.example"), "it holds an address"),
+    "a subject that is no text": (
+        lambda e: e["answers"][0].update(subject=[{"a": 1}]),
+        "subject must be a list of texts",
+    ),
     "another schema": (lambda e: e.update(schema=2), "its schema is not 1"),
 }
 
@@ -90,6 +103,47 @@ def test_two_files_are_not_of_the_same_records(table: Path, capsys: pytest.Captu
     assert (
         wrong["yours.json"] == "it is of the same records as mine.json" and "its name must be" in wrong["Broken.json"]
     )
+
+
+def test_a_file_that_cannot_be_read_is_a_line_like_others(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    for name, data in {"deep.json": b"[" * 100_000, "latin.json": b'{"title": "\xe9"}', "empty.json": b""}.items():
+        (table / name).write_bytes(data)
+    (table / "folder.json").mkdir()
+    assert findings.main([str(table), "--json"]) == EXIT_FAILED
+    wrong = json.loads(capsys.readouterr().out)["wrong"]
+    assert set(wrong) == {"deep.json", "latin.json", "empty.json", "folder.json"}
+    assert all(wrong[name].startswith("it is not JSON in UTF-8") for name in wrong if name != "folder.json")
+
+
+def test_words_of_a_file_are_no_markup_on_the_page() -> None:
+    entry = {"title": "a | b <img src=x> [c](d)", "suite": "s", "runs": 1, "hardware": "h", "date": "", "records": "r"}
+    assert "| a \\| b &lt;img src=x> [c] (d) |" in findings.table({"a.json": entry})
+
+
+def test_a_page_of_other_files_is_not_sound(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = table.with_suffix(".md")
+    assert findings.main([str(table), "--write", str(page)]) == 0
+    page.write_text(page.read_text() + "| mine is better |\n")
+    capsys.readouterr()
+    assert findings.main([str(table)]) == EXIT_FAILED
+    assert f"table.md: it is not the page of these files: vit-bench findings --write {page}" in capsys.readouterr().out
+
+
+def test_a_strangers_pull_request_names_records_on_the_hub(
+    table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the hub holds is fetched and compared where that is asked; where not, it is said to be unread."""
+    entry = json.loads((table / "mine.json").read_text()) | {"records": "hub:lab/rates"}
+    (table / "mine.json").write_text(json.dumps(entry))
+    monkeypatch.setattr(hub, "fetch", lambda where, *, files: Path("kept") if where == "hub:lab/rates" else None)
+    assert findings.main([str(table)]) == 0
+    assert "The records of 1 on the hub were not read: --fetch reads them." in capsys.readouterr().out
+    assert findings.main([str(table), "--fetch"]) == 0
+    (table / "mine.json").write_text(json.dumps(entry | {"runs": 1}))
+    assert findings.main([str(table)]) == 0  # which only the records contradict
+    assert findings.main([str(table), "--fetch"]) == EXIT_FAILED
+    assert "runs: the records say" in capsys.readouterr().out
 
 
 def test_a_record_that_changed_is_another(place: Path, table: Path, tmp_path: Path, monkeypatch: Any) -> None:

@@ -1,16 +1,19 @@
 """A checkpoint's own classifier: accuracies are those of its own library's evaluation, image by image."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import timm
 import torch
 import torchvision
 from PIL import Image
+from sklearn.metrics import accuracy_score
 from timm.data import (
     ImageNetInfo,
     RealLabelsImagenet,
@@ -25,7 +28,7 @@ from bench.commands import evaluate
 from bench.core.errors import UserError
 from bench.data.sets.folder import About, contents
 from bench.study import registry
-from bench.tasks import _own_head
+from bench.tasks import _known_classes, _own_head
 from vit.model_family import Classifier
 
 WNIDS = tuple(ImageNetInfo("imagenet-1k").index_to_label_name(number) for number in range(1000))
@@ -175,10 +178,10 @@ def known(*classes: tuple[str, ...]) -> Classifier:
 
 def test_classes_are_found_by_id_name_or_number_and_never_guessed() -> None:
     classes = known(("n02012849", "crane"), ("n03126707", "crane"), ("n02123045", "tabby", "tabby cat"))
-    assert _own_head.match(["n03126707", "n02123045"], classes, where="a")[0].tolist() == [1, 2]
-    assert _own_head.match(["Tabby_Cat"], classes, where="a")[0].tolist() == [2]
-    found, said = _own_head.match(["2", "0"], classes, where="a")
-    assert found.tolist() == [2, 0] and said.startswith("by number")
+    assert _known_classes.match(["n03126707", "n02123045"], classes, where="a").classes == ((1,), (2,))
+    assert _known_classes.match(["Tabby_Cat"], classes, where="a").classes == ((2,),)
+    found = _known_classes.match(["2", "0"], classes, where="a")
+    assert found.classes == ((2,), (0,)) and found.said.startswith("by number")
     for names, words in {
         ("crane",): "'crane' is the name of classes 0, 1 of the checkpoint",
         ("tabbi", "dog"): r"2 classes of a are none of the checkpoint's: 'tabbi', 'dog'.\n?.*Near: tabby",
@@ -186,7 +189,88 @@ def test_classes_are_found_by_id_name_or_number_and_never_guessed() -> None:
         ("3",): "A class of a is none of the checkpoint's: '3'",  # it has 0, 1 and 2
     }.items():
         with pytest.raises(UserError, match=words):
-            _own_head.match(names, classes, where="a")
+            _known_classes.match(names, classes, where="a")
+
+
+TABLES = {  # rows of a table -> the checkpoint's classes of "bird", "pet" and "tabby", or what is wrong
+    "class,checkpoint\nbird,n02012849\npet,tiger cat": ((0,), (3,), (2,)),
+    "bird;0\nPet;3": ((0,), (3,), (2,)),
+    "bird,n02012849|n03126707\npet,tiger cat\npet,4": ((0, 1), (3, 4), (2,)),
+    "bird,crane\npet,3": "'crane' is the name of classes 0, 1 of the checkpoint",
+    "bird,0\npet,tigger cat": "'pet' is 'tigger cat', which is no class of the checkpoint.*Near: tiger cat",
+    "bird,0\npet,9": "'pet' is '9', which is no class .*number from 0 to 4",
+    "bird,0\npets,3": "a class that a does not have: 'pets'.*Near: pet",
+    "bird,0\npet,n02123045": "Two classes of a are one of the checkpoint's: 'pet' and 'tabby' are 2",
+    "bird,0": "A class of a is none of the checkpoint's: 'pet'.*--classes",
+    "bird\npet": "Row 1 of .*pets.csv does not have two fields",
+    "": "names no class of a, such as 'bird'",
+}
+
+
+@pytest.mark.parametrize("rows", TABLES)
+def test_a_table_says_which_classes_are_which(rows: str, tmp_path: Path) -> None:
+    names = ("n02012849", "crane"), ("n03126707", "crane"), ("n02123045", "tabby"), ("n02123159", "tiger cat"), ("n1",)
+    (tmp_path / "pets.csv").write_text(rows, encoding="utf-8-sig")
+    expected, about = TABLES[rows], {"where": "a", "table": tmp_path / "pets.csv"}
+    if isinstance(expected, tuple):
+        found = _known_classes.match(["bird", "pet", "tabby"], known(*names), **about)
+        assert found.classes == expected and found.said == f"by {tmp_path / 'pets.csv'} and by name"
+        return
+    with pytest.raises(UserError) as refusal:
+        _known_classes.match(["bird", "pet", "tabby"], known(*names), **about)
+    assert re.search(expected, " ".join(str(refusal.value).split()))
+
+
+def test_a_table_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no table"):
+        _known_classes.match(["a"], known(("a",)), where="a", table=tmp_path / "none.csv")
+    (tmp_path / "latin.csv").write_bytes("café,0".encode("latin-1"))
+    with pytest.raises(UserError, match="cannot be read as CSV in UTF-8"):
+        _known_classes.match(["a"], known(("a",)), where="a", table=tmp_path / "latin.csv")
+
+
+def test_images_of_classes_that_a_table_joins_are_right_in_any_of_them(
+    imagenet: Path, of_timm: Path, tmp_path: Path
+) -> None:
+    """What scikit-learn counts where the answers of the network are renamed by the same table."""
+    for name, wnids in {"first": PLACES[:2], "second": PLACES[2:]}.items():
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for place in wnids:
+            for file in (imagenet / "val" / WNIDS[place]).iterdir():
+                (tmp_path / "pets" / name / file.name).symlink_to(file)
+    rows = [f"first,{PLACES[0]}|{WNIDS[PLACES[1]]}", f"second,{PLACES[2]}|{PLACES[3]}"]
+    (tmp_path / "pets.csv").write_text("\n".join(rows))
+    found = judged("timm:test_efficientnet", of_timm, tmp_path / "pets", table=tmp_path / "pets.csv")
+    renamed = {number: at // 2 for at, number in enumerate(PLACES)}
+    answers_N = np.array([renamed.get(int(number), -1) for number in found.top_NK[:, 0]])
+    assert found.shares[0].value == pytest.approx(accuracy_score(np.repeat([0, 1], 2 * EACH), answers_N), abs=1e-12)
+    assert found.classes == 4 and [one.key for one in found.shares] == ["top1", "top5", "top1_within"]
+    assert {one.name for one in found.shares} >= {"top-1 among the set's 2 classes"}
+    assert found.shares[0].right < found.shares[2].right <= found.images == 20
+
+
+def test_a_table_labels_images_in_no_class_folders(
+    imagenet: Path, of_timm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A flat folder with a CSV of WordNet ids, as competitions hand ImageNet's validation images out."""
+    (tmp_path / "flat").mkdir()
+    files = sorted((imagenet / "val").glob("*/*"))
+    for file in files:
+        (tmp_path / "flat" / file.name).symlink_to(file)
+    frame = pd.DataFrame({"ImageId": [file.stem for file in files], "wnid": [file.parent.name for file in files]})
+    frame.to_csv(tmp_path / "solution.csv", index=False)
+    asked = ["--model", "timm:test_efficientnet", "--checkpoint", str(of_timm), "--json", "--data"]
+    assert evaluate.main([*asked, str(imagenet)]) == 0
+    folders = json.loads(capsys.readouterr().out)
+    assert evaluate.main([*asked, str(tmp_path / "flat"), "--labels", str(tmp_path / "solution.csv")]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert [one["right"] for one in table["shares"]] == [
+        one["right"] for one in folders["shares"][: len(table["shares"])]
+    ]
+    frame["wnid"] = [["n1", "n2"]] * len(files)
+    frame.to_json(tmp_path / "several.jsonl", orient="records", lines=True)
+    assert evaluate.main([*asked, str(tmp_path / "flat"), "--labels", str(tmp_path / "several.jsonl")]) == 2
+    assert "and a checkpoint's own classifier decides on one" in capsys.readouterr().err.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +320,14 @@ def test_what_cannot_be_judged_is_said(imagenet: Path, of_timm: Path, tmp_path: 
     (tmp_path / "bad" / WNIDS[0] / "1.jpg").write_bytes(b"no image")
     asked = {
         ("--model", "timm:test_efficientnet", "--data", str(imagenet)): "Add +pretrained",
-        ("--model", "timm:test_vit", "--checkpoint", str(of_timm), "--data", str(imagenet)): "does not fit test_vit",
+        (
+            "--model",
+            "timm:test_vit",
+            "--checkpoint",
+            str(of_timm),
+            "--data",
+            str(imagenet),
+        ): "does not fit test_vit: it lacks",
         ("--model", "timm:test_efficientnet", "--checkpoint", "none.pth", "--data", str(imagenet)): "no checkpoint",
         (
             "--model",

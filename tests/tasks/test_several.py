@@ -1,15 +1,18 @@
 """Images of several labels: values are scikit-learn's, resamples too; tasks of one label refuse them."""
 
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score
+from sklearn.neighbors import KNeighborsClassifier
 
 from bench.core.errors import UserError
+from bench.core.metrics import check_several
 from bench.data.image_set import ImageSet
 from bench.store.resampled import from_detail
-from bench.tasks import _metrics, _several, adapt, fewshot, finetune, linear
+from bench.tasks import _metrics, _several, adapt, fewshot, finetune, knn, linear
 from bench.tasks.task import FineTuned, TaskContext
 from bench.train.step import make_loss
 from tests.tasks.test_fewshot import Counting
@@ -85,8 +88,31 @@ def test_a_resample_has_scikit_learns_value_also_where_scores_are_equal() -> Non
 def test_the_linear_probe_decides_on_each_label_and_a_task_of_one_label_refuses() -> None:
     mean_ap, macro_f1 = linear.evaluate(context(), data="tagged")
     assert (mean_ap.metric, macro_f1.metric) == ("map", "macro-f1") and mean_ap.value > 0.6
-    with pytest.raises(UserError, match="several labels"):
+    with pytest.raises(UserError, match="several labels, and this task decides on one"):
         fewshot.evaluate(context(), data="tagged", shots=(1,), draws=1)
+
+
+def test_nearest_neighbours_vote_on_each_label() -> None:
+    made = knn.evaluate(context(), data="tagged", neighbours=9, temperature=0.2)
+    train, test = (unit(Counting()(SETS[split].images_NHWC)) for split in ("train", "test"))
+    model = KNeighborsClassifier(9, weights=lambda d: np.exp(-(d**2) / 2 / 0.2)).fit(train, SETS["train"].targets_NK)
+    seen = SETS["test"].targets_NK[:, :3]
+    scores = np.column_stack([share[:, 1] for share in model.predict_proba(test)[:3]]).round(9)
+    assert [score.metric for score in made] == ["map", "macro-f1"]
+    assert made[0].value == pytest.approx(average_precision_score(seen, scores), abs=1e-9)
+    assert made[1].value == pytest.approx(f1_score(seen, scores > 0.5, average="macro"), abs=1e-9)
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True), dtype=np.float64)
+
+
+@pytest.mark.parametrize("task", [adapt, finetune, knn, linear], ids=lambda task: task.__name__)
+def test_a_metric_of_one_label_is_refused_and_macro_f1_is_taken_anyway(task: ModuleType) -> None:
+    with pytest.raises(UserError, match="several labels, of which there is no balanced accuracy"):
+        task.evaluate(context(), data="tagged", metrics=("balanced-accuracy",))
+    check_several(("macro-f1",), name="tagged")
+    assert task.TASK.several_labels
 
 
 def test_the_loss_is_torchs_on_the_sets_of_classes() -> None:

@@ -13,7 +13,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
     limits = {task.data: task.kwargs.get("test_limit") for cell in study.cells for task in cell.tasks[:1]}
     images = {name: min(request.sizes[name].test, limit or request.sizes[name].test) for name, limit in limits.items()}
     groups = {name: request.sizes[name].test_groups for name in images}
-    unsaid = {name: count for name, count in images.items() if ":groups-" not in name}
+    of_one_label = {name: count for name, count in images.items() if not request.sizes[name].several}
+    unsaid = {name: count for name, count in of_one_label.items() if ":groups-" not in name}
     notes = [_note(name, count, groups[name]) for name, count in unsaid.items()]
     return replace(study, notes=(*study.notes, *notes))
 
