@@ -10,7 +10,8 @@ from scipy import stats
 from bench.analysis import gap_series
 from bench.analysis.budgets import FamilyBudget
 from bench.analysis.catch_up import Closing, HeldOut
-from bench.analysis.evidence import Evidence
+from bench.analysis.check import checks
+from bench.analysis.evidence import Evidence, nothing_computed
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.questions import find
 from bench.questions import gap_over_images
@@ -18,7 +19,7 @@ from bench.report import text
 from bench.report.figures import gap
 from bench.stats.levels import p_value
 from tests.analysis._records import World
-from tests.analysis._study import ask, read
+from tests.analysis._study import ask, read, study
 
 GAIN = {"ViT": 0.09, "Hybrid": 0.07, "ResNet": 0.03}  # accuracy per tenfold images
 SIZES = (300, 1_000, 3_000, 10_000, 30_000)
@@ -92,7 +93,7 @@ def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
     line = next(line for line in gap_series.gap_series(equal) if line.families == ("ViT", "ResNet"))
     slope, beside = gap_over_images.slope_over_images(equal, line)
     p = p_value(slope, beside=beside)
-    again = replace(equal, level=1 - p, _estimates={}, _averages={}, _pools={})
+    again = replace(equal, level=1 - p, **nothing_computed())
     finding = gap_over_images._over_images(again, line, (), main=True)
     assert finding.level == 1 - p and finding.p == pytest.approx(p, rel=1e-3)
     assert min(abs(finding.low), abs(finding.high)) == pytest.approx(0, abs=1e-3 * finding.estimate)
@@ -143,9 +144,9 @@ def test_a_run_that_sees_fewer_images_than_there_are_stands_for_larger_sets(equa
 
 
 def test_unequal_compute_is_not_compared() -> None:
-    asked = find(read(World(seed=2).records()))
-    assert not [f for f in asked.findings if f.question in ("gap over images", "gap over compute")]
-    assert not [c for c in asked.checks if c.kind == "still falling"]
+    evidence = study(seed=2)
+    assert not ask(evidence, "gap over images", "gap over compute")
+    assert not [c for c in checks(evidence) if c.kind == "still falling"]
 
 
 def test_every_answer_has_words_and_a_figure(equal: Evidence, over_images: list[Finding]) -> None:
@@ -156,11 +157,10 @@ def test_every_answer_has_words_and_a_figure(equal: Evidence, over_images: list[
     assert len(drawing.data) == len(drawing.annotations) > 0 and len(drawing.figure.axes) == 1
 
 
-def test_a_loss_that_still_falls_by_much_is_a_warning() -> None:
+def test_a_loss_that_still_falls_by_much_is_a_warning(equal: Evidence) -> None:
     """The synthetic loss falls by 0.2 nats per tenfold compute: 0.06 per doubling, 1.3 % of ln 100."""
-    world = Equal()
-    falling = gap_series.still_falling(read(world.records()))
+    falling = gap_series.still_falling(equal)
     assert {f.model for f in falling} == {"ViT-mini/7", "R-mini+ViT-mini/2", "ResNet-small"}
     assert all(f.share == pytest.approx(0.2 * math.log10(2) / math.log(100), rel=0.01) for f in falling)
-    checks = [c for c in find(read(world.records())).checks if c.kind == "still falling"]
-    assert checks and {c.level for c in checks} == {"note"}
+    noted = [c for c in checks(equal) if c.kind == "still falling"]
+    assert noted and {c.level for c in noted} == {"note"}
