@@ -399,6 +399,7 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
         more["interpolate_pos_encoding"] = True
 
     hides = "noise" in inspect.signature(body.forward).parameters  # of masked autoencoders, which shuffle patches by it
+    patches = (size // patch) ** 2 if patch else 0
 
     class Checkpoint(nn.Module):
         def __init__(self) -> None:
@@ -412,7 +413,6 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
         def pool(self, x_BCHW: torch.Tensor) -> torch.Tensor:
             order = {}
             if hides:
-                patches = (size // patch) ** 2
                 order = {
                     "noise": torch.arange(patches, dtype=x_BCHW.dtype, device=x_BCHW.device).expand(len(x_BCHW), -1)
                 }

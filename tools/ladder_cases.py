@@ -2,8 +2,8 @@
 
     python -m tools.ladder_cases positions=FOLDER stem=FOLDER …      writes results/reference/ladders/{runs,cases}.csv
 
-FOLDER is a study's, results/ladder; committed rows of cases that are not named stay. `kind` is "rung" or "trial" (of a rate, judged on held-out images); accuracy is in
-points, seconds are of training.
+FOLDER is a study's, results/ladder; committed rows of cases that are not named stay. `kind` is "rung" or "trial" (of a
+rate, judged on held-out images); accuracy is in points, seconds are of training.
 """
 
 from __future__ import annotations
