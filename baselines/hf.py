@@ -424,8 +424,7 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
                 return last.mean((2, 3))
             if how == "class":
                 return last[:, 0]
-            patches = (size // patch) ** 2 if patch else last.shape[1]
-            return last[:, max(0, last.shape[1] - patches) :].mean(1)
+            return last[:, max(0, last.shape[1] - (patches or last.shape[1])) :].mean(1)
 
         def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
             return self.classifier(self.pool(x_BCHW))
