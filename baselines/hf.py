@@ -398,7 +398,9 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
     if own not in (None, size) and "interpolate_pos_encoding" in inspect.signature(body.forward).parameters:
         more["interpolate_pos_encoding"] = True
 
-    hides = "noise" in inspect.signature(body.forward).parameters  # of masked autoencoders, which shuffle patches by it
+    hides = (
+        patch is not None and "noise" in inspect.signature(body.forward).parameters
+    )  # of masked autoencoders, which shuffle patches by it
 
     class Checkpoint(nn.Module):
         def __init__(self) -> None:
@@ -411,11 +413,9 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
 
         def pool(self, x_BCHW: torch.Tensor) -> torch.Tensor:
             order = {}
-            if hides:
-                patches = (size // patch) ** 2
-                order = {
-                    "noise": torch.arange(patches, dtype=x_BCHW.dtype, device=x_BCHW.device).expand(len(x_BCHW), -1)
-                }
+            if hides and patch:
+                order_T = torch.arange((size // patch) ** 2, dtype=x_BCHW.dtype, device=x_BCHW.device)
+                order = {"noise": order_T.expand(len(x_BCHW), -1)}
             made = self.encoder(pixel_values=x_BCHW, **more, **order)
             if how == "pooled":
                 return made.pooler_output.flatten(1)
