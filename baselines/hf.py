@@ -398,9 +398,8 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
     if own not in (None, size) and "interpolate_pos_encoding" in inspect.signature(body.forward).parameters:
         more["interpolate_pos_encoding"] = True
 
-    hides = (
-        patch is not None and "noise" in inspect.signature(body.forward).parameters
-    )  # of masked autoencoders, which shuffle patches by it
+    # A masked autoencoder shuffles its patches by a noise, which is their own order here.
+    hides = "noise" in inspect.signature(body.forward).parameters
 
     class Checkpoint(nn.Module):
         def __init__(self) -> None:
