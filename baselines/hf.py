@@ -398,8 +398,8 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
     if own not in (None, size) and "interpolate_pos_encoding" in inspect.signature(body.forward).parameters:
         more["interpolate_pos_encoding"] = True
 
-    hides = "noise" in inspect.signature(body.forward).parameters  # of masked autoencoders, which shuffle patches by it
-    patches = (size // patch) ** 2 if patch else 0
+    # A masked autoencoder shuffles its patches by a noise, which is their own order here.
+    hides = "noise" in inspect.signature(body.forward).parameters
 
     class Checkpoint(nn.Module):
         def __init__(self) -> None:
@@ -412,10 +412,9 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
 
         def pool(self, x_BCHW: torch.Tensor) -> torch.Tensor:
             order = {}
-            if hides:
-                order = {
-                    "noise": torch.arange(patches, dtype=x_BCHW.dtype, device=x_BCHW.device).expand(len(x_BCHW), -1)
-                }
+            if hides and patch:
+                order_T = torch.arange((size // patch) ** 2, dtype=x_BCHW.dtype, device=x_BCHW.device)
+                order = {"noise": order_T.expand(len(x_BCHW), -1)}
             made = self.encoder(pixel_values=x_BCHW, **more, **order)
             if how == "pooled":
                 return made.pooler_output.flatten(1)
@@ -424,7 +423,8 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
                 return last.mean((2, 3))
             if how == "class":
                 return last[:, 0]
-            return last[:, max(0, last.shape[1] - (patches or last.shape[1])) :].mean(1)
+            patches = (size // patch) ** 2 if patch else last.shape[1]
+            return last[:, max(0, last.shape[1] - patches) :].mean(1)
 
         def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
             return self.classifier(self.pool(x_BCHW))
