@@ -15,6 +15,7 @@ from bench.cost.peaks import PeakRate
 from bench.plan import calibrate, estimate, rate_cache
 from bench.plan.estimate import Rates, Reporter
 from bench.plan.sizes import DataSize, DataSizes
+from bench.study import registry
 from bench.study.cell import Cell, Recipe, TaskSpec
 from bench.tasks import fewshot
 from bench.train import modes
@@ -247,7 +248,9 @@ def test_another_machine_version_network_or_question_is_measured(machine, monkey
     ask(A)
     with monkeypatch.context() as changes:
         changes.setattr(where, what, value)
+        registry.forget()  # which family builds a model is looked up once
         ask(A)
+    registry.forget()
     assert len(machine.measured) == 2
     ask(A)
     assert len(machine.measured) == 2
