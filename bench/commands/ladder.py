@@ -120,12 +120,16 @@ def budget_of(budget: str | None, minutes: float | None) -> str | None:
 
 
 def _speeds(plan: Plan, options: StudyOptions) -> dict[str, float]:
-    """Seconds of one image of every arm; changes of a recipe cost what the slowest of the others does."""
-    each: dict[str, float] = {}
+    """Seconds of every arm per image of the baseline, whose cells come first: at equal compute an arm sees fewer images
+    than that, or more. Changes of a recipe cost what the slowest of the others does."""
+    trials: dict[str, list[tuple[float, int]]] = {}
     for cell in plan.cells:
         if cell.seconds and cell.images:
             arm = f"{cell.cell.model} {cell.cell.recipe.optimizer} {cell.cell.model_options}"
-            each[arm] = max(each.get(arm, 0.0), cell.seconds / cell.images)
+            trials.setdefault(arm, []).append((cell.seconds, cell.images))
+    baseline = next(iter(trials.values()), [])
+    images = sum(seen for _, seen in baseline) / max(1, len(baseline))
+    each = {arm: sum(seconds for seconds, _ in mine) / len(mine) / images for arm, mine in trials.items()}
     for arm in (BASELINE, *options.what.change)[len(each) :]:
         each[arm] = max(each.values(), default=0.0)
     return each

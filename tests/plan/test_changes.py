@@ -202,6 +202,22 @@ def test_a_network_and_epochs_are_counted_as_flops() -> None:
         forecast_at.counted("ViT-B/16@large:3epochs", (cell,), DataSizes())
 
 
+def test_a_design_counts_an_arm_by_its_own_images(monkeypatch) -> None:
+    """A larger network sees fewer images at equal compute: what it costs is said per image of the baseline."""
+    monkeypatch.setattr(changes, "_record", lambda cell, request: None)
+    made = cells("ViT-pico/7", records=False)
+    assert made[0].model == "ViT-femto/7", "the baseline's cells come first"
+    planned = [SimpleNamespace(cell=cell, images=cell.horizons[-1], seconds=1e-3 * cell.horizons[-1]) for cell in made]
+    speeds = verb._speeds(SimpleNamespace(cells=planned), StudyOptions.of({"change": ("ViT-pico/7",)}))
+    fewer = sum(c.horizons[-1] for c in made if c.model == "ViT-pico/7") / sum(
+        c.horizons[-1] for c in made if c.model == "ViT-femto/7"
+    )
+    assert fewer < 0.5 and list(speeds.values()) == pytest.approx([1e-3, 1e-3 * fewer])
+    alone = [one for one in planned if one.cell.model == "ViT-femto/7"]
+    speeds = verb._speeds(SimpleNamespace(cells=alone), StudyOptions.of({"change": ("loss=sigmoid",)}))
+    assert list(speeds.values()) == pytest.approx([1e-3, 1e-3]), "a change of the recipe costs as much"
+
+
 def test_a_budget_is_said_once_and_not_beside_what_it_chooses() -> None:
     assert verb.budget_of(None, 20) == "20min" and verb.budget_of("2gpuh", None) == "2gpuh"
     assert verb.budget_of(None, None) is None
