@@ -62,9 +62,8 @@ class HeldOut:
     came_N: np.ndarray
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    rows = summary([*of_study(), *of_published()])
-    write(FILE, rows)
+def main() -> None:
+    write(FILE, summary([*of_study(), *of_published()]))
 
 
 # -- where differences come from ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.analysis import saved_findings
 from tools import golden
 
-KEPT = ("plan.json", "study.toml")  # what was asked
+KEPT = ("plan.json", "study.toml")  # These say what was asked, and no report writes them.
 FOLDERS = ("tables", "figures")
 
 

@@ -115,7 +115,7 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
     tested_N = part_N == "test"
     if crossing := sorted({*of_N[tested_N].tolist()} & {*of_N[~tested_N].tolist()}):
         what = f"{where}: {plural(len(crossing), 'group')} in both splits of the folder: {_some(crossing)}."
-        if contents.words:  # of a table, whose column divides them
+        if contents.words:  # A table's column divides them.
             what = f"{where}: {plural(len(crossing), 'group')} in both splits of the table: {_some(crossing)}."
             fix = "Give the rows of each one split; or take the column of splits away, to have the groups divided."
             raise UserError(what, fix)

@@ -2,7 +2,8 @@
 
 The design of `bench.laws.design` for the factor between two laws in the middle of what both measured, for as much
 compute as the runs took that the laws rest on. Runs lie where a family has some: further up no law is tested. How much
-narrower the interval gets is that of the laws linearised, which is within a few per cent of refitted simulated studies.
+narrower the interval of that factor gets is by the laws linearised: where that said 40, 47 and 39 % of three pairs of
+the main study, simulated studies that were refitted said 39, 57 and 57 %.
 
 Findings:
     subject: as of the compute to match.
@@ -31,7 +32,7 @@ from bench.laws.design import Candidates, DrawnLaw, KnownGroup, NarrowedAnswer
 from bench.questions.compute_to_match import compute_to_match
 
 NAME = "next run"
-PER_OCTAVE = 1  # places for each doubling of a family's compute
+PER_OCTAVE = 1  # A family has so many places for each doubling of its compute.
 
 
 @dataclass(frozen=True, kw_only=True)

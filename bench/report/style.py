@@ -67,7 +67,7 @@ def _paper(width: float) -> Style:
 PAGE = Style(  # `single`: legible on a phone, beside a table and in a README
     name="page", width=9.0, single=(5.8, 4.3), panel_height=2.9, fixed=False
 )
-PHONE = Style(  # of a page that narrow, which holds SVG alone
+PHONE = Style(  # A page that narrow holds SVG alone.
     name="phone", width=4.0, single=(4.0, 3.4), panel_height=2.6, columns=1, png=False
 )
 SLIDE = Style(

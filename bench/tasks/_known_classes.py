@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NUM_NAMED = 3  # unknown classes that a message names
 BETWEEN = "|"  # separates the classes of the checkpoint that one class of a set is
-SEPARATORS = ",;\t"  # of columns
+SEPARATORS = ",;\t"  # One of these stands between columns.
 WRITE = (
     "Write a row per class of the images: its name, then the checkpoint's WordNet id, name or number: cat,n02123045."
 )
