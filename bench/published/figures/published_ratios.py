@@ -96,7 +96,7 @@ def draw(evidence: Evidence) -> Drawing:
         axes.grid(axis="y", visible=False)
         ends = [x for row in rows for x in (row.mean.low, row.mean.high, *(r.ratio for r in row.networks)) if x]
         _style.plain_log_x(axes, [0.3, *ends], text=lambda value: f"{value:g}×")
-        over = "the first's training compute over the\nsecond's, at equal error on ImageNet"
+        over = "the first's training compute over the\nsecond's, at equal error"
         axes.set_xlabel(f"← first cheaper · second cheaper →\n{over}")
         _style.legend(
             figure,
