@@ -11,9 +11,9 @@ Two sources, their rungs in order of compute. From the lowest three rungs, four,
   `APART` apart or more. Each network was trained once, so the noise of a pair is `PAIR`, and not estimated.
 
 `ladder`: `Ladders.one_more_run`. `line`: least squares through all differences, with the scatter about it alone.
-`last`: the highest rung's mean, with the noise of a pair. `covers`: share of the 95 % intervals that hold the
-difference; `half`: half their median width; `misses`: the median distance from forecast to difference, in points.
-Rules and `PAIR` were written down before any forecast was made.
+`last`: the highest rung's mean, with the noise of a pair, pooled over rungs as the ladder has it. `covers`: share of
+the 95 % intervals that hold the difference; `half`: half their median width; `misses`: the median distance from
+forecast to difference, in points. Rules and `PAIR` were written down before any forecast was made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from scipy import stats
 from bench.published import public_models
 from bench.stats.ladder import FEWEST_RUNGS, LEVEL, TUNING, Ladders
 from bench.store.records import read_record
-from tools.measure_ladders import last_rung
 from tools.rows import write
 
 FILE = Path(__file__).with_name("ladder_forecasts.csv")
@@ -95,13 +94,14 @@ def of_study() -> Iterator[HeldOut]:
         x_R = np.array(shared) / 4
         for rungs in range(FEWEST_RUNGS, len(shared)):
             made = Ladders.of(x_R[:rungs], gains_RN[None, :rungs])
-            ladder, last = made.one_more_run(float(x_R[rungs])), last_rung(made)
-            quantile = stats.t.ppf(1 - LEVEL / 2, [ladder.freedom[0], last.freedom[0]])
-            every_x = np.repeat(x_R[:rungs], gains_RN.shape[1])
+            ladder, seeds = made.one_more_run(float(x_R[rungs])), gains_RN.shape[1]
+            quantile = stats.t.ppf(1 - LEVEL / 2, [ladder.freedom[0], rungs * (seeds - 1)])
+            last = math.sqrt(float(made.pooled()[0]) * (1 + 1 / seeds))
+            every_x = np.repeat(x_R[:rungs], seeds)
             forecasts = {
                 "ladder": Interval(value=float(ladder.value[0]), half=float(quantile[0] * ladder.error[0])),
                 "line": line(every_x, gains_RN[:rungs].ravel(), float(x_R[rungs])),
-                "last": Interval(value=float(last.value[0]), half=float(quantile[1] * last.error[0])),
+                "last": Interval(value=float(gains_RN[rungs - 1].mean()), half=float(quantile[1] * last)),
             }
             yield HeldOut(
                 source="study", family=f"{first} {second}", rungs=rungs, forecasts=forecasts, came_N=gains_RN[rungs]

@@ -41,7 +41,7 @@ def measured(truth: Truth, *, rungs: int, seeds: int, ladders: int, seed: int) -
     share = (beyond - x_R[0]) / (x_R[-1] - x_R[0])
     noise = np.hypot(truth.rung, top) * rng.normal(size=ladders)
     truth_T = truth.gain + truth.change * (share - 0.5) + noise
-    forecast, last = made.one_more_run(beyond), last_rung(made)
+    forecast, last = made.one_more_run(beyond), _last(made)
     return {
         **shares,
         "false": sum(shares[verdict] for verdict in TREND) if not truth.change else float("nan"),
@@ -52,7 +52,7 @@ def measured(truth: Truth, *, rungs: int, seeds: int, ladders: int, seed: int) -
     }
 
 
-def last_rung(made: Ladders) -> Sum:
+def _last(made: Ladders) -> Sum:
     """One more pair of runs, if the gain stayed that of the highest rung."""
     rung = made.rung(len(made.x_R) - 1)
     return Sum(value=rung.value, error=np.sqrt(rung.error**2 + made.pooled()), freedom=rung.freedom)
