@@ -27,6 +27,8 @@ from bench.study import option, options
 
 PREFIX = "hub:"
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+LONGER = re.compile(r"\.{2,}|(?:For more information|Please make sure|Check your internet)")
+"""Where the client's errors go on to advice that is not about this command."""
 CARD, TAG = "README.md", "vit-scaling-bench"
 HERE = ("data_root", "groups", "plugins", "results", "job")  # options of a study file that are about a machine
 PICTURES = ("contrary_pictures", "surest_errors")  # parts of a score's detail that are photos
@@ -201,6 +203,8 @@ def _quoted(title: str) -> str:
 def push(study: Path, name: str, *, suite: str, only_private: bool = False, photos: bool = False) -> tuple[str, int]:
     """Publish a study as a data set of the hub. Returns its address, and how many records it holds.
 
+    Who pushes is asked first: the page takes half a minute to build, which a missing token need not cost.
+
     Args:
         only_private: the data set is made for its owner's eyes; one that is there stays as it is.
 
@@ -211,6 +215,10 @@ def push(study: Path, name: str, *, suite: str, only_private: bool = False, phot
 
     repo, _ = repository(name)
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
+    try:
+        api.whoami()
+    except Exception as error:  # whatever the hub or the network says
+        raise _refused(repo, error, "does not take") from error
     with tempfile.TemporaryDirectory(prefix="vit-bench-") as place:
         folder = Path(place) / "study"
         number = prepare(study, folder, suite=suite, repo=repo, photos=photos)
@@ -258,7 +266,8 @@ def fetch(name: str, *, files: Sequence[str] = READ) -> Path:
 
 
 def _refused(repo: str, error: Exception, does: str) -> UserError:
-    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    said = LONGER.split(" ".join(str(error).split()))[0]
+    reason = said.strip(". ")[:300] or type(error).__name__
     kinds = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in (401, 403) or kinds & {"RepositoryNotFoundError", "GatedRepoError", "LocalTokenNotFoundError"}:

@@ -168,6 +168,19 @@ def test_the_hub_says_no_in_one_sentence(
     assert "--private has no effect without --to hub:" in capsys.readouterr().err
 
 
+def test_nothing_is_built_for_who_may_not_push(
+    study: Path, running: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hub, "prepare", lambda *_, **__: pytest.fail("the page was built"))
+    asked = ["--results", str(study.parent), "--suite", "scaling", "--to", "hub:lab/mine"]
+    for change in (lambda: setattr(running, "token", "another"), lambda: monkeypatch.delenv("HF_TOKEN")):
+        change()
+        assert report.main(asked) == 2
+        first, advice = capsys.readouterr().err.splitlines()
+        assert first.startswith("error: The hub does not take lab/mine: ") and not first.endswith("..")
+        assert "hf auth login, or HF_TOKEN" in advice
+
+
 def test_photos_stay_at_home_unless_they_are_asked_for() -> None:
     body = {"horizons": [{"scores": [{"detail": {"surest_errors": [{"picture": "x"}], "num_support": 3}}]}]}
     words = private.PrivateWords()
