@@ -152,7 +152,9 @@ def test_features_are_those_of_transformers_own_pipeline(
     assert registry.family_label(name) == f"hf:{json.loads((folder / 'config.json').read_text())['model_type']}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "vit" else pytest.param(kind, marks=pytest.mark.gate) for kind in KINDS]
+)
 def test_it_is_counted_and_tuned_like_any_other(kind: str, folders: dict[str, Path]) -> None:
     name, sizes = f"hf:{folders[kind]}", {"channels": 3, "num_classes": 7}
     model: Any = registry.build_model(name, image_size=SIDE, **sizes).eval()
