@@ -1,3 +1,3 @@
-"""Readers of what experiment trackers have written, by whichever library: runs with their settings and series."""
+"""Readers of logs that experiment trackers have written: they return runs with their settings and series of values."""
 
-POINTS = ("final", "best", "all")  # of logs: the last value of each run, its best, or all values; the first is usual
+POINTS = ("final", "best", "all")  # values of each run to use: its last (the default), its best, or all

@@ -1,4 +1,5 @@
-"""JSON: a file per run, beside its settings or with them inside; or one file of several runs."""
+"""Reader of JSON logs: one file per run, with its settings inside or in a file beside it; or one file of several
+runs."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from bench.logs.run import Run, flat, series_of
 
 KIND = "JSON"
 SETTINGS = ("config", "args", "hparams", "hyperparameters", "params", "settings", "model_config", "run_config")
-RUNS = ("run", "run_id", "run_name", "trial", "trial_id", "experiment", "job")  # columns that tell runs apart
+RUNS = ("run", "run_id", "run_name", "trial", "trial_id", "experiment", "job")  # keys whose value names a row's run
 STEPS = ("step", "_step", "global_step", "iteration", "iter", "update", "epoch")
-MAX_BYTES = 256 << 20  # bytes of a file
+MAX_BYTES = 256 << 20  # largest file that is read
 
 
 def read(place: Path) -> list[Run]:
-    """The runs of the files below a folder; `config.json` and the like beside a log are its settings."""
+    """Return the runs of all JSON files below a folder. A `config.json` or the like beside a log holds its settings."""
     paths = sorted([*place.rglob("*.jsonl"), *place.rglob("*.json")])
     logs = [path for path in paths if path.stem not in SETTINGS]
     alike = len({path.name for path in logs}) == 1
@@ -32,7 +33,8 @@ def read(place: Path) -> list[Run]:
 
 
 def read_file(path: Path) -> list[Run] | None:
-    """The runs of one file; None for a plain table: a list of runs, or lines of them."""
+    """Return the runs of one file; None if it is not JSON, or if it is a plain table, whose rows do not name their
+    runs."""
     if path.suffix not in (".json", ".jsonl"):
         return None
     found = _parsed(path)
@@ -42,10 +44,12 @@ def read_file(path: Path) -> list[Run] | None:
 
 
 def runs_of(found: Any, name: str, settings: Mapping[str, Any]) -> list[Run]:
-    """The runs of a parsed file.
+    """Return the runs of a parsed file. `name`: of the run, if there is one. `settings`: those from files beside it.
 
-    An object with one list of objects inside is a run with its log where these have steps, and several runs where they
-    have none; an object of objects alone is several runs; lists of numbers are series.
+    - A list of objects is the log of one run, or of several if its rows name their runs.
+    - An object with a list of objects inside is one run with its log if these have steps, else several runs.
+    - An object that holds only objects is several runs.
+    - Lists of numbers in an object are the series of one run.
     """
     if isinstance(found, list):
         rows = [row for row in found if isinstance(row, Mapping)]
@@ -79,13 +83,13 @@ def runs_of(found: Any, name: str, settings: Mapping[str, Any]) -> list[Run]:
 
 
 def _run(name: str, rows: list[Mapping[str, Any]], settings: Mapping[str, Any]) -> Run:
-    """One run. A single row holds its results; what is no number in any row is a setting."""
+    """Build one run from its rows: numbers become series; texts and truth values become settings."""
     words = {key: value for row in rows for key, value in flat(row).items() if isinstance(value, str | bool)}
     return Run(name=name, settings={**settings, **words}, series=series_of(rows, STEPS))
 
 
 def _told_apart(rows: list[Any], settings: Mapping[str, Any]) -> list[Run] | None:
-    """The runs of rows that name theirs, some of them in several rows; None where they do not."""
+    """Return the runs of rows that name their run, if some run has several rows; None otherwise."""
     for key in RUNS:
         names = [row.get(key) for row in rows if isinstance(row, Mapping)]
         if names and None not in names and len({*map(str, names)}) < len(names):
@@ -110,10 +114,10 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> Any:
-    """A file's JSON, or the list of its lines.
+    """Return the JSON value of a file, or the list of values if it has one on each line.
 
     Raises:
-        UserError: it is neither.
+        UserError: the file has neither form, or is too large.
     """
     if path.stat().st_size > MAX_BYTES:
         raise UserError(f"{path} is larger than {MAX_BYTES >> 20} MiB.", "Give fewer rows of it.")

@@ -1,4 +1,4 @@
-"""MLflow: its store, a folder `mlruns` or a database of SQLite. The package is not needed."""
+"""Reader of MLflow's store, a folder `mlruns` or an SQLite database. The package mlflow is not needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.logs.run import Run
 KIND = "MLflow"
 MAGIC = b"SQLite format 3\0"
 FINISHED = "FINISHED"
-STATES = {"1": "RUNNING", "2": "SCHEDULED", "3": FINISHED, "4": "FAILED", "5": "KILLED"}  # in files of a folder
+STATES = {"1": "RUNNING", "2": "SCHEDULED", "3": FINISHED, "4": "FAILED", "5": "KILLED"}  # numbers in meta.yaml
 QUERIES = {
     "runs": "SELECT run_uuid, name, status FROM runs WHERE lifecycle_stage = 'active' ORDER BY start_time, run_uuid",
     "params": "SELECT run_uuid, key, value FROM params",
@@ -23,18 +23,18 @@ QUERIES = {
 
 
 def is_store(place: Path) -> bool:
-    """Whether a folder is a store of runs."""
+    """Whether a folder is an MLflow store that holds a run."""
     return next(_folders(place), None) is not None
 
 
 def _folders(place: Path) -> Iterator[Path]:
-    """Folders of runs, in the store or in one of its experiments."""
+    """Yield the folders of runs: below a store, an experiment or a run."""
     for pattern in ("*/*/meta.yaml", "*/meta.yaml", "meta.yaml"):
         yield from (path.parent for path in sorted(place.glob(pattern)) if (path.parent / "metrics").is_dir())
 
 
 def read(place: Path) -> list[Run]:
-    """The runs of a folder, without those that were deleted."""
+    """Return the runs of a store in a folder, except deleted ones."""
     made = []
     for folder in dict.fromkeys(_folders(place)):
         about = dict(
@@ -62,7 +62,7 @@ def _name(folder: Path, path: Path) -> str:
 
 
 def _series(path: Path) -> list[tuple[float, float]]:
-    """Lines of "time value step"."""
+    """Return (step, value) for each line "time value step" of a file; without steps, lines are counted."""
     rows = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     return [
         (float(row[2]) if len(row) > 2 else number, float(row[1])) for number, row in enumerate(rows) if len(row) > 1
@@ -70,7 +70,7 @@ def _series(path: Path) -> list[tuple[float, float]]:
 
 
 def _typed(text: str) -> Any:
-    """A parameter, which MLflow keeps as text, as a number where it is one."""
+    """Convert a parameter, which MLflow stores as text, to a number if it is one."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -80,16 +80,16 @@ def _typed(text: str) -> Any:
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file is one of SQLite."""
+    """Whether a file is an SQLite database."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def read_database(path: Path) -> list[Run]:
-    """The runs of a database, which is not written to.
+    """Return the runs of an MLflow database, which is opened read-only.
 
     Raises:
-        UserError: it is not MLflow's.
+        UserError: it is not a database of MLflow.
     """
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)

@@ -1,4 +1,4 @@
-"""Which logs lie at a place: the reader that recognises them reads them."""
+"""Reads logs of any known kind: finds out which kind lies at a path and calls its reader."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ KNOWN = "a folder of TensorBoard, wandb or mlruns; files of JSON"
 
 
 def read(place: Path) -> Logs | None:
-    """The runs at a place; None for a file that is a table itself.
+    """Return the runs at a path or at "wandb:ENTITY/PROJECT"; None for a file that is itself a table of runs.
 
     Raises:
-        UserError: a folder without logs that are read; see the readers.
+        UserError: a folder holds no logs of a known kind, or a reader fails.
     """
     if str(place).startswith(wandb.PREFIX):
         return _logs(place, wandb.KIND, wandb.from_server(str(place)))
     if place.is_dir():
         return _folder(place)
     if not place.is_file():
-        return None  # whoever reads tables says so
+        return None  # the reader of tables reports that the file is missing
     if place.suffix == ".wandb":
         return _logs(place, wandb.KIND, wandb.read(place))
     if ".tfevents" in place.name:

@@ -1,8 +1,8 @@
-"""A run as a tracker logged it, and runs as the table that laws are fitted to.
+"""A run as a tracker logged it, and runs as the table to which scaling laws are fitted.
 
-A law's point is a run, not a moment of one: a row holds the run's settings and the last value of each of its series,
-or all values at the step where y was best. All values of y are rows on demand, of which `bench.laws` says nothing
-beyond the data where they are one run's.
+Each point of a law is a run, not a step of one: a row holds the run's settings and the last value of each of its
+series, or the values at the step where y was best. On request all values of y become rows; if these are from one run,
+`bench.laws` makes no statement beyond the data.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bench.core.errors import UserError, unknown
 from bench.core.formatting import join, plural
 from bench.laws import runs_table
 
-RUN, STEP = "run", "step"  # columns that a table of runs has beside those of the logs
-MAX_NAMED = 3  # runs in a note
-Y = (  # names of what a law is of, the likeliest first
+RUN, STEP = "run", "step"  # columns that `table` adds to those of the logs
+MAX_NAMED = 3  # runs that a message names
+Y = (  # patterns of names of the series that a law may describe, the likeliest first
     r"(val|valid|validation|eval|test|dev)\W*(loss|nll|ce|cross_?entropy|bpb)\b",
     r"(loss|nll|cross_?entropy|bpb)\W*(val|valid|validation|eval|test|dev)\b",
     r"(val|valid|validation|eval|test|dev)\W*(err|error|error_rate)\b",
@@ -33,18 +33,18 @@ Y = (  # names of what a law is of, the likeliest first
 )
 GROUPS = ("family", "architecture", "arch", "model_type", "model_family", "method", "optimizer", "dataset", "group")
 MOST_GROUPS = 8
-SIZES = (2, 0, 1)  # rows of `runs_table.ALIASES` that x may be, in order: compute, parameters, samples
+SIZES = (2, 0, 1)  # rows of `runs_table.ALIASES` with names for x, in order of preference: compute, parameters, samples
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run.
+    """One run as a tracker logged it.
 
     Attributes:
-        name: of the run.
-        settings: name -> value; those of an inner mapping as "outer.inner".
-        series: name -> (step, value) in the order in which they were logged.
-        status: how it ended, where its end is known not to be the planned one; "" otherwise.
+        name: name of the run.
+        settings: name -> value; nested settings are named "outer.inner".
+        series: name -> (step, value) pairs in the order in which they were logged.
+        status: how the run ended, if it is known not to have ended as planned; "" otherwise.
     """
 
     name: str
@@ -55,7 +55,13 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Logs:
-    """Runs that were read from one place. kind: of the logs, for people."""
+    """Runs that were read from one place.
+
+    Attributes:
+        where: path or address of the logs.
+        kind: kind of the logs in words, such as "TensorBoard".
+        runs: all runs, in order.
+    """
 
     where: str
     kind: str
@@ -63,12 +69,13 @@ class Logs:
 
     @property
     def finished(self) -> tuple[Run, ...]:
-        """Runs that ended as planned; all where none did."""
+        """The runs that ended as planned; all runs if none did."""
         return tuple(run for run in self.runs if not run.status) or self.runs
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"model": {"depth": 2}} -> {"model.depth": 2}; lists are no settings of a table."""
+    """Flatten nested settings: {"model": {"depth": 2}} -> {"model.depth": 2}. Lists are left out, because a cell of a
+    table cannot hold them."""
     made: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
@@ -79,7 +86,8 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def series_of(rows: Iterable[Mapping[str, Any]], steps: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
-    """Series from logged rows. steps: names that may hold the step, the first that a row has; else rows count."""
+    """Return name -> (step, value) pairs for all numbers in logged rows. `steps`: names that may hold the step, of
+    which the first one in a row is used; without one, the step is the row's number."""
     made: dict[str, list[tuple[float, float]]] = {}
     for number, row in enumerate(rows):
         step = next((row[name] for name in steps if isinstance(row.get(name), int | float)), number)
@@ -93,11 +101,11 @@ def series_of(rows: Iterable[Mapping[str, Any]], steps: Sequence[str]) -> dict[s
 
 
 def table(logs: Logs, *, points: str = "final", y: str = "") -> pd.DataFrame:
-    """A row per run, or with `points` "all" a row per value of y; the index counts rows from 1.
+    """Return a table with one row per run, or one row per value of y if `points` is "all"; its index starts at 1.
 
     Args:
-        points: of `bench.logs.POINTS`. "best" takes the step at which y was best.
-        y: the series that "best" and "all" are about.
+        points: one of `bench.logs.POINTS`; "best" uses the values at the step at which y was best.
+        y: name of the series that "best" and "all" refer to.
     """
     rows = list[dict[str, Any]]()
     for run in logs.finished:
@@ -115,7 +123,7 @@ def table(logs: Logs, *, points: str = "final", y: str = "") -> pd.DataFrame:
 
 
 def _values(run: Run, until: float) -> dict[str, float]:
-    """The last finite value of every series up to a step, and the last step."""
+    """Return the last finite value of every series up to and including the step `until`, and the last step."""
     made, last = dict[str, float](), -math.inf
     for name, series in run.series.items():
         before = [(step, value) for step, value in series if step <= until and math.isfinite(value)]
@@ -130,7 +138,13 @@ def _values(run: Run, until: float) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns of a fit, and whether each was named by the user. group: None where nothing tells groups apart."""
+    """The columns to which a law is fitted.
+
+    Attributes:
+        x, y: names of columns; several columns for x are separated by commas.
+        group: column that divides the runs into groups; None if there is none.
+        guessed: those of "x", "y" and "group" that the user did not name.
+    """
 
     x: str
     y: str
@@ -138,7 +152,7 @@ class Columns:
     guessed: tuple[str, ...]
 
     def said(self, logs: Logs, points: str) -> list[str]:
-        """How the logs were read, in sentences."""
+        """Return sentences that tell the user how the logs were read."""
         left_out = [run for run in logs.runs if run not in logs.finished]
         which = {"final": "the last value of each run", "best": "the best value of each run", "all": "every value"}
         taken = [f"x = {self.x}", f"y = {self.y} ({which[points]})", f"group = {self.group or 'none'}"]
@@ -153,13 +167,13 @@ class Columns:
 
 
 def columns(logs: Logs, *, x: str | None, y: str | None, group: str | None) -> Columns:
-    """Columns of the last values: those that were named, or else the likeliest.
+    """Choose the columns of a fit: those that the user named, and the likeliest for the others.
 
     Args:
-        x: several are separated by commas.
+        x: one name, or several separated by commas.
 
     Raises:
-        UserError: an unknown column; none that is likely, or too few runs.
+        UserError: a named column does not exist, or no column is a likely x or y.
     """
     made = table(logs)
     guessed = [name for name, given in (("x", x), ("y", y), ("group", group)) if not given]
@@ -196,7 +210,11 @@ def columns(logs: Logs, *, x: str | None, y: str | None, group: str | None) -> C
 
 
 def check_points(logs: Logs, points: str) -> None:
-    """Raises UserError where one run's last value would be all that there is."""
+    """Check that a fit would have more than one run's last or best value.
+
+    Raises:
+        UserError: the logs hold one run, and `points` is not "all".
+    """
     if points != "all" and len(logs.finished) == 1:
         run = logs.finished[0]
         most = max(map(len, run.series.values()), default=0)
@@ -207,10 +225,10 @@ def check_points(logs: Logs, points: str) -> None:
 
 
 def meant(made: pd.DataFrame, name: str) -> str:
-    """A column by its name, or by the end of it: "n_params" for "model.n_params".
+    """Return the column that a user means by its full name or the last part of it: "n_params" for "model.n_params".
 
     Raises:
-        UserError: none, or several.
+        UserError: no column, or several, may be meant.
     """
     if name in made.columns:
         return name
@@ -226,7 +244,7 @@ def meant(made: pd.DataFrame, name: str) -> str:
 
 
 def _divides(column: pd.Series) -> bool:
-    """Whether a column tells a few groups of several runs apart."""
+    """Whether a column divides the runs into 2 to `MOST_GROUPS` groups of at least two runs each."""
     counts = column.astype(str).value_counts()
     return 1 < len(counts) <= MOST_GROUPS and bool((counts > 1).all())
 
@@ -248,5 +266,5 @@ def _plain(name: str) -> str:
 
 
 def _words(name: str) -> str:
-    """ "val/loss", "valLoss" and "val_loss" -> "val loss"."""
+    """Split a name into lower-case words: "val/loss", "valLoss" and "val_loss" -> "val loss"."""
     return re.sub(r"[\W_]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).lower()

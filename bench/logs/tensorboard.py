@@ -1,4 +1,5 @@
-"""TensorBoard: every folder with event files is a run; hyperparameters are those of its plug-in HParams."""
+"""Reader of TensorBoard's event files: every folder with such files is a run. Hyperparameters are read from the data of
+TensorBoard's plug-in HParams."""
 
 from __future__ import annotations
 
@@ -12,15 +13,17 @@ from bench.logs.run import Run
 
 KIND = "TensorBoard"
 PATTERN = "events.out.tfevents*"
-HPARAMS = "hparams"  # the plug-in
+HPARAMS = "hparams"  # the name of TensorBoard's plug-in for hyperparameters
 
 
 def read(place: Path) -> list[Run]:
-    """The runs below a folder, or of one file; one without scalars whose folder lies in another run's gives its
-    settings to that, as `add_hparams` of torch writes them.
+    """Return the runs below a folder, or in one file.
+
+    torch's `add_hparams` writes hyperparameters into a folder of their own inside the run's: a folder with settings and
+    series of at most one value is merged into the run whose folder it lies in.
 
     Raises:
-        UserError: no scalar in them.
+        UserError: the files hold no scalar.
     """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -53,7 +56,7 @@ def read(place: Path) -> list[Run]:
 
 
 def _tensors(events: Any) -> dict[str, list[tuple[float, float]]]:
-    """Scalars that TensorFlow 2 writes as tensors."""
+    """Return the series of scalars that are stored as tensors of one element, as TensorFlow 2 writes them."""
     from tensorboard.util import tensor_util
 
     made = {}
@@ -65,7 +68,7 @@ def _tensors(events: Any) -> dict[str, list[tuple[float, float]]]:
 
 
 def _settings(events: Any) -> dict[str, Any]:
-    """Hyperparameters of a run; {} without."""
+    """Return the hyperparameters of a run; an empty dict if it has none."""
     from tensorboard.plugins.hparams import plugin_data_pb2
 
     made: dict[str, Any] = {}

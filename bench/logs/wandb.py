@@ -1,7 +1,8 @@
-"""Weights & Biases: runs on its server, the files of runs (offline or not), and what its page exports as CSV.
+"""Reader of Weights & Biases: runs on its server, local files of runs (offline or not), and CSV files exported from its
+web page.
 
-The file `run-ID.wandb` is a log of records in LevelDB's framing (blocks of 32 KiB, each piece with a checksum, a length
-and a kind), each a message of protobuf that the package `wandb` knows.
+The file `run-ID.wandb` is a log of records in LevelDB's log format (blocks of 32 KiB; each piece of a record has a
+checksum, a length and a kind). Each record is a protobuf message that the package `wandb` defines.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from bench.logs.run import Run, flat, series_of
 
 KIND = "Weights & Biases"
 PATTERN = "*.wandb"
-HEADER, BLOCK, PIECE = 7, 32_768, struct.Struct("<IHB")  # bytes; checksum, length, kind
+# bytes of the file's header and of a block; the header of a piece: checksum, length, kind
+HEADER, BLOCK, PIECE = 7, 32_768, struct.Struct("<IHB")
 WHOLE, LAST = 1, 4  # kinds of pieces that end a record
 PREFIX = "wandb:"
 CHART = re.compile(r"^(?P<run>.+) - (?P<series>.+?)(?P<end>__MIN|__MAX)?$")
-EXPORTED = {"Name", "State"}  # columns of the table of runs as the page exports it
+EXPORTED = {"Name", "State"}  # columns that the table of runs has when it is exported from the web page
 FINISHED = ("finished", "")
 STEPS = ("_step", "step", "global_step")
 
 
 def read(place: Path) -> list[Run]:
-    """The runs whose files lie below a folder, or of one file; of a run that was resumed, its parts together."""
+    """Return the runs whose files lie below a folder, or the run of one file. The parts of a resumed run are joined."""
     from wandb.proto import wandb_internal_pb2
 
     paths = sorted(path for path in place.rglob(PATTERN) if not path.parent.is_symlink()) if place.is_dir() else [place]
@@ -62,10 +64,10 @@ def read(place: Path) -> list[Run]:
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The records of a log; what a run that was cut short left at its end is passed over.
+    """Yield the records of a .wandb file. An incomplete record at the end, left by a killed run, is ignored.
 
     Raises:
-        UserError: it is no such log.
+        UserError: the file is not a log of Weights & Biases.
     """
     data = path.read_bytes()
     if data[:4] != b":W&B":
@@ -95,20 +97,23 @@ def _items(items: Any) -> dict[str, Any]:
 
 
 def from_server(name: str) -> list[Run]:
-    """The runs of "wandb:ENTITY/PROJECT", as the server sums them up."""
+    """Return the runs of "wandb:ENTITY/PROJECT", with the one summary value that the server has for each series.
+
+    Raises:
+        UserError: the server cannot be reached, or refuses the key or the name.
+    """
     import wandb
 
     try:
         found = list(wandb.Api().runs(name.removeprefix(PREFIX)))
-    except Exception as error:  # The package has no common class for errors of the network, the key and the name.
+    except Exception as error:  # the package has no common class for errors of the network, the key and the name
         what = f"{name} cannot be read from Weights & Biases: {' '.join(str(error).split())}"
         raise UserError(what, "Write wandb:ENTITY/PROJECT, and set WANDB_API_KEY.") from error
     made = []
     for run in found:
         settings = {key: value for key, value in flat(dict(run.config)).items() if not key.startswith("_")}
         last = {key: value for key, value in flat(dict(run.summary)).items() if not key.startswith("_")}
-        numbers = {key: [(0.0, float(v))] for key, v in last.items() if isinstance(v, int | float)}
-        made.append(Run(name=run.name, settings=settings, series=numbers, status=_status(run.state)))
+        made.append(Run(name=run.name, settings=settings, series=series_of([last], ()), status=_status(run.state)))
     return made
 
 
@@ -117,8 +122,8 @@ def _status(state: str) -> str:
 
 
 def exported(path: Path) -> list[Run] | None:
-    """The runs of a CSV that the page exports: of a chart, a column per run and series; of the table, a row per run.
-    None for any other table."""
+    """Return the runs of a CSV file that was exported from the web page: a chart, with a column per run and series, or
+    the table of runs, with a row per run. None for any other table."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         header = file.readline()
     if "__MIN" not in header and not all(name in header for name in EXPORTED):

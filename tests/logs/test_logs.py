@@ -7,8 +7,10 @@ in MLflow's a run that failed, in W&B's one that ended with an error. TensorBoar
 import gzip
 import json
 import sqlite3
+import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -99,12 +101,41 @@ def test_records_of_wandb_are_found_with_a_cut_end_and_over_blocks(tmp_path: Pat
 def test_without_wandb_its_files_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setitem(sys.modules, "wandb.proto", None)
     assert fit.main([str(unpack("wandb.tar.gz", tmp_path))]) == 2
     assert "needs wandb, which is not installed" in capsys.readouterr().err
+
+
+def test_runs_of_wandbs_server_are_points(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answers are those that wandb 0.31 makes of its server's: nested settings, a summary with private names."""
+    runs = [
+        SimpleNamespace(
+            name=f"{family}-{size}",
+            state="crashed" if (family, size) == ("vit", SIZES[0]) else "finished",
+            config={"model": {"size": size, "family": family}, "_wandb": {"cli_version": "0.31"}},
+            summary={"loss": loss(family, size, 20), "converged": True, "_step": 20, "_runtime": 3.5},
+        )
+        for family in FAMILIES
+        for size in SIZES
+    ]
+    asked: list[str] = []
+    api = SimpleNamespace(runs=lambda path: asked.append(path) or iter(runs))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=lambda: api))  # type: ignore[arg-type]
+    found = wandb.from_server("wandb:lab/nets")
+    assert asked == ["lab/nets"]
+    assert [one.status for one in found] == ["crashed", *[""] * 5]
+    assert found[1].settings == {"model.size": SIZES[1], "model.family": "vit"}
+    assert {name for one in found for name in one.series} == {"loss"}  # a truth value is no measurement
+    assert fit.main(["wandb:lab/nets", "--json"]) == 0
+    assert "x = model.size, y = loss (the last value of each run), group = model.family" in capsys.readouterr().err
+
+    def refuses(path: str) -> None:
+        raise ValueError("Could not find project nets")
+
+    api.runs = refuses
+    assert fit.main(["wandb:lab/nets"]) == 2
+    assert "wandb:lab/nets cannot be read from Weights & Biases: Could not find project nets" in capsys.readouterr().err
 
 
 def test_event_files_of_torch_with_hyperparameters_beside_them(tmp_path: Path) -> None:
