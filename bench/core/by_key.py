@@ -1,4 +1,4 @@
-"""Values by key."""
+"""Grouping of (key, value) pairs by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """The values of every key, keys and values in the order in which they come."""
+    """Return key -> list of its values; keys and values keep the order of `pairs`."""
     groups: dict[K, list[V]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -1,4 +1,4 @@
-"""How far a cell is."""
+"""The states that a cell can be in."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from enum import StrEnum
 
 
 class CellState(StrEnum):
-    """States of a cell: from its files, in a plan, and as `vit-bench status` shows them.
+    """State of a cell (a training run with its evaluations): from its files, in a plan, or in `vit-bench status`.
 
     Attributes:
-        DONE: it has a result; a diverged or out-of-memory one too. All other states are run again.
-        PARTIAL: begun, with a checkpoint.
-        FAILED: tried, without a result.
-        MISSING: nothing is known of it.
-        DAMAGED: its record does not verify and will be set aside.
-        CHANGED: in a plan: it has results of code, or of images, that have changed since.
-        REFUSED: in a plan: its model cannot be trained.
+        DONE: it has a record, which may say that it diverged or ran out of memory. Cells in all other states are run
+            again.
+        PARTIAL: it was begun and has a checkpoint.
+        FAILED: its last attempt failed.
+        MISSING: it has neither a record nor a checkpoint, and its last attempt, if any, did not fail.
+        DAMAGED: the checksum of its record does not match; the record will be set aside.
+        CHANGED: (plans only) its results are from code or images that have changed since.
+        REFUSED: (plans only) its model cannot be trained.
         RUNNING: a process works on it.
-        STOPPED: a process holds it and does not go on.
-        NEVER_STARTED: it is in the current grid and has no folder.
+        STOPPED: a process has claimed it and makes no progress.
+        NEVER_STARTED: it is in the current grid of cells and has no folder.
     """
 
     DONE = "done"

@@ -1,4 +1,4 @@
-"""Shared by all commands: an argument parser with suggestions, and argument types."""
+"""The argument parser of all commands, which suggests corrections, and functions that parse argument values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 
 from bench.core.errors import UserError, nearest, unknown
 
-# {"idle": options without effect, "used": all with any}; of either: what makes it so, such as "with --list" -> names,
-# separated by spaces; no names where it is not so.
+# Maps parsed arguments to {"idle": {reason: options without effect}, "used": {reason: all options with an effect}}.
+# A reason is text such as "with --list"; options are names separated by spaces, "" where the reason does not apply.
 Effects = Callable[[argparse.Namespace], Mapping[str, Mapping[str, Any]]]
 
 
@@ -25,24 +25,24 @@ FIELD = re.compile(r"[A-Za-z_][\w.-]*=")
 
 
 def _fields(text: str, flag: str) -> list[str]:
-    """ "a=1,b=2" as a=1 --set b=2; a comma before no field is one of a value: betas=0.9,0.99."""
+    """Split "a=1,b=2" into ["a=1", flag, "b=2"]. A comma that no FIELD= follows is part of a value: betas=0.9,0.99."""
     first, *others = re.split(r",\s*(?=[A-Za-z_][\w.-]*=)", text)
     return [first, *(word for other in others for word in (flag, other))]
 
 
 class ParserMade(Exception):
-    """Holds the parser of a verb whose `main` was called with `PARSER_ALONE`."""
+    """Carries the parser out of a command whose `main` was called with `PARSER_ALONE`."""
 
 
 PARSER_ALONE = ["\0"]  # no command line has this word
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that suggests the nearest option for a mistyped one and exits like every other mistake.
+    """An argparse parser that suggests the nearest option for a mistyped one and raises `UserError` for every mistake.
 
     Attributes:
-        effects: which options have none beside others that were given.
-        elsewhere: options of other verbs -> these verbs.
+        effects: says which options have no effect beside others that were given; see `Effects`.
+        elsewhere: option of another command -> that command, for the error message.
     """
 
     effects: Effects = staticmethod(lambda _: {})
@@ -53,8 +53,8 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, but refuse an empty value: `--models "$MODELS"` with nothing in it would be taken for
-        "the suite's own", and trained."""
+        """Parse as argparse does, but refuse an empty value: `--models "$MODELS"` with an empty variable would be taken
+        for "the suite's own models", and these would be trained."""
         words = sys.argv[1:] if args is None else list(args)
         if words == PARSER_ALONE:
             raise ParserMade(self)
@@ -70,10 +70,10 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown_words
 
     def _spread(self, words: list[str]) -> list[str]:
-        """The words, with `--set a=1 b=2` and `--set a=1,b=2` as `--set a=1 --set b=2`, as people type them."""
+        """Return the words with `--set a=1 b=2` and `--set a=1,b=2`, which people type, as `--set a=1 --set b=2`."""
         flags = {flag for a in self._actions if a.metavar in FIELDS_SHOWN for flag in a.option_strings}
         spread: list[str] = []
-        flag = ""  # the last option, where it takes fields
+        flag = ""  # the last option, if it is one that takes fields
         for word in words:
             if word.startswith("-"):
                 name, equals, value = word.partition("=")
@@ -86,10 +86,10 @@ class Parser(argparse.ArgumentParser):
         return spread
 
     def refuse_idle(self, arguments: argparse.Namespace, **effects: Mapping[str, Any]) -> None:
-        """Refuse options that were given and have no effect: those that are `idle`, and all but those that are `used`.
+        """Refuse options that were given and have no effect: those in `idle`, and all that are not in `used`.
 
         Raises:
-            UserError: which, and with what.
+            UserError: such an option was given; the message names it and the reason.
         """
         for action in self._actions:
             why = [
@@ -131,14 +131,19 @@ def parser(
     plugins: Callable[[str], str] | None = None,
     effects: Effects | None = None,
 ) -> Parser:
-    """A parser with --json, and the examples at its end, which may be made when help is asked for; with --plugins for
-    verbs that take it from no table of options, and what `plugins` does with its folder; `effects`: see `Parser`."""
+    """Return a parser with the option --json.
+
+    Args:
+        examples: the end of the help text, or a function that returns it, called only when help is shown.
+        plugins: is called with each folder given as --plugins; None for commands that declare --plugins elsewhere.
+        effects: see `Parser`.
+    """
     made = Parser(
         prog=prog,
         description=description,
         epilog=examples,  # type: ignore[arg-type]
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # what a script abbreviates would change its meaning with the next option
+        allow_abbrev=False,  # an abbreviation in a script could change its meaning once an option is added
     )
     made.effects = effects or made.effects
     made.add_argument("--json", action="store_true", help="machine-readable output on standard output")
@@ -154,12 +159,12 @@ def parser(
 
 
 def names_list(text: str) -> tuple[str, ...]:
-    """A comma-separated list."""
+    """Parse a comma-separated list; empty entries are dropped."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def folder(text: str) -> Path:
-    """A path that the file system can hold, whether or not there is anything."""
+    """Parse a path that the file system allows, whether or not anything exists there."""
     try:
         os.stat(text)
     except OSError as error:
@@ -171,19 +176,19 @@ def folder(text: str) -> Path:
 
 
 def seeds(text: str) -> int:
-    """A number of repetitions that a plan can list: 1 to 1,000."""
+    """Parse a number of seeds (repetitions of a run), 1 to 1,000: a plan cannot list more."""
     if (number := positive(text)) > 1000:
         raise argparse.ArgumentTypeError(f"{text} is more than a study can repeat: at most 1000")
     return number
 
 
 def sizes_list(text: str) -> tuple[int, ...]:
-    """Comma-separated whole numbers of at least 1, ascending, each once."""
+    """Parse comma-separated whole numbers of at least 1; return them sorted, without duplicates."""
     return tuple(sorted({positive(part) for part in names_list(text)}))
 
 
 def flops(text: str) -> float:
-    """A number of operations above 0, such as 1e18."""
+    """Parse a number of training FLOPs above 0, such as 1e18."""
     try:
         value = float(text)
     except ValueError:
@@ -197,8 +202,8 @@ PLACE = re.compile(r"(?:(.+):)?([0-9.]+(?:e[+]?[0-9]+)?) ?(epochs?|images|)", re
 
 
 def place(text: str) -> float | str:
-    """Training FLOPs such as 1e18; or the text where it names a network, epochs or images, which a plan can count:
-    ViT-B/16:300epochs, ViT-S/16@224:1e8images, 90epochs."""
+    """Parse an amount of training. FLOPs such as 1e18 become a float; a text in epochs or images, with or without a
+    network, is returned as text for a plan to convert: ViT-B/16:300epochs, ViT-S/16@224:1e8images, 90epochs."""
     match = PLACE.fullmatch(text.strip())
     if match and not match[1] and not match[3]:
         return flops(text)
@@ -209,7 +214,7 @@ def place(text: str) -> float | str:
 
 
 def accuracies(text: str) -> tuple[float, ...]:
-    """Comma-separated accuracies, such as 95% or 0.95, ascending, each once; as shares."""
+    """Parse comma-separated accuracies, such as 95% or 0.95; return them in (0, 1), sorted, without duplicates."""
     shares = []
     for part in names_list(text):
         match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?(%?)", part)
@@ -221,21 +226,21 @@ def accuracies(text: str) -> tuple[float, ...]:
 
 
 def hours(text: str) -> float:
-    """A number above 0."""
+    """Parse a number of hours above 0."""
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or float(text) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours")
     return float(text)
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1, of no more digits than anything is counted in."""
+    """Parse a whole number of at least 1, of at most 12 digits: nothing here is counted in more."""
     if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def above_zero(text: str) -> float:
-    """A finite number above 0."""
+    """Parse a finite number above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -246,14 +251,14 @@ def above_zero(text: str) -> float:
 
 
 def grams(text: str) -> float:
-    """A number of at least 0, below ten thousand."""
+    """Parse a number of grams, from 0 to below 10,000."""
     if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of grams")
     return float(text)
 
 
 def literal(text: str) -> Any:
-    """A number, a truth value, a tuple or another of Python's literals where it is one; else the text."""
+    """Parse a Python literal (a number, a truth value, a tuple, …); return any other text unchanged."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -261,7 +266,7 @@ def literal(text: str) -> Any:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE; a value is a number, a truth value or a tuple where it is one."""
+    """Parse NAME=VALUE, the value as `literal` does. Hyphens in the name become underscores."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as depth=3")
@@ -269,7 +274,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def pair(text: str) -> tuple[str, int | float | str]:
-    """NAME=VALUE; a value that is a number becomes one."""
+    """Parse NAME=VALUE; a value that reads as a number becomes an int or a float."""
     name, equals, value = text.partition("=")
     if not re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII) or not equals or not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")

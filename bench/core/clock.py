@@ -7,17 +7,17 @@ import threading
 import time
 from collections.abc import Callable
 
-POLL_SECONDS = 0.5  # seconds between looks
-STOPPED_AFTER = 2.0  # seconds without a look, from which the process may have been stopped
-STOPPED_PROCESSOR_SHARE = 0.05  # of a gap: with less processor time than this, it was
+POLL_SECONDS = 0.5  # seconds between two readings of the clock
+STOPPED_AFTER = 2.0  # seconds without a reading after which the process may have been stopped
+STOPPED_PROCESSOR_SHARE = 0.05  # it was stopped if it used the CPU for less than this fraction of the gap
 
 
 class RunningClock:
-    """Seconds in which this process ran, or could have.
+    """Counts the seconds in which this process ran or could have run.
 
-    A thread reads it every `POLL_SECONDS` seconds. Where nothing did so for `STOPPED_AFTER` seconds, and the process
-    used no processor meanwhile, it was not running: a process that waits for a disk, a device or another process still
-    reads its clock, and one that computes without a pause uses a processor.
+    A thread reads the clock every `POLL_SECONDS` seconds. If nothing has read it for `STOPPED_AFTER` seconds and the
+    process used hardly any CPU time meanwhile, the process was not running: a process that waits for a disk, a device
+    or another process still reads its clock, and one that computes without a pause uses a processor.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class RunningClock:
             return now - self.stopped
 
     def watch(self) -> None:
-        """Read the clock from time to time, for ever."""
+        """Read the clock every `POLL_SECONDS` seconds; never return."""
         while True:
             time.sleep(POLL_SECONDS)
             self()
@@ -48,7 +48,7 @@ _starting = threading.Lock()
 
 
 def running() -> float:
-    """Seconds on a clock that pauses while this process is not running; only differences are meaningful."""
+    """Return the seconds of a clock that pauses while this process is not running; only differences are meaningful."""
     global _clock
     if _clock is None:
         with _starting:

@@ -1,4 +1,4 @@
-"""The error of a mean over values of which some belong together."""
+"""The standard error of a mean over values that are correlated within groups (clusters)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 
 
 def cluster_error(x_M: np.ndarray, groups_M: np.ndarray) -> tuple[float, int]:
-    """Standard error of the mean, and the number of groups, which are independent; values of one need not be.
+    """Return the standard error of the mean of `x_M`, and the number G of groups. Groups are independent; values within
+    a group need not be.
 
-    That of Liang and Zeger (1986) for a mean, with G / (G - 1) for few groups: residuals are summed within each first.
-    With one value in each it is the usual one. One group alone says nothing: the error is NaN.
+    This is the cluster-robust error of Liang and Zeger (1986) for a mean: residuals are summed within each group first,
+    and the factor G / (G - 1) corrects for few groups. With one value per group it is the usual standard error. One
+    group alone gives NaN.
     """
     sums_G = group_sums(np.asarray(x_M) - np.mean(x_M), groups_M)
     number = len(sums_G)
@@ -21,5 +23,5 @@ def cluster_error(x_M: np.ndarray, groups_M: np.ndarray) -> tuple[float, int]:
 
 
 def group_sums(x_M: np.ndarray, groups_M: np.ndarray) -> np.ndarray:
-    """The sum of each group's values."""
+    """Return the sum of the values of each group, (G,) float64, in ascending order of the group labels."""
     return np.bincount(np.unique(groups_M, return_inverse=True)[1], weights=x_M)

@@ -1,4 +1,5 @@
-"""The terminal: tables that fit it, plain text that stays plain. A log gets fixed width and no trailing blanks."""
+"""Output to a terminal: tables fit its width, and plain text is not taken for markup. A log gets a fixed width and no
+trailing blanks."""
 
 from __future__ import annotations
 
@@ -16,24 +17,24 @@ LOG_WIDTH = 120  # columns of a log file, where there is no terminal to ask
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal, or LOG_WIDTH wide where there is none."""
+    """Return a console as wide as the terminal, or LOG_WIDTH columns wide where there is no terminal."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=LOG_WIDTH)
 
 
 def busy(text: str) -> Status:
-    """A context in which a terminal shows what takes its time; a log, and standard output, get nothing of it."""
+    """Return a context manager that shows `text` on the terminal while its block runs; nothing of it reaches a log or
+    standard output."""
     return Console(stderr=True).status(text)
 
 
 def write(console: Console, text: str, *, style: str = "") -> None:
-    """Print text as it is: no markup is looked for in it, no control character reaches the terminal, and no line is
-    broken."""
+    """Print text literally: markup is not interpreted, control characters are escaped, and lines are not wrapped."""
     console.print(Text(printable(text), style=style), soft_wrap=True, highlight=False)
 
 
 def make_table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table in the project's style. `right`: columns of numbers."""
+    """Return an empty table in the project's style. `right`: names of right-aligned columns (numbers)."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     numbers = set(right)
     for name in columns:
@@ -47,14 +48,15 @@ def add_row(table: Table, *cells: str) -> None:
 
 
 def drop_columns(table: Table, *names: str) -> None:
-    """Take columns out of a table, by their headings."""
-    kept = Table(*(column for column in table.columns if column.header not in names))  # numbers them anew, by which
-    table.columns = kept.columns  # the room between columns is given
+    """Remove columns from a table, by their headings."""
+    # rich spaces columns by their numbers, and a new Table numbers them again
+    kept = Table(*(column for column in table.columns if column.header not in names))
+    table.columns = kept.columns
 
 
 def show_table(table: Table, console: Console, *, spare: Iterable[str] = ()) -> None:
-    """Print a table within the console's width: `spare` columns go, one by one, while it is too wide; then long cells
-    are folded, so that no two names look alike."""
+    """Print a table within the console's width: `spare` columns are dropped one by one while it is too wide; then long
+    cells are folded over several lines rather than cut, because cut names may look alike."""
     options = console.options.update(max_width=100_000)
     for name in spare:
         if Measurement.get(console, options, table).maximum <= console.width:

@@ -1,5 +1,5 @@
-"""Settings of data that a command makes once and its processes inherit: unreadable images, labels and groups of
-images; and sets that are named by the path of their folder."""
+"""Data settings that a command writes once into environment variables, which its worker processes inherit: unreadable
+images, labels and groups of images. Also data sets that are named by the path of their folder."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from pathlib import Path
 
 from bench.core.errors import UserError, unknown
 
-MAX_UNREADABLE = 0.001  # share of all images; a copy with more is damaged
+MAX_UNREADABLE = 0.001  # fraction of all images; a copy of a set with more unreadable images counts as damaged
 GROUPS = "VIT_BENCH_GROUPS"  # the environment variable that names a file of groups (`bench.data.groups`) for workers
-LABELS = "VIT_BENCH_LABELS"  # It names a table of labels and its columns (`bench.data.labels`).
-ROLES = ("file", "label", "labels", "split", "group")  # Each column of such a table has one of these.
-ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that says another share (5%)
+LABELS = "VIT_BENCH_LABELS"  # the environment variable with a table of labels and its columns (`bench.data.labels`)
+ROLES = ("file", "label", "labels", "split", "group")  # what a column of a table of labels can hold
+ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that replaces MAX_UNREADABLE, such as "5%"
 
 
 def max_unreadable() -> float:
-    """The share of unreadable images that is left out; of more, a set is refused.
+    """Return the largest fraction of unreadable images that may be left out of a set; a set with more is refused.
 
     Raises:
-        UserError: $VIT_BENCH_MAX_UNREADABLE is no share.
+        UserError: $VIT_BENCH_MAX_UNREADABLE is not a fraction.
     """
     text = os.environ.get(ALLOWED)
     return _share(text) if text else MAX_UNREADABLE
 
 
 def allow_unreadable(text: str) -> None:
-    """Another share, for this process and those that it starts.
+    """Set the fraction that `max_unreadable` returns, in this process and those that it starts.
 
     Raises:
-        UserError: it is no share.
+        UserError: `text` is not a fraction such as 5% or 0.05.
     """
     _share(text)
     os.environ[ALLOWED] = text
 
 
 def asked_columns(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Columns of a table of labels, by what they hold: "label=species" -> {"label": ["species"]}.
+    """Return the columns of a table of labels by what they hold: ["label=species"] -> {"label": ["species"]}.
 
     Raises:
-        UserError: it is of another form, or is about something else.
+        UserError: an entry is not ROLE=COLUMN, or its role is not one of `ROLES`.
     """
     asked: dict[str, list[str]] = {}
     for text in columns:
@@ -55,7 +55,7 @@ def asked_columns(columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def remember_labels(path: Path | str | None, columns: Sequence[str]) -> None:
-    """Tell this process, and those that it starts, of a table of labels and of the columns that the user has named.
+    """Set the table of labels, and the columns that the user named, for this process and those that it starts.
 
     Raises:
         UserError: see `asked_columns`.
@@ -65,16 +65,17 @@ def remember_labels(path: Path | str | None, columns: Sequence[str]) -> None:
 
 
 def is_path(name: str) -> bool:
-    """Whether a set is named by the path of its folder."""
+    """Whether the name of a data set is the path of a folder."""
     before = name.partition(":")[0]
     return before.startswith((".", "~", os.sep)) or "/" in before or os.sep in before
 
 
 def folder_set(name: str, root: Path | None) -> tuple[Path, str]:
-    """(data root, folder:NAME) of a path with what may follow it: photos/flowers:64px@1000.
+    """Return (data root, name of the set) for the path of a folder and the options that may follow it: for
+    photos/flowers:64px@1000, the absolute path of photos and "folder:flowers:64px@1000".
 
     Raises:
-        UserError: there is no such folder; it is not in the data root.
+        UserError: there is no such folder, or it is not directly in `root`.
     """
     path, colon, option = name.partition(":")
     path, at, number = path.partition("@")
@@ -91,7 +92,11 @@ def folder_set(name: str, root: Path | None) -> tuple[Path, str]:
 
 
 def _share(text: str) -> float:
-    """ "5%" or "0.05"."""
+    """Parse a fraction of images in [0, 1], written "5%" or "0.05".
+
+    Raises:
+        UserError: the text is not such a fraction.
+    """
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

@@ -1,7 +1,8 @@
-"""Device selection, timed calls, out-of-memory detection, evaluation in batches that fit. Torch is imported if needed.
+"""Device selection, timed calls, out-of-memory detection, evaluation in batches that fit. Torch is imported only when
+it is needed.
 
-AMD's ROCm answers as "cuda". Intel's GPUs are "xpu" and Apple's "mps": on request only, for nothing was measured on
-one. All of them are asked through `module`.
+GPUs with AMD's ROCm are "cuda" in torch. Intel's GPUs are "xpu" and Apple's "mps"; they are used on request only,
+because nothing has been measured on one. The functions of all of them are reached through `module`.
 """
 
 from __future__ import annotations
@@ -21,33 +22,37 @@ from bench.core.errors import UserError
 
 T = TypeVar("T")
 
-BATCH = 256  # images at a time, where memory allows
+BATCH = 256  # images per batch, if memory allows
 OOM_TEXTS = (
     "out of memory",
     "can't allocate memory",
     "cannot allocate memory",
     "not enough memory",
-    "alloc_failed",  # what cuBLAS and cuDNN say where there is no room for their workspaces
-    "cublas_status_not_initialized",  # and cuBLAS where there is none for itself
-    "novalidchoiceserror",  # and max-autotune where no kernel could be timed, torch's own neither
+    "alloc_failed",  # cuBLAS and cuDNN, when there is no memory for their workspaces
+    "cublas_status_not_initialized",  # cuBLAS, when there is no memory for its own context
+    "novalidchoiceserror",  # torch's max-autotune, when no kernel could be timed, not even torch's own
 )
 KINDS = ("auto", "cpu", "cuda", "xpu", "mps")
 DRIVERS = {"/dev/nvidiactl": "an NVIDIA driver", "/dev/dxg": "a GPU under WSL", "/dev/kfd": "an AMD driver"}
-MPS_CONTROL = "nvidia-cuda-mps-control"  # the daemon by which kernels of several processes run side by side
-VISIBLE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # the first is understood by both makers
+MPS_CONTROL = "nvidia-cuda-mps-control"  # the daemon that lets kernels of several processes run side by side
+VISIBLE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # NVIDIA and AMD both understand the first
 
 
 class DeviceChoice(NamedTuple):
-    """A device, one of KINDS but "auto", and why it was chosen; nothing where it was asked for."""
+    """A device (one of KINDS except "auto") and the reason why it was chosen, or "" if there is nothing to say.
+
+    For a GPU chosen as "cuda" the reason is its name.
+    """
 
     device: str
     reason: str
 
 
 def meta() -> Any:
-    """`torch.device("meta")`, under which modules have shapes alone.
+    """Return `torch.device("meta")`, under which modules are built with shapes but without values.
 
-    Libraries of networks import torch's compiler, which torch 2.8 cannot do under it: hence before.
+    Libraries of networks import torch's compiler, and torch 2.8 cannot import it under the meta device: hence it is
+    imported here, before.
     """
     import torch
 
@@ -57,11 +62,11 @@ def meta() -> Any:
 
 
 def find_device(wanted: str) -> DeviceChoice:
-    """The device that was asked for, or for "auto" an accelerator that torch can use, else the CPU. Torch is imported
-    only where a driver shows itself.
+    """Return the device that was asked for; for "auto", a CUDA or ROCm GPU that torch can use, else the CPU. Without a
+    GPU's driver, "auto" does not import torch.
 
     Raises:
-        UserError: a device that is not there.
+        UserError: the device is unknown, or cannot be used on this machine.
     """
     if wanted not in KINDS:
         raise UserError(f"Unknown device {wanted!r}.", f"Allowed: {', '.join(KINDS)}.")
@@ -94,26 +99,27 @@ def find_device(wanted: str) -> DeviceChoice:
 
 
 def check_usable(device: str) -> None:
-    """Refuse a device that computes nothing here, and make the one of a number the process's own: whoever asks without
-    a number asks this one (streams, graphs, its name).
+    """Refuse a device that cannot compute here. A device with a number, such as "cuda:1", also becomes the current
+    device of this process, which calls without a number refer to (streams, graphs, the device's name).
 
     Raises:
-        UserError: what is wrong with it.
+        UserError: the device cannot be used; the message says why.
     """
     import torch
 
     try:
         if device.startswith("cuda:"):
             torch.cuda.set_device(device)
-        torch.zeros(1, device=device).item()  # "meta" is a device, and computes nothing
+        torch.zeros(1, device=device).item()  # .item() fails on "meta", which is a device but holds no values
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"Device {device!r} cannot be used: {error}.", "Use --device cpu.") from error
 
 
 def accelerators(device: str) -> tuple[str, ...]:
-    """Ids of all devices that this process may use, as CUDA_VISIBLE_DEVICES takes them: an inherited choice is kept,
-    and the parts of a divided GPU (MIG) count each, beside GPUs that are whole. None for the CPU, and for mps, which is
-    one."""
+    """Return the ids of all CUDA devices that this process may use, in the form that CUDA_VISIBLE_DEVICES takes. An
+    inherited CUDA_VISIBLE_DEVICES is kept. Each part of a divided GPU (MIG) counts as a device, beside undivided GPUs.
+    Empty for every other kind of device.
+    """
     if not device.startswith("cuda"):
         return ()
     inherited = next((value for name in VISIBLE_VARIABLES if (value := os.environ.get(name))), None)
@@ -124,7 +130,7 @@ def accelerators(device: str) -> tuple[str, ...]:
     except (OSError, subprocess.SubprocessError):
         listed = ""
     ids = [line.split("UUID: ")[1].rstrip(") ") for line in listed.splitlines() if "UUID: " in line]
-    if any(name.startswith("MIG-") for name in ids):  # the parts of a GPU are listed below it; others stay whole
+    if any(name.startswith("MIG-") for name in ids):  # a divided GPU is listed above its parts and is left out
         below = [*ids[1:], ""]
         return tuple(a for a, b in zip(ids, below, strict=True) if a.startswith("MIG-") or not b.startswith("MIG-"))
     import torch
@@ -133,29 +139,31 @@ def accelerators(device: str) -> tuple[str, ...]:
 
 
 def place(devices: tuple[str, ...], worker: int, *, ranks: int = 1) -> tuple[str, ...]:
-    """The devices of one of several workers: one for each of its ranks, in turn where workers share them."""
+    """Return the devices of the worker with index `worker`: one for each of its ranks, assigned round-robin, so that
+    workers share devices if there are too few."""
     return tuple(devices[(worker * ranks + rank) % len(devices)] for rank in range(ranks)) if devices else ()
 
 
 def sharing(device: str, processes: int) -> int:
-    """How many of so many processes share each device, as `place` gives them out; 1 on a CPU."""
+    """Return how many of `processes` processes share a device at most, as `place` distributes them; 1 on a CPU."""
     return -(-processes // len(devices)) if (devices := accelerators(device)) else 1
 
 
 def module(device: str) -> Any:
-    """torch's functions for a kind of device: torch.cuda, torch.xpu, torch.mps."""
+    """Return torch's module for a kind of device: torch.cuda, torch.xpu or torch.mps."""
     import torch
 
     return torch.get_device_module(device.partition(":")[0])
 
 
 def device_name(device: str) -> str | None:
-    """The maker's name of a device; None of the processor, and of an Apple GPU, which has none of its own."""
+    """Return the product name of a device; None for a CPU, and for an Apple GPU, which has no name of its own."""
     return None if device.startswith(("cpu", "mps")) else module(device).get_device_name(device)
 
 
 def generators(device: str) -> list[Any]:
-    """The random generators of a device, and of the processor. `torch.manual_seed` visits all kinds: 0.3 ms."""
+    """Return torch's random generators of the CPU and of `device`. Seeding these avoids `torch.manual_seed`, which
+    visits every kind of device and takes 0.3 ms."""
     import torch
 
     place, own = torch.device(device), [torch.default_generator]
@@ -167,13 +175,13 @@ def generators(device: str) -> list[Any]:
     return own
 
 
-SHARED = 0.9  # share of a GPU's memory that its processes may allocate together; CUDA keeps the rest
+SHARED = 0.9  # fraction of a GPU's memory that its processes may allocate together; CUDA keeps the rest
 _limits: dict[str, int] = {}  # device -> bytes that this process may allocate there
 
 
 def share_memory(device: str, processes: int) -> None:
-    """Keep this process to its part of a GPU that so many share. Else what is resident, and how a batch is divided,
-    would depend on who of them came first."""
+    """Limit this process to its part of the memory of a GPU that `processes` processes share. Otherwise, which data
+    stay on the GPU and how a batch is divided would depend on which process started first."""
     if processes > 1 and device.startswith("cuda"):
         part = SHARED / processes
         module(device).set_per_process_memory_fraction(part)
@@ -181,8 +189,8 @@ def share_memory(device: str, processes: int) -> None:
 
 
 def free_memory(device: str) -> int:
-    """Bytes that this process may still take on a device: of a CPU, in this machine's memory, as far as the system
-    tells; so too of an Apple GPU, whose memory that is."""
+    """Return the bytes that this process may still allocate on a device. For a CPU, and for an Apple GPU, which uses
+    the machine's memory, these are the machine's available bytes, or its total memory if the system does not tell."""
     if not device.startswith(("cpu", "mps")):
         free: int = module(device).mem_get_info(device)[0]
         return min(free, _limits[device] - module(device).memory_reserved(device)) if device in _limits else free
@@ -193,13 +201,16 @@ def free_memory(device: str) -> int:
 
 
 def to_device(tensor: Any, device: str) -> Any:
-    """A tensor of the processor's on a device, without waiting: a copy from memory that is not pinned would."""
+    """Return a copy of a CPU tensor on a device, without waiting for the copy: it is made from pinned memory."""
     return (tensor.pin_memory() if device.startswith(("cuda", "xpu")) else tensor).to(device, non_blocking=True)
 
 
 def uploaded(array: Any, device: str) -> Any:
-    """A copy of an array, which may be a read-only map, on a device. It is copied once, into pinned memory, and from
-    there while the device computes with what it was given before; the processor is at most `UNDER_WAY` copies ahead."""
+    """Return a copy of an array, which may be a read-only memory map, as a tensor on a device.
+
+    The array is copied once into pinned memory, and from there to the device while the device still computes with
+    earlier data; the CPU runs at most `UNDER_WAY` copies ahead.
+    """
     import torch
 
     streams = module(device) if device.startswith(("cuda", "xpu")) else None
@@ -224,7 +235,7 @@ def uploaded(array: Any, device: str) -> Any:
 
 
 UNDER_WAY = 2
-_uploads: dict[str, tuple[Any, deque[Any]]] = {}  # of a device: its stream of copies, what was asked of it before each
+_uploads: dict[str, tuple[Any, deque[Any]]] = {}  # device -> (stream for copies, events of the work before each copy)
 
 
 def synchronise(device: str) -> None:
@@ -236,13 +247,14 @@ def synchronise(device: str) -> None:
 
 
 DAMAGED: set[str] = set()
-"""Devices whose allocator a failed recording has left as if it were still going on (torch before 2.12)."""
+"""Devices that are lost: a failed recording of a CUDA graph left their allocator in the state of recording (torch
+before 2.12)."""
 BEFORE_RELEASE: list[Callable[[], None]] = []
-"""Drop what holds memory and can be made again."""
+"""Functions that `release` calls first: each drops objects that hold memory and can be made again."""
 
 
 def release(device: str) -> None:
-    """Release cached memory, and what can be made again."""
+    """Release torch's cached memory on a device, and all objects that the functions in `BEFORE_RELEASE` drop."""
     for drop in BEFORE_RELEASE:
         drop()
     gc.collect()
@@ -251,7 +263,7 @@ def release(device: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on any device."""
+    """Whether an exception means that memory ran out, on any device."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
@@ -260,13 +272,13 @@ def is_out_of_memory(error: BaseException) -> bool:
         return False
     if any(text in str(error).lower() for text in OOM_TEXTS):
         return True
-    earlier = error.__context__  # a recording of a CUDA graph that memory ends fails again when it is closed
+    earlier = error.__context__  # when memory runs out while a CUDA graph is recorded, closing the graph fails again
     return earlier is not None and is_out_of_memory(earlier)
 
 
 def is_lost(device: str) -> bool:
-    """Whether nothing can be computed any more: after an illegal access or an uncorrectable error all that a process
-    asks of its GPU fails."""
+    """Whether this process can compute nothing on a device any more: after an illegal memory access or an uncorrectable
+    error, every call to the GPU fails."""
     if device.startswith("cpu") or device in DAMAGED:
         return device in DAMAGED
     import torch
@@ -278,14 +290,14 @@ def is_lost(device: str) -> bool:
 
 
 class OutOfMemory(Exception):
-    """The device has no room for a workload; its memory has been given back."""
+    """A workload did not fit into the device's memory; what it had allocated has been released."""
 
 
 def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
-    """Seconds of `calls` calls, waiting for the device before and after, not between.
+    """Return the total seconds of `calls` calls. The device is synchronised before the first and after the last only.
 
     Raises:
-        OutOfMemory: instead of whatever the device raised.
+        OutOfMemory: memory ran out; it replaces the device's own exception.
     """
     try:
         synchronise(device)
@@ -297,31 +309,33 @@ def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    # Outside the handler the traceback, which holds the tensors, is gone.
+    # outside the handler, because the exception's traceback keeps the tensors alive
     release(device)
     raise OutOfMemory
 
 
 class InBatches:
-    """Computes something for all of a number of images, a batch at a time; the last, smaller batch too. Where memory
-    runs out the batch is halved, and the images that failed are done again.
+    """Calls a function for a number of images, one batch at a time. Where memory runs out, the batch size is halved and
+    the batch that failed is repeated.
 
-    Only for what finds the same for an image whatever else is in its batch, as networks in test mode do, within
-    rounding.
+    This is only valid if the result for an image does not depend on the rest of its batch, up to rounding, as with
+    networks in evaluation mode.
 
     Args:
-        batch: images at a time. As an attribute: what fits, as far as is known; it never grows again.
+        batch: images per batch. The attribute of that name is the largest size that is still believed to fit; it never
+            grows.
     """
 
     def __init__(self, batch: int = BATCH, *, device: str) -> None:
         self.batch, self.device = batch, device
-        self.shrunk = False  # memory ran out
+        self.shrunk = False  # whether memory ran out at least once
 
     def __call__(self, images: int, work: Callable[[slice], T]) -> list[T]:
-        """The results of `work` for each batch, in order. It must change nothing before it succeeds.
+        """Return the results of `work(slice)` for each batch, in order. `work` may be repeated, so it must have no
+        effect unless it succeeds.
 
         Raises:
-            RuntimeError, MemoryError: not even one image at a time fits.
+            RuntimeError, MemoryError: not even one image at a time fits, or `work` failed for another reason.
         """
         results: list[T] = []
         start = 0
@@ -334,7 +348,7 @@ class InBatches:
             except (RuntimeError, MemoryError) as error:
                 if stop - start == 1 or not is_out_of_memory(error):
                     raise
-            # outside the handler the traceback, which holds the activations, is gone
+            # outside the handler, because the exception's traceback keeps the activations alive
             self.batch, self.shrunk = (stop - start) // 2, True
             release(self.device)
         return results

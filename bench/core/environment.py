@@ -1,4 +1,4 @@
-"""A record says where a result came from: versions, hardware, commit. No host name, no user name, no path."""
+"""The software versions, hardware and commit that every record states. No host name, user name or path is stored."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PACKAGES = ("torch", "timm", "numpy", "scipy", "pandas")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """The origin of a result: versions, hardware, commit. It holds no host name, no user name and no path.
+    """The versions, hardware and commit that a result was made with. It holds no host name, user name or path.
 
     Attributes:
         python … pandas: versions.
-        platform: system and machine.
+        platform: operating system and machine type, such as "Linux x86_64".
         cpu: the processor's name.
-        cores: of it, as allowed.
-        accelerator: its name; None without one.
-        cuda: its version.
-        commit: of this project.
-        dirty: whether tracked files differed from it.
-        time_start: of the first attempt.
-        time_end: when the record was made.
+        cores: processors that the process was allowed to use.
+        accelerator: name of the GPU; None without one.
+        cuda: version of CUDA; None without a GPU.
+        commit: git commit of this project.
+        dirty: whether tracked files differed from the commit.
+        time_start: start of the first attempt, UTC.
+        time_end: when the record was made, UTC.
     """
 
     python: str | None = None
@@ -56,7 +56,7 @@ class Environment:
 
 @lru_cache(maxsize=1)
 def commit() -> tuple[str | None, bool | None]:
-    """(commit, whether tracked files differ from it) of this project, or (None, None) outside a git checkout."""
+    """Return (commit of this project, whether tracked files differ from it), or (None, None) outside a git checkout."""
     root = Path(__file__).resolve().parent.parent.parent
     try:
         if not (root / ".git").exists():
@@ -70,17 +70,18 @@ def commit() -> tuple[str | None, bool | None]:
 
 
 def counts_energy(device: str) -> bool:
-    """Whether this machine may count the energy of a cell: it has RAPL's counters, or the device is NVIDIA's."""
+    """Whether this machine may be able to measure the energy of a cell: the device is a CUDA GPU, or Linux shows energy
+    counters of the processor (RAPL)."""
     return device.startswith("cuda") or any(POWERCAP.glob("intel-rapl:*"))
 
 
 def now() -> str:
-    """The time in UTC, to the millisecond; as text these sort like times."""
+    """Return the time in UTC as ISO 8601 text, to the millisecond; such texts sort in order of time."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def cpu_model() -> str:
-    """The processor's own name for itself."""
+    """Return the model name that the processor reports, or its architecture if it reports none."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -91,12 +92,12 @@ def cpu_model() -> str:
 
 
 def cores() -> int:
-    """Processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def core_groups(root: Path = NODES) -> list[set[int]]:
-    """Processors this process may use, by the memory that they are near to (NUMA nodes)."""
+    """Return the processors that this process may use, one set of processor numbers for each NUMA node."""
     own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     groups = []
     for path in sorted(root.glob("node*/cpulist")):
@@ -108,17 +109,17 @@ def core_groups(root: Path = NODES) -> list[set[int]]:
 
 @cache
 def version(package: str) -> str | None:
-    """Installed version of a package, without importing it."""
+    """Return the installed version of a package without importing it; None if it is not installed."""
     import importlib.metadata
 
     try:
         return importlib.metadata.version(package)
-    except (importlib.metadata.PackageNotFoundError, ValueError):  # of an empty name
+    except (importlib.metadata.PackageNotFoundError, ValueError):  # ValueError: the name is empty
         return None
 
 
 def describe(*, time_start: str | None = None, time_end: str | None = None) -> Environment:
-    """The environment stored in every record. An accelerator is named where torch has been imported."""
+    """Return the environment to store in a record. The accelerator is named only if torch has already been imported."""
     head, dirty = commit()
     torch = sys.modules.get("torch")
     accelerated = torch is not None and torch.cuda.is_available()

@@ -1,4 +1,5 @@
-"""Events that a worker reports to its watchers: one line of JSON each, on a channel that a network cannot print to."""
+"""Events that a worker process reports to the processes that watch it: one line of JSON each, on a channel that the
+code of a model cannot print to."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from bench.core.errors import Interrupted, ProcessKilled, UserError, explained
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advanced:
-    """How far a job is; reported now and then, for displays.
+    """The progress of a job, reported from time to time for displays.
 
     Attributes:
-        done, total: in steps of the job's own.
+        done, total: steps done, and steps in all, as the job counts them.
         phase: for example "training", "evaluating".
-        loss: mean of the last steps looked at; None before the first look, and of jobs without one.
-        seconds: spent on training so far.
-        horizons: evaluated so far.
+        loss: mean loss of the steps that were read last; None before the first reading, and for jobs without a loss.
+        seconds: seconds spent on training so far.
+        horizons: number of horizons (budgets) evaluated so far.
     """
 
     done: int
@@ -44,7 +45,7 @@ class CellStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellAdvanced:
-    """How far the cell is."""
+    """The progress of a cell."""
 
     cell: str
     progress: Advanced
@@ -55,9 +56,9 @@ class CellDone:
     """The cell has a record.
 
     Attributes:
-        status: of the record: "complete", "diverged", "oom" or "failed".
-        reason: of another status than "complete".
-        seconds: that the cell took, in all attempts.
+        status: status in the record: "complete", "diverged", "oom" or "failed".
+        reason: why the status is not "complete"; None if it is.
+        seconds: seconds that the cell took, all attempts together.
     """
 
     cell: str
@@ -68,7 +69,7 @@ class CellDone:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellFailed:
-    """The attempt failed and left no record."""
+    """An attempt at a cell failed and left no record."""
 
     cell: str
     reason: str
@@ -76,21 +77,21 @@ class CellFailed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellInterrupted:
-    """A signal stopped the attempt; everything is saved."""
+    """A signal stopped an attempt at a cell; its state has been saved."""
 
     cell: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellLost:
-    """Another runner has taken the cell over, or its worker vanished."""
+    """Another process has taken the cell over, or the worker of the cell vanished."""
 
     cell: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellUnsettled:
-    """The record is written, but weights or checkpoints could not be tidied."""
+    """The record of a cell is written, but its weights or checkpoints could not be moved or deleted."""
 
     cell: str
     reason: str
@@ -98,24 +99,24 @@ class CellUnsettled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """One line for the user."""
+    """One line of text to show to the user."""
 
     message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnded:
-    """A worker ended outside a cell; its executor says so."""
+    """A worker ended while it had no cell; reported by the executor that started the worker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessFailed:
-    """The process failed outside a cell, and ends.
+    """A process failed outside a cell and ends.
 
     Attributes:
         what: what is wrong.
-        fix: what to do about it; "" where that is not known.
-        killed: whether a process that it started was killed.
+        fix: what to do about it; "" if that is not known.
+        killed: whether a child process of it was killed.
     """
 
     what: str
@@ -138,16 +139,17 @@ WorkerEvent = (
 KINDS: dict[str, type[WorkerEvent]] = {kind.__name__: kind for kind in WorkerEvent.__args__}  # type: ignore[attr-defined]
 
 
-EVENT_PREFIX = '{"event": '  # of a line
+EVENT_PREFIX = '{"event": '  # the beginning of every event's JSON
 
 
 def to_line(event: WorkerEvent) -> str:
-    """The event as one line of JSON."""
+    """Return the event as one line of JSON, without a newline."""
     return json.dumps({"event": type(event).__name__, **dataclasses.asdict(event)})
 
 
 def from_line(line: str) -> WorkerEvent | None:
-    """The event that a line ends with, in a log perhaps after what was printed without a newline; None for others."""
+    """Return the event at the end of a line; None if there is none. In a log, text printed without a newline may
+    precede the event."""
     try:
         body = json.loads(line[max(0, line.find(EVENT_PREFIX)) :])
         kind = KINDS[body.pop("event")]
@@ -159,7 +161,7 @@ def from_line(line: str) -> WorkerEvent | None:
 
 
 def reports_failure(main: Callable[[list[str] | None], int]) -> Callable[[list[str] | None], int]:
-    """Wrap the `main` of a process that another one started: it learns of a failure as an event."""
+    """Wrap the `main` of a child process so that a failure is reported to its parent as a `ProcessFailed` event."""
 
     @functools.wraps(main)
     def reporting(argv: list[str] | None = None) -> int:
@@ -169,7 +171,7 @@ def reports_failure(main: Callable[[list[str] | None], int]) -> Callable[[list[s
             raise
         except Exception as error:
             told = explained(error) or UserError(f"{type(error).__name__}: {error}")
-            with contextlib.suppress(OSError, ValueError):  # nobody listens
+            with contextlib.suppress(OSError, ValueError):  # the parent has closed the channel
                 event = ProcessFailed(what=told.what, fix=told.fix, killed=isinstance(told, ProcessKilled))
                 print(to_line(event), flush=True)
             raise
@@ -178,6 +180,6 @@ def reports_failure(main: Callable[[list[str] | None], int]) -> Callable[[list[s
 
 
 def last_failure(lines: list[str]) -> ProcessFailed | None:
-    """The failure that a process reported last, of all that it wrote."""
+    """Return the last failure among the lines that a process printed; None without one."""
     events = map(from_line, reversed(lines))
     return next((event for event in events if isinstance(event, ProcessFailed)), None)

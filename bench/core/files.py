@@ -1,9 +1,9 @@
 """Atomic file writes (a file is complete or absent), and JSON files with a checksum.
 
-The one place where results, checkpoints, leases and caches are written: a temporary name beside the final one, opened
-exclusively; flush; fsync; a rename or a link; fsync of the folder. The name is random: the main process of every
-container has the same process id. A writer holds a lock on its file, so leftovers of a killed process can be
-distinguished from files that are being written (`remove_leftovers`).
+All results, checkpoints, leases and caches are written here: to a temporary name beside the final one, opened
+exclusively; then flush; fsync; a rename or a link; fsync of the folder. The temporary name is random, because the main
+process of every container has the same process id. A writer holds a lock on its file, so leftovers of a killed process
+can be distinguished from files that are being written (`remove_leftovers`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from bench.core.errors import UserError
 
 try:
     import fcntl
-except ImportError:  # not POSIX: no file can be locked
+except ImportError:  # not POSIX, so files cannot be locked
     fcntl = None  # type: ignore[assignment]
 
 SEAL = "digest"
-MOST_BYTES = 1 << 30  # of a file that is read as a whole
+MOST_BYTES = 1 << 30  # largest file that `read_whole` reads
 ABANDONED_AFTER = (
     7 * 86_400.0
 )  # seconds after which a temporary file counts as left behind, where files cannot be locked
@@ -53,12 +53,12 @@ REASONS = {
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
+    """Return a value as JSON with sorted keys and no spaces, so that equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def explain(error: OSError, path: Path) -> UserError:
-    """The user's message for a failed write."""
+    """Return the error to show the user for a failed write."""
     what, fix = REASONS.get(error.errno or 0, (f"Writing failed ({error.strerror})", "Check the disk and try again."))
     return UserError(f"{what}: {path}", fix)
 
@@ -67,16 +67,17 @@ def explain(error: OSError, path: Path) -> UserError:
 
 
 def free_bytes(path: Path) -> int:
-    """Free space where `path` is, or would be made."""
+    """Return the free bytes of the disk on which `path` lies or would be created."""
     whole = path.absolute()
     return shutil.disk_usage(next(folder for folder in (whole, *whole.parents) if folder.exists())).free
 
 
 def make_directory(path: Path, *, parents: bool = True) -> Path:
-    """Create `path` and its parents, to survive a power cut, and check that files can be written there.
+    """Create the folder `path` and its parents so that they survive a power cut, and check that files can be written.
 
     Args:
-        parents: False where a missing parent means that the file system is gone: remade, it would lie on another disk.
+        parents: False where a missing parent means that its file system is not mounted: the parent, if created, would
+            lie on another disk.
 
     Raises:
         UserError: it cannot be created or written.
@@ -95,7 +96,7 @@ def make_directory(path: Path, *, parents: bool = True) -> Path:
 
 
 def entries(folder: str | Path) -> list[os.DirEntry[str]]:
-    """Entries of a folder; none where it is no folder or may not be read."""
+    """Return the entries of a folder; an empty list if it is not a folder or may not be read."""
     try:
         with os.scandir(folder) as there:
             return list(there)
@@ -113,14 +114,19 @@ def sync_directory(path: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A unique name beside `path`; `.*.tmp` finds such names. File systems count the bytes of a name."""
+    """Return a unique path beside `path` that matches `.*.tmp`. The name is cut to 200 bytes first, because file
+    systems limit the bytes of a name."""
     kept = os.fsencode(path.name)[:200].decode(errors="ignore")
     return path.with_name(f".{kept}.{secrets.token_hex(8)}.tmp")
 
 
 @contextlib.contextmanager
 def synced(path: Path) -> Iterator[IO[bytes]]:
-    """A new file in a `new_directory`, on the disk when the block ends. Raises OSError."""
+    """Open a new file, which is synced to disk when the block ends; for files in a `new_directory`.
+
+    Raises:
+        OSError: the file exists already, or cannot be written.
+    """
     with open(path, "xb") as handle:
         yield handle
         handle.flush()
@@ -129,10 +135,11 @@ def synced(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A folder to be filled, which takes the name `path` when the block ends; nothing is left where it raises.
+    """Create a temporary folder for the block to fill; it is renamed to `path` when the block ends. If the block
+    raises, the folder is deleted.
 
     Raises:
-        OSError: also where `path` is there already, unless it is an empty folder.
+        OSError: a write failed, or `path` exists already and is not an empty folder.
     """
     temporary = temporary_name(path)
     temporary.mkdir()
@@ -153,10 +160,11 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(*folders: Path, owned: bool = False) -> None:
-    """Remove what killed processes left half-written in `folders`: temporary names on which nobody holds a lock.
+    """Delete what killed processes left half-written in `folders`: temporary files and folders that nobody has locked.
 
     Args:
-        owned: nobody else has any business there. Where files cannot be locked, only this or age can tell.
+        owned: whether no other process writes in these folders. Where files cannot be locked, a temporary file is
+            deleted only if this is true or the file is older than `ABANDONED_AFTER`.
     """
     for path in [path for folder in folders for path in folder.glob(".*.tmp")]:
         with contextlib.suppress(OSError):
@@ -170,10 +178,10 @@ def remove_leftovers(*folders: Path, owned: bool = False) -> None:
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether files in `folder` can be locked: on some network file systems none can.
+    """Whether files in `folder` can be locked; on some network file systems they cannot.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the folder cannot be written to.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as handle:
@@ -183,7 +191,8 @@ def has_locks(folder: Path) -> bool:
 
 
 def lock(handle: int, *, wait: bool = False) -> bool | None:
-    """Take the lock of an open file; False where another has it, None where the file system or this system has none."""
+    """Try to lock an open file. Return True if it succeeded, False if another process holds the lock, None if the file
+    system or the operating system has no locks. `wait`: wait for another process to release the lock."""
     if fcntl is None:
         return None
     try:
@@ -200,10 +209,10 @@ def lock(handle: int, *, wait: bool = False) -> bool | None:
 
 @contextlib.contextmanager
 def temporary_file(path: Path) -> Iterator[IO[bytes]]:
-    """An open file under a temporary name beside `path`; it is gone when the block ends, unless it was renamed.
+    """Open a file under a temporary name beside `path`. It is deleted when the block ends, unless it was renamed.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: the file cannot be created.
     """
     handle = _create(path)
     try:
@@ -219,15 +228,15 @@ def _create(path: Path) -> IO[bytes]:
         lock(handle.fileno(), wait=True)
         if os.path.exists(handle.name):
             return handle
-        handle.close()  # somebody found it before it was locked, and took it for a leftover
+        handle.close()  # another process found it before it was locked, and deleted it as a leftover
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """An open file that takes the place of `path`, synced, when the block ends without an error.
+    """Open a temporary file that is synced and replaces `path` when the block ends without an error.
 
     Raises:
-        OSError: the disk is full, ….
+        OSError: the disk is full, or the file cannot be written for another reason.
     """
     with temporary_file(path) as handle:
         yield handle
@@ -240,8 +249,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _renaming(handle: int, target: Path) -> Iterator[None]:
-    """Rename what is open as `handle` in this block. A network file system that lost its first answer asks again, and
-    then says that there is nothing to rename: what was renamed is there."""
+    """Ignore a false FileNotFoundError of a rename to `target` inside the block. `handle` is the open file or folder.
+
+    A network file system whose first reply was lost repeats the rename and then finds nothing to rename. The rename
+    succeeded if `target` is what is open as `handle`.
+    """
     try:
         yield
     except FileNotFoundError:
@@ -252,10 +264,11 @@ def _renaming(handle: int, target: Path) -> Iterator[None]:
 
 
 def write_bytes(path: Path, data: bytes, *, before: Callable[[], None] = lambda: None) -> None:
-    """Write a whole file in place of `path`.
+    """Write `data` as the whole file `path`, atomically, replacing a file that is there. `before` is called just before
+    the replacement.
 
     Raises:
-        UserError: the disk is full, read-only, …; no partial file is left under either name.
+        UserError: the disk is full, read-only, …; no partial file is left, under the final or the temporary name.
     """
     try:
         with replacing(path) as handle:
@@ -267,11 +280,12 @@ def write_bytes(path: Path, data: bytes, *, before: Callable[[], None] = lambda:
 
 
 def write_new(path: Path, data: bytes, *, before: Callable[[], None] = lambda: None) -> None:
-    """Write a whole file that must not be there yet: of two writers, one succeeds.
+    """Write `data` as a file that must not exist yet, atomically: of two writers, exactly one succeeds. `before` is
+    called just before the file gets its name.
 
     Raises:
-        FileExistsError: it is there.
-        UserError: the disk is full, …; nothing is left.
+        FileExistsError: the file exists.
+        UserError: the disk is full, …; no file is left.
     """
     try:
         with temporary_file(path) as handle:
@@ -282,7 +296,7 @@ def write_new(path: Path, data: bytes, *, before: Callable[[], None] = lambda: N
             link_new(Path(handle.name), path)
             try:
                 sync_directory(path.parent)
-            except OSError:  # reported as a failure, so nobody may find it and take it for a success
+            except OSError:  # this is reported as a failure, so the file must not remain and look like a success
                 with contextlib.suppress(OSError):
                     if os.path.samestat(os.fstat(handle.fileno()), os.stat(path)):
                         path.unlink()
@@ -294,16 +308,17 @@ def write_new(path: Path, data: bytes, *, before: Callable[[], None] = lambda: N
 
 
 def link_new(source: Path, target: Path) -> None:
-    """Give a file a second name that nothing has yet; where the file system knows no links, that name alone.
+    """Give the file `source` the second name `target`, which must not exist yet. Where the file system has no hard
+    links, the file is renamed.
 
     Raises:
-        FileExistsError: something has that name.
-        OSError: …
+        FileExistsError: `target` exists.
+        OSError: the link or the rename failed for another reason.
     """
     try:
         os.link(source, target)
     except FileExistsError:
-        if not os.path.samefile(source, target):  # else a network file system answered twice
+        if not os.path.samefile(source, target):  # same file: a network file system carried the request out twice
             raise
     except OSError as error:
         if error.errno not in NO_LINKS:
@@ -314,10 +329,11 @@ def link_new(source: Path, target: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename a file to where it belongs, in place of what is there. One that has just been moved is no error.
+    """Rename a file, replacing the file at `target`. It is no error if `source` is missing, because another process may
+    just have moved it.
 
     Raises:
-        UserError: it cannot be.
+        UserError: it cannot be renamed.
     """
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -328,7 +344,7 @@ def move(source: Path, target: Path) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
+    """Return the sha256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
@@ -337,17 +353,17 @@ def file_sha256(path: Path) -> str:
 
 
 def dump_json(value: Any) -> bytes:
-    """JSON bytes as this project writes them: keys sorted, NaN refused (a missing number is null)."""
+    """Return a value as JSON bytes with sorted keys. NaN raises ValueError: a missing number is null."""
     return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`write_bytes` for JSON."""
+    """Write a value as a JSON file, atomically; see `write_bytes`."""
     write_bytes(path, dump_json(value))
 
 
 def append_line(path: Path, value: Any) -> None:
-    """Append one JSON line. A reader must tolerate a torn last line.
+    """Append a value to a file as one line of JSON. Readers must tolerate an incomplete last line.
 
     Raises:
         UserError: the disk is full, ….
@@ -360,17 +376,17 @@ def append_line(path: Path, value: Any) -> None:
 
 
 def digest(body: Mapping[str, Any]) -> str:
-    """sha256 of a JSON object without the entry that states it."""
+    """Return the sha256 of a JSON object, computed without the entry `SEAL`, which states it."""
     return hashlib.sha256(canonical({k: v for k, v in body.items() if k != SEAL}).encode()).hexdigest()
 
 
 def sealed(body: Mapping[str, Any]) -> bytes:
-    """A JSON object with its own sha256 among its fields, so that a changed byte is noticed."""
+    """Return a JSON object as bytes, with its own sha256 in the field `SEAL`, so that a changed byte is noticed."""
     return dump_json({**body, SEAL: digest(body)})
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write a JSON object with its seal, atomically.
+    """Write a JSON object with its own sha256 (see `sealed`), atomically.
 
     Raises:
         UserError: the disk is full, ….
@@ -379,10 +395,11 @@ def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """A file's contents.
+    """Return a file's contents.
 
     Raises:
-        OSError: it cannot be read, is a pipe, which might never end, or larger than all that is written here.
+        OSError: the file cannot be read; is not a regular file (a pipe might never end); or is larger than
+            `MOST_BYTES`, which no file written here is.
     """
     if (path.exists() and not path.is_file()) or path.stat().st_size > MOST_BYTES:
         raise OSError(errno.EINVAL, "it is not a file, or too large", str(path))
@@ -390,14 +407,15 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_sealed(path: Path, *, legacy_fields: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The object as it was written, without its seal.
+    """Read a file that `write_sealed` wrote, verify its sha256, and return the object without the field `SEAL`.
 
     Args:
-        legacy_fields: accept an unsealed file that has only these: it was written before such files were sealed.
+        legacy_fields: a file without a sha256 is accepted if it has only these fields: it was written before such files
+            were sealed.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is torn or altered.
+        OSError: the file cannot be read.
+        ValueError: the file is incomplete or was altered.
     """
     try:
         body = json.loads(read_whole(path).decode())

@@ -19,13 +19,14 @@ FLOP_UNITS = (
 )
 TIME_UNITS = ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))  # in seconds
 MISSING = "–"
-NEARLY_ZERO = 1e-9  # below it numbers are shown with their exponents
-ONE_SIDED_POINTS, ONE_SIDED_SHARE = 0.1, 0.2  # by which the sides of an interval may differ and be printed as one
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
+NEARLY_ZERO = 1e-9  # smaller numbers are shown with an exponent
+# The two sides of an interval may differ by this many points, or by this fraction of their mean, and be printed as one.
+ONE_SIDED_POINTS, ONE_SIDED_SHARE = 0.1, 0.2
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all control characters but tab and line feed
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """`value` with about `digits` significant digits and thousands separators: 12345 -> "12,300"."""
+    """Format a number with about `digits` significant digits and thousands separators: 12345 -> "12,300"."""
     if not math.isfinite(value):
         return MISSING
     if value == 0:
@@ -38,7 +39,8 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def compact(value: float, digits: int = 4) -> str:
-    """A number of any unit and size: `significant` from 0.0001 to ten millions, else as people type it, "1.68e9"."""
+    """Format a number of any size: as `significant` does from 0.0001 to ten million, else with an exponent:
+    "1.68e9"."""
     if value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e7:
         return significant(value, digits)
     return _typed(value, digits)
@@ -50,7 +52,7 @@ def _typed(value: float, digits: int) -> str:
 
 
 def flop_unit(value: float) -> tuple[float, str]:
-    """Scale and unit in which `value` FLOP reads best: 3e12 -> (1e12, "TFLOP")."""
+    """Return (scale, unit), the largest unit that is not larger than `value` FLOP: 3e12 -> (1e12, "TFLOP")."""
     for scale, unit in FLOP_UNITS:
         if value >= scale:
             return scale, unit
@@ -58,18 +60,20 @@ def flop_unit(value: float) -> tuple[float, str]:
 
 
 def common_flop_unit(values: Sequence[float]) -> tuple[float, str]:
-    """The unit of an axis, or of numbers beside each other: the one that suits the middle of their range."""
+    """Return (scale, unit) for an axis or for numbers that are shown together: the unit that suits the geometric middle
+    of their range."""
     known = [value for value in values if value and math.isfinite(value)]
     return flop_unit(math.sqrt(min(known) * max(known))) if known else FLOP_UNITS[-1]
 
 
 def flops(value: float | None) -> str:
-    """3.2e12 -> "3.2 TFLOPs"."""
+    """Format a number of FLOPs: 3.2e12 -> "3.2 TFLOPs"."""
     return " ".join(number_of_flops(value))
 
 
 def number_of_flops(value: float | None, beside: Sequence[float] = ()) -> tuple[str, ...]:
-    """3.2e12 -> ("3.2", "TFLOPs"); in one unit with what stands beside it."""
+    """Format a number of FLOPs as number and unit: 3.2e12 -> ("3.2", "TFLOPs"). `beside`: numbers that are shown with
+    it, in the same unit."""
     if value is None or not math.isfinite(value):
         return (MISSING,)
     scale, unit = common_flop_unit([*beside, value])
@@ -77,23 +81,23 @@ def number_of_flops(value: float | None, beside: Sequence[float] = ()) -> tuple[
 
 
 def flops_range(low: float, high: float) -> str:
-    """ "10.6 to 2,640 GFLOPs"; one value where both read the same."""
+    """Format a range of FLOPs: "10.6 to 2,640 GFLOPs"; as one number if both ends are printed alike."""
     first, last = (number_of_flops(end, (low, high)) for end in (low, high))
     return " ".join(last) if first == last else span(first, last)
 
 
 def span(first: Sequence[str], last: Sequence[str], joint: str = "to") -> str:
-    """Two numbers, each with its unit; a unit that they share is written once."""
+    """Join two (number, unit) pairs to text such as "1 to 2 GFLOPs"; a unit that they share is written once."""
     return " ".join([*(first[:1] if first[1:] == last[1:] else first), joint, *last])
 
 
 def count(value: float | None) -> str:
-    """1234567 -> "1,234,567"."""
+    """Format a whole number with thousands separators: 1234567 -> "1,234,567"."""
     return MISSING if value is None or not math.isfinite(value) else f"{round(value):,}"
 
 
 def short_count(value: float | None) -> str:
-    """1234567 -> "1.23 M"; below ten thousand plain."""
+    """Format a count in k, M or G: 1234567 -> "1.23 M"; below ten thousand as `count` does."""
     if value is None or not math.isfinite(value):
         return MISSING
     for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -103,12 +107,13 @@ def short_count(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """0.7123 -> "71.2"; the unit is in the heading or after the number."""
+    """Format a fraction in percent: 0.7123 -> "71.2". Callers show the unit, in a heading or after the number."""
     return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Percent with its interval: "71.2 ± 1.3", or "99.2 −1.3 +0.5" where it reaches clearly further to one side."""
+    """Format a fraction in percent with its interval: "71.2 ± 1.3", or "99.2 −1.3 +0.5" where the interval reaches
+    clearly further to one side."""
     if value is None or not math.isfinite(value):
         return MISSING
     if low is None or high is None or not math.isfinite(high - low):
@@ -120,7 +125,8 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
 
 
 def points(value: float, low: float, high: float) -> str:
-    """A difference of accuracies in percentage points with its interval: "+3.1 points [1.0, 5.2]"."""
+    """Format a difference of accuracies (fractions) in percentage points with its interval: "+3.1 points [1.0,
+    5.2]"."""
     if not math.isfinite(value):
         return MISSING
     ends = f" [{signed(low)}, {signed(high)}]" if math.isfinite(low) and math.isfinite(high) else ""
@@ -128,13 +134,13 @@ def points(value: float, low: float, high: float) -> str:
 
 
 def signed(value: float) -> str:
-    """A share in percent with its sign and one decimal: "−3.1"."""
+    """Format a fraction in percent with its sign and one decimal: -0.031 -> "−3.1"."""
     text = f"{100 * value:+.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
 
 def data_size(number: float) -> str:
-    """Bytes in decimal units: 1.5e9 -> "1.5 GB"."""
+    """Format a number of bytes in decimal units: 1.5e9 -> "1.5 GB"."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if number >= scale:
             return f"{significant(number / scale)} {unit}"
@@ -142,7 +148,7 @@ def data_size(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as "45 s", "12.3 min", "5.1 h", "2.4 days", "37 years"."""
+    """Format seconds as "45 s", "12.3 min", "5.1 h", "2.4 days" or "37 years"."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
     for scale, unit in TIME_UNITS:
@@ -152,18 +158,19 @@ def duration(seconds: float | None) -> str:
 
 
 def planned_and_took(planned: float, took: float, processor: float | None = None) -> str:
-    """Seconds as "planned 46 s, took 58 s (+26 %)", with what of it a processor was used, where that is known."""
+    """Format planned and actual seconds as "planned 46 s, took 58 s (+26%)", with the seconds of processor time if they
+    are known."""
     used = "" if processor is None else f", {duration(processor)} of a processor"
     return f"planned {duration(planned)}, took {duration(took)} ({took / max(1e-9, planned) - 1:+.0%}{used})"
 
 
 def core_days(value: float | None) -> str:
-    """Core-days with three significant digits."""
+    """Format a number of core-days with three significant digits."""
     return MISSING if value is None or not math.isfinite(value) else significant(value)
 
 
 def energy(joules: float) -> str:
-    """Energy in the unit that electricity is sold in."""
+    """Format an energy in Wh or kWh, the unit in which electricity is sold."""
     kwh = joules / 3.6e6
     return f"{significant(1000 * kwh)} Wh" if kwh < 1 else f"{significant(kwh)} kWh"
 
@@ -173,18 +180,19 @@ def weight(grams: float) -> str:
 
 
 def join(items: list[str] | tuple[str, ...], last: str = "and") -> str:
-    """ "a", "a and b", "a, b and c"."""
+    """Join items to a list in words: "a", "a and b", "a, b and c"."""
     parts = list(items)
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}" if parts else ""
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:
-    """ "1 seed", "2 seeds"; "1 class", "2 classes" by the plural that is given."""
+    """Format a number with its noun: "1 seed", "2 seeds". `nouns`: the plural, where it is not noun + s: "2
+    classes"."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
-    """Lines for (name, reason) pairs: every reason once, after the names it holds for."""
+    """Return lines for (name of a cell, reason) pairs: each reason once, after the names that it holds for."""
     groups = by_key((reason, name) for name, reason in reasons)
     return [f"{_cells(names)}: {reason}" for reason, names in groups.items()]
 
@@ -194,6 +202,6 @@ def _cells(names: list[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with control characters written out, as a terminal would obey them: escape becomes "\\x1b". Line ends
-    and tabs stay."""
+    """Return `text` with control characters written out, because a terminal would obey them: escape becomes "\\x1b".
+    Line feeds and tabs stay."""
     return CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)

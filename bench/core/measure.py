@@ -1,4 +1,5 @@
-"""What a score measures: tables, figures and findings name it by a text, which `Measure` alone takes apart."""
+"""What a score measures (task, data set, metric). Tables, figures and findings name it by a text, which only `Measure`
+parses."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from bench.core.metrics import ACCURACY, METRICS
 
 UPSTREAM, FEWSHOT, FINETUNE = "upstream", "fewshot", "finetune"
 SAID = {FINETUNE: "fine-tuned", "linear": "linear probe", "vtab": ""}
-"""How a task uses a downstream set, where the set's name alone would be taken for its few-shot probe."""
+"""Task -> words for how it uses a downstream set. They are needed because a set's name alone means its few-shot
+probe."""
 
 
-MAX_TASKS = 4  # tasks of a mean that are named one by one
+MAX_TASKS = 4  # a mean over more tasks than this is described by their number, not their names
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Measure:
 
     Attributes:
         task: the name of the task's file.
-        data: the name of the set; empty for `UPSTREAM`, whose set is the one that was trained on.
-        sizes: what the task says of its images behind its name, "56px" or "10shot".
+        data: the name of the data set; empty for `UPSTREAM`, which is evaluated on the set that was trained on.
+        metric: a key of `bench.core.metrics.METRICS`.
+        sizes: sizes that follow the task's name after "@": "56px" (pixels per side), "10shot" (images per class).
     """
 
     task: str
@@ -33,16 +36,17 @@ class Measure:
 
     @classmethod
     def of_score(cls, task: str, data: str = "", metric: str = ACCURACY) -> Measure:
-        """The measure of a score, whose task may be "finetune@56px@10shot"."""
+        """Return the measure of a score. `task` may have sizes after its name: "finetune@56px@10shot"."""
         name, *sizes = task.split("@")
         return cls(name, "" if name == UPSTREAM else data, metric, tuple(sizes))
 
     @classmethod
     def parse(cls, text: str, tasks: Collection[str] = tuple(SAID)) -> Measure:
-        """A name taken apart.
+        """Parse the text of a measure, such as "finetune@10shot:mnist map"; the inverse of `str`.
 
         Args:
-            tasks: names that a task has before the colon. Anything else there belongs to the set, as in "folder:mine".
+            tasks: names that are tasks when they stand before a colon. Any other word there is part of the data set's
+                name, as in "folder:mine".
         """
         name, _, metric = text.rpartition(" ")
         if not name or metric not in METRICS:
@@ -61,38 +65,39 @@ class Measure:
 
     @property
     def whole_task(self) -> str:
-        """The task of its scores: "finetune@56px"."""
+        """The task with its sizes, as scores name it: "finetune@56px"."""
         return "@".join((self.task, *self.sizes))
 
     @property
     def pixels(self) -> int | None:
-        """Pixels per side that the task says."""
+        """Pixels per side of the task's images; None if the task does not state them."""
         return self._size("px")
 
     @property
     def shots(self) -> int | None:
-        """Images per class that the task says."""
+        """Labelled images per class that the task uses; None if it does not state them."""
         return self._size("shot")
 
     @property
     def probed(self) -> bool:
-        """Whether it is a few-shot probe's."""
+        """Whether the task is the few-shot probe."""
         return self.task == FEWSHOT
 
     @property
     def set_text(self) -> str:
-        """The set for a person, whose size is not said twice, and the metric, unless that is accuracy."""
+        """The data set, and the metric unless it is accuracy, as shown to people. An image size that the task states is
+        left out of the set's name."""
         name = self.data if self.pixels is None else self.data.removesuffix(f":{self.pixels}px")
         return name if self.metric == ACCURACY else f"{name} {self.metric}"
 
     @property
     def text(self) -> str:
-        """The set, and how the task uses it: "mnist, fine-tuned"."""
+        """The data set and how the task uses it: "mnist, fine-tuned"."""
         return ", ".join(filter(None, (self.set_text, self.how)))
 
     @property
     def how(self) -> str:
-        """How the task uses the set: "fine-tuned at 56 px on 10 images per class"; empty for a probe."""
+        """How the task uses the data set: "fine-tuned at 56 px on 10 images per class"; empty for a few-shot probe."""
         if self.task not in SAID:
             return ""
         at = f" at {self.pixels} px" if self.pixels else ""
@@ -105,7 +110,8 @@ class Measure:
 
 
 def measure_text(measure: str) -> str:
-    """ "mnist (fine-tuned on 10 images per class)"; "test accuracy" of the classifier that was trained."""
+    """Return a measure in words: "mnist (fine-tuned on 10 images per class)"; "test accuracy" for the classifier that
+    was trained."""
     named = Measure.parse(measure)
     if named.task == UPSTREAM:
         return "test accuracy"
@@ -113,8 +119,8 @@ def measure_text(measure: str) -> str:
 
 
 def judged_on(measures: Sequence[str], shots: int | None) -> str:
-    """The measures that a verdict rests on: "10-shot, mean of scripts and mnist", "mnist (fine-tuned)", "mean of 19
-    tasks"."""
+    """Return the measures that a verdict rests on, in words: "10-shot, mean of scripts and mnist", "mnist
+    (fine-tuned)", "mean of 19 tasks". `shots`: images per class of few-shot probes."""
     probed = any(Measure.parse(measure).probed for measure in measures)
     names = [measure_text(measure) for measure in measures]
     mean = join(names) if len(names) <= MAX_TASKS else f"{len(names)} tasks"

@@ -1,7 +1,7 @@
-"""Words in parts: a text that still knows which of its parts are intervals.
+"""A text that still knows which of its parts are intervals.
 
-Whoever shows it may keep an interval on one line, or leave it out where there is no room, without looking for brackets
-in a finished sentence.
+Code that shows the text can keep an interval on one line, or leave it out where there is no room, without looking for
+brackets in a finished sentence.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ class Interval(str):
 
 
 class Phrase(str):
-    """A text, and the parts that it was made of."""
+    """A text that keeps the parts it was joined from, in `parts`."""
 
     parts: tuple[str, ...]
 
 
 def phrase(*parts: str) -> Phrase:
-    """One text of several, with the intervals that are in any of them."""
+    """Join texts to one text that keeps their parts, including the intervals in them."""
     made = Phrase("".join(parts))
     made.parts = tuple(part for given in parts for part in parts_of(given))
     return made
 
 
 def parts_of(text: str) -> tuple[str, ...]:
-    """The parts of a text: itself, where it is no phrase; none of an empty one."""
+    """Return the parts of a `Phrase`; for plain text the text itself, and nothing for an empty one."""
     return text.parts if isinstance(text, Phrase) else (text,) if text else ()

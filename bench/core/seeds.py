@@ -1,5 +1,6 @@
-"""Random streams as pure functions of (seed, purpose), so that adding one consumer shifts no other and a resumed run
-sees what an uninterrupted one would have seen. Python's own hash() is salted per process, hence sha256."""
+"""Random number streams as pure functions of (seed, purpose), so that a new user of random numbers changes no other
+stream, and a resumed run sees the numbers that an uninterrupted run would have seen. sha256 is used because Python's
+own hash() is salted per process."""
 
 from __future__ import annotations
 
@@ -9,16 +10,17 @@ import numpy as np
 
 
 def stream(seed: int, *purpose: str | int) -> int:
-    """A 63-bit seed for one purpose, e.g. `stream(0, "order", epoch)`."""
+    """Return a 63-bit seed for one purpose, e.g. `stream(0, "order", epoch)`."""
     text = "/".join(str(part) for part in (seed, *purpose))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
-    """A NumPy generator for one purpose."""
+    """Return a NumPy generator for one purpose, seeded by `stream`."""
     return np.random.Generator(np.random.PCG64(stream(seed, *purpose)))
 
 
 def uniforms(address: str, *, count: int) -> np.ndarray:
-    """`count` float64 numbers in [0, 1) that depend on `address` alone; a longer row begins with a shorter one."""
+    """Return `count` float64 numbers in [0, 1) that depend on `address` alone. With a larger count, the first numbers
+    stay the same."""
     return np.frombuffer(hashlib.shake_128(address.encode()).digest(4 * count), dtype="<u4") / 2.0**32

@@ -1,4 +1,5 @@
-"""Results that show themselves: as text where they are printed, and in a notebook."""
+"""Base classes of results that display themselves, as text where they are printed and as HTML or images in
+notebooks."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 
 class Shown:
-    """A result whose printed form is its text; a notebook keeps the spaces of that."""
+    """Base class of results that are displayed as `str(self)`; a notebook shows it as preformatted text."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -20,13 +21,13 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A PNG file, which a notebook shows. It is taken wherever a path is (`open`, `shutil.copy`)."""
+    """A PNG file, which a notebook displays. It can be used wherever a path can (`open`, `shutil.copy`)."""
 
     path: Path
 
     @classmethod
     def at(cls, path: Path | str | None, name: str) -> Picture:
-        """One to be drawn: at a path, or as a file of this name in a new folder for temporary files."""
+        """Return a picture that is yet to be drawn: at `path`, or as the file `name` in a new temporary folder."""
         return cls(path=Path(path or Path(tempfile.mkdtemp(prefix="vit-bench-")) / name))
 
     def __fspath__(self) -> str:

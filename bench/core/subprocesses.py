@@ -1,6 +1,6 @@
-"""Processes that this one starts: their environment variables, and that they do not outlive it.
+"""Child processes: their environment variables, and how they are ended with their parent.
 
-The variables must be set before torch starts, hence not in the worker itself.
+The variables must be set before torch is imported, so the parent sets them, not the worker.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from bench.core.device import VISIBLE_VARIABLES, accelerators, free_memory, place
 from bench.core.errors import PROJECT, UserError
 
-POLL_SECONDS = 0.2  # seconds between looks at the parent
+POLL_SECONDS = 0.2  # seconds between two checks of the parent
 
 
 def end_with(parent: int) -> None:
-    """Have this process end, as by SIGTERM, once `parent` is not its parent any more."""
+    """Start a thread that sends this process SIGTERM once the process with the id `parent` is no longer its parent."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -32,8 +32,8 @@ def end_with(parent: int) -> None:
 
 
 def end_with_starter() -> None:
-    """Have this process, which `multiprocessing` started, end once the one that asked for it has. Under a fork server
-    `getppid` is that server, which lives as long as its last child does."""
+    """Start a thread that ends this process once the process that created it through `multiprocessing` has ended.
+    `os.getppid` cannot be used: with a fork server it is that server, which lives as long as its last child."""
     starter = multiprocessing.parent_process()
     assert starter is not None, "multiprocessing started it"
 
@@ -45,11 +45,11 @@ def end_with_starter() -> None:
 
 
 def free_memory_of(device: str) -> int:
-    """`free_memory`, asked by another process: who asks a GPU keeps half a gigabyte of it, and where it serves one
-    process at a time, no worker could begin.
+    """Return `free_memory(device)`, in bytes, asked by a child process. A process that asks a GPU occupies half a
+    gigabyte of it, and keeps all others out of a GPU that serves one process at a time.
 
     Raises:
-        UserError: nothing can be asked there.
+        UserError: the device cannot be used.
     """
     if device == "cpu":
         return free_memory(device)
@@ -63,11 +63,11 @@ def free_memory_of(device: str) -> int:
 
 
 def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str, str]:
-    """This process's environment with the thread count fixed, the project importable, and, where there are any, only
-    `devices` visible.
+    """Return the environment variables for a child process: this process's own, with the number of threads fixed, the
+    project importable and, if `devices` are given, only these visible.
 
-    Large allocations stay with the allocator instead of going back to the kernel at each step, which costs a training
-    step on a CPU several per cent in page faults.
+    malloc is told to keep large allocations instead of returning them to the kernel at each step, which would cost a
+    training step on a CPU several per cent in page faults.
     """
     environment = dict(os.environ)
     environment |= {
@@ -76,13 +76,13 @@ def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")])),
         "MALLOC_TRIM_THRESHOLD_": "1073741824",
         "MALLOC_MMAP_THRESHOLD_": "1073741824",
-        "PYTHONSAFEPATH": "1",  # `python -m` would import a user's json.py from the folder that it is started in
+        "PYTHONSAFEPATH": "1",  # else `python -m` imports a user's json.py from the folder that it is started in
         "TOKENIZERS_PARALLELISM": "false",
-        "TORCHINDUCTOR_COMPILE_THREADS": str(threads),  # each process would start one for every core
+        "TORCHINDUCTOR_COMPILE_THREADS": str(threads),  # else each process starts one thread for every core
     }
     if devices:
         environment |= {
             name: ",".join(devices) for name in VISIBLE_VARIABLES if name == VISIBLE_VARIABLES[0] or name in environment
         }
-        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers are those of nvidia-smi, and of the joules it counts
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # device numbers as in nvidia-smi, which also measures energy
     return environment

@@ -1,4 +1,4 @@
-"""Standard output is for answers: what a user's file prints goes to standard error instead."""
+"""Redirection of prints: standard output is kept for answers, and what a user's code prints goes to standard error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def prints_aside() -> Iterator[None]:
-    """Inside, prints go to standard error. In the main thread only: others would divert what it answers meanwhile."""
+    """Send prints inside the block to standard error. In other threads than the main one this does nothing, because it
+    would also redirect what the main thread prints meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -22,10 +23,11 @@ def prints_aside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def answers_only() -> Iterator[TextIO]:
-    """Yield standard output; inside, all others write to standard error: prints, programs that are started, and C."""
+    """Yield standard output as a file to write answers to; all other output inside the block (prints, child processes,
+    C code) goes to standard error."""
     try:
         number, errors = sys.stdout.fileno(), sys.stderr.fileno()
-    except (OSError, ValueError):  # no files, as in a notebook
+    except (OSError, ValueError):  # standard output is not a file, as in a notebook
         answers = sys.stdout
         with contextlib.redirect_stdout(sys.stderr):
             yield answers

@@ -1,1 +1,1 @@
-"""Images, nested subsets, and one file per data set under `sets/`. NumPy only: no torch."""
+"""Data sets (one file each in `sets/`), their images and nested subsets. This package uses NumPy, not torch."""

@@ -38,7 +38,8 @@ examples:
 
 
 def about(name: str, root: Path | None) -> dict[str, Any]:
-    """The description in a set's file, and whether the set is here. Opens no image."""
+    """Return the description of a data set, as its file states it, and whether it is on this machine. Opens no
+    image."""
     one = data_set(name)
     return {
         "name": name,
@@ -58,10 +59,11 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
 
 
 def counted(name: str, root: Path | None) -> dict[str, Any]:
-    """A set's facts with the content of both splits, which loads it; of "name@N" N training images."""
+    """Return the facts of a data set, including the content of both splits, which are loaded for it. "name@N" loads N
+    training images."""
     full, size = parse(name)
     if resizes(full) and (seen := look(full, root=root)) is not None and seen[0] is None:
-        full = named_at(full, DEFAULT_SIDE, seen[1])  # as a study takes it
+        full = named_at(full, DEFAULT_SIDE, seen[1])  # the size at which a study would load it
     facts = about(DataName.parse(full).base, root) | {"name": name}
     for split in SPLITS:
         images = load(full, split, root=root, num_images=size if split == "train" else None)
@@ -143,10 +145,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def download(arguments: argparse.Namespace) -> None:
-    """Fetch the files of every set named on the command line; a set without a revision is named with the one fetched.
+    """Fetch the files of every data set named on the command line. `arguments.names` is replaced by names that state
+    the revision that was fetched.
 
     Raises:
-        UserError: no set, no data root, a set that has to be fetched by hand, or no room for all of them.
+        UserError: no data set or no data root is given; a set has to be fetched by hand; the disk has no room for all.
     """
     root = arguments.data_root
     if not arguments.names or root is None:
@@ -173,10 +176,10 @@ def download(arguments: argparse.Namespace) -> None:
 
 
 def _download_of(name: str) -> Download:
-    """The part of a set that has to be fetched.
+    """Return what has to be downloaded for a data set.
 
     Raises:
-        UserError: it has to be fetched by hand.
+        UserError: the set has to be fetched by hand.
     """
     full, size = parse(name)
     one = data_set(full)
@@ -191,7 +194,7 @@ def _download_of(name: str) -> Download:
 
 def _show_list(rows: list[dict[str, Any]]) -> None:
     width = max(len(row["name"]) for row in rows)
-    columns = max(width + 34, shutil.get_terminal_size(fallback=(100_000, 24)).columns)  # a log is not folded
+    columns = max(width + 34, shutil.get_terminal_size(fallback=(100_000, 24)).columns)  # a log is not wrapped
     print(f"{'data set':{width}}  {'here':10}  what it holds (licence)")
     for row in rows:
         here = "yes" if row["available"] else "--download" if row["download"] else "no"

@@ -1,9 +1,9 @@
-"""Arrays that are slow to make, kept on disk: written atomically, verified when opened, memory-mapped.
+"""A disk cache for arrays that are slow to compute: written atomically, verified when opened, memory-mapped.
 
 An entry is a folder `<key>/` with one .npy per array and `manifest.json` (size and sha256 of each). The key must name
-everything the content depends on (a revision, a hash of the source). An entry that does not verify is built again. The
-cache is never a result: when it cannot be written, the arrays are used from memory and a warning says so. Arrays larger
-than memory are built as `Chunks`, and in a `scratch` array.
+everything that the content depends on (a revision, a hash of the source). An entry that fails verification is built
+again. No result depends on the cache: if it cannot be written, the arrays are used from memory, with a warning. Arrays
+larger than memory are built as `Chunks` or in a `scratch` array.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from bench.core.files import dump_json, file_sha256, sync_directory, synced
 from bench.data.readable import not_regular, printable
 
 MANIFEST = "manifest.json"
-IN_MEMORY = 256 << 20  # bytes; a larger scratch array lies in a file
+IN_MEMORY = 256 << 20  # bytes of the largest scratch array that is kept in memory; larger ones lie in a file
 _verified: set[tuple[str, int, int]] = set()  # (path, size, mtime_ns) whose sha256 this process has already checked
 
 
 def directory() -> Path:
-    """$VIT_BENCH_CACHE, else the platform's folder for caches."""
+    """Return the folder of the cache: $VIT_BENCH_CACHE, or else the platform's folder for caches."""
     chosen = os.environ.get("VIT_BENCH_CACHE")
     return Path(chosen) if chosen else user_cache_path("vit-bench", appauthor=False)
 
 
 def kernels() -> Path:
-    """The folder in which torch keeps kernels that it generated, so that the next process finds the same ones. They are
-    code: hence a folder that this user alone can write, never one that came with somebody's results.
+    """Create and return the folder in which torch keeps the kernels that it generates, so that later processes reuse
+    them. Kernels are executed, so only this user may write there, and the folder is never one that came with results.
 
     Raises:
-        UserError: others can write there.
+        UserError: other users can write to the folder.
     """
     folder = directory() / f"kernels-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,7 +62,11 @@ def kernels() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunks:
-    """An array that is never whole in memory: `make()` yields it in pieces along the first axis."""
+    """An array that is never held in memory as a whole.
+
+    Attributes:
+        make: yields the array in pieces along the first axis.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -72,7 +76,11 @@ class Chunks:
         return np.concatenate([*self.make(), np.empty((0, *self.shape[1:]), self.dtype)])
 
     def save(self, file: IO[bytes]) -> None:
-        """Write as .npy."""
+        """Write the array to an open file in the .npy format.
+
+        Raises:
+            ValueError: `make` yielded another number of rows than `shape` states.
+        """
         description = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
         np.lib.format.write_array_header_1_0(file, description)
         written = 0
@@ -84,7 +92,7 @@ class Chunks:
 
 
 def rows(array: np.ndarray, indices_M: np.ndarray, *, at_once: int = 4096) -> Chunks:
-    """`array[indices_M]`, gathered piece by piece."""
+    """Return `array[indices_M]` as `Chunks` of `at_once` rows."""
 
     def make() -> Iterator[np.ndarray]:
         for start in range(0, len(indices_M), at_once):
@@ -94,10 +102,11 @@ def rows(array: np.ndarray, indices_M: np.ndarray, *, at_once: int = 4096) -> Ch
 
 
 def scratch(shape: tuple[int, ...], *, dtype: Any = np.uint8) -> np.ndarray:
-    """Zeros to be filled: in memory, or in an unnamed file beside the cache when they are more than IN_MEMORY.
+    """Return an array of zeros to be filled: in memory, or in an unnamed file in the cache's folder if it has more than
+    `IN_MEMORY` bytes.
 
     Raises:
-        UserError: the disk has no room for them.
+        UserError: the disk has no room for it.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size <= IN_MEMORY:
@@ -106,7 +115,7 @@ def scratch(shape: tuple[int, ...], *, dtype: Any = np.uint8) -> np.ndarray:
         directory().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory()) as file:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)  # a hole that cannot be filled later would end the process
+                os.posix_fallocate(file.fileno(), 0, size)  # reserve: writing to a map of a full disk kills the process
             return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
     except OSError as error:
         raise UserError(
@@ -116,8 +125,8 @@ def scratch(shape: tuple[int, ...], *, dtype: Any = np.uint8) -> np.ndarray:
 
 
 def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> dict[str, np.ndarray]:
-    """The arrays stored under `key` as read-only memory maps; built and stored first where missing or damaged: by one
-    process of a machine, while others wait."""
+    """Return the arrays stored under `key` as read-only memory maps. If they are missing or damaged, one process of the
+    machine builds and stores them, while others wait."""
     entry = directory() / key
     there = _open(entry)
     if there is not None:
@@ -127,7 +136,8 @@ def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> 
 
 
 def _by_path(mapped: np.memmap) -> Any:
-    """The file and its part, for another process to map where it is not forked; else the array."""
+    """Return how to pickle a memory map, in the form that `copyreg` expects: as its file and the place in it, so that
+    another process maps the same file; by its values if it is not a contiguous part of a file."""
     if (file := mapped._mmap) is None or not mapped.size or not mapped.flags.c_contiguous:  # type: ignore[attr-defined]
         return np.ndarray.__reduce__(mapped)
     behind = mapped.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data - mapped.offset % mmap.ALLOCATIONGRANULARITY
@@ -138,18 +148,18 @@ copyreg.pickle(np.memmap, _by_path)
 
 
 def stored(key: str) -> dict[str, np.ndarray] | None:
-    """The arrays stored under `key`; None where there are none, or they are damaged."""
+    """Return the arrays stored under `key`; None if there are none, or if they are damaged."""
     return _open(directory() / key)
 
 
 def remove(key: str) -> None:
-    """Have what is stored under `key` built again when it is next asked for."""
+    """Delete what is stored under `key`, so that it is built again when it is next needed."""
     shutil.rmtree(directory() / key, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _turn(entry: Path) -> Iterator[None]:
-    """One process at a time, as far as files can be locked; a lock ends with its process."""
+    """Let one process at a time execute the block, where files can be locked. A lock ends with its process."""
     path = entry.with_name(f".{entry.name}.lock")
     lock = FileLock(path)
     try:
@@ -159,14 +169,14 @@ def _turn(entry: Path) -> Iterator[None]:
         except Timeout:
             print(f"waiting for another process that prepares {entry.name}", file=sys.stderr, flush=True)
             lock.acquire()
-    except (OSError, NotImplementedError):  # nothing can be written or locked here: nobody waits
+    except (OSError, NotImplementedError):  # no file can be written or locked here, so no process waits
         yield
         return
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            path.unlink()  # whoever waits for this file looks for what was built first
+            path.unlink()  # safe: a process that waited for the lock looks first for what this one has built
         lock.release()
 
 
@@ -187,7 +197,7 @@ def _whole(built: Mapping[str, np.ndarray | Chunks]) -> dict[str, np.ndarray]:
 
 
 def _open(entry: Path) -> dict[str, np.ndarray] | None:
-    """The entry's arrays, or None when it is absent or any byte of it is not what was written."""
+    """Return the arrays of an entry; None if it does not exist, or if any byte differs from what was written."""
     try:
         manifest = json.loads((entry / MANIFEST).read_text())
         mapped = {}
@@ -214,7 +224,8 @@ def _verify(path: Path, *, size: int, sha256: str) -> bool:
 
 
 def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
-    """Write beside the final place, sync, then rename. Either of two writers may win: they wrote the same content."""
+    """Write an entry to a temporary folder, sync it, then rename it. Of two writers either may win, because both wrote
+    the same content."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{entry.name}-", dir=entry.parent))
     try:
@@ -226,12 +237,12 @@ def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
         _write(temporary / MANIFEST, lambda file: file.write(dump_json({"arrays": manifest})))
         if entry.exists() and _open(entry) is None:
             shutil.rmtree(entry, ignore_errors=True)
-        temporary.chmod(stat.S_IMODE(entry.parent.stat().st_mode))  # mkdtemp's is for one user; a cache may be shared
+        temporary.chmod(stat.S_IMODE(entry.parent.stat().st_mode))  # mkdtemp allows one user; a cache may be shared
         try:
             os.rename(temporary, entry)
             sync_directory(entry.parent)
         except OSError:
-            if _open(entry) is None:  # not another writer's good entry: a real failure
+            if _open(entry) is None:  # no other writer has stored a valid entry meanwhile, so this is a real failure
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -247,13 +258,13 @@ def _write(path: Path, save: Callable[[IO[bytes]], object]) -> None:
 
 
 def fingerprint(settings: object, files: Sequence[Path], *, read_up_to: int = 1 << 30) -> str:
-    """16 hex digits over settings and source files: a key for what is decoded from them.
+    """Return 16 hex digits that identify settings and source files: a key for what is decoded from them.
 
-    Files of up to `read_up_to` bytes in all count with their bytes. More would take minutes to read at every start:
-    then their names, sizes and times of change count.
+    If the files have up to `read_up_to` bytes in total, the digest covers their contents. More would take minutes to
+    read at every start: then it covers their paths, sizes and modification times.
 
     Raises:
-        UserError: one of them is not there, or is no regular file.
+        UserError: a file does not exist, or is not a regular file.
     """
     digest = hashlib.sha256(repr(settings).encode())
     status = [_status(path) for path in files]

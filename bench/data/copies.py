@@ -1,4 +1,5 @@
-"""Which images of one data set are copies of another's, and a picture of the pairs to judge them by eye."""
+"""Lists the images of one data set that are copies of another's, and draws the pairs so that they can be judged by
+eye."""
 
 from __future__ import annotations
 
@@ -15,25 +16,26 @@ from bench.data import dedup
 from bench.data.image_set import ImageSet
 from bench.data.load import load, parse
 
-ACROSS, SCALE = 12, 3  # pairs in a row; each pixel of an image is so many of the picture, up to MAX_SIDE
-MAX_SIDE, GAP = 112, 12  # pixels: of an image, between pairs
-MAX_PAIRS = 600  # pairs in a picture
+ACROSS, SCALE = 12, 3  # pairs in a row; factor by which images are enlarged, up to MAX_SIDE
+MAX_SIDE, GAP = 112, 12  # pixels per side of an image at most, and between pairs
+MAX_PAIRS = 600  # pairs that a picture shows
 
 
 def compare(upstream: str, downstream: str, *, root: Path | None, picture: Path | None, as_json: bool) -> str:
-    """Which training images of a set are test images of another.
+    """Find the training images of one data set that are copies of test images of another.
 
     Args:
-        upstream: a name; name@N takes N of its training images.
-        downstream: a name.
+        upstream: name of the set with the training images; name@N uses N of them.
+        downstream: name of the set with the test images.
         root: folder with data sets that are not installed.
-        picture: a .png to write the pairs to, upstream above downstream.
+        picture: path of a .png to which the pairs are drawn, upstream above downstream; None for no picture.
+        as_json: return JSON instead of text.
 
     Returns:
-        The number of copies as text, or positions and residual of every pair as JSON.
+        The number of copies as text; or positions, classes and residual of every pair as JSON.
 
     Raises:
-        UserError: unknown names, missing data, a picture that cannot be written.
+        UserError: a name is unknown, data is missing, or the picture cannot be written.
     """
     if picture is not None and (picture.suffix != ".png" or not picture.absolute().parent.is_dir()):
         raise UserError(f"No picture can be written to {picture}.", "Name a .png in a folder that is there.")
@@ -49,7 +51,7 @@ def compare(upstream: str, downstream: str, *, root: Path | None, picture: Path 
 
 
 def summary(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *, picture: Path | None = None) -> str:
-    """The number of copies, as text."""
+    """Return the number of copies as text for people."""
     ups, downs = (len(np.unique(place_M)) for place_M in (found.upstream_M, found.downstream_M))
     lines = [
         f"{len(found):,} pairs: {ups:,} of {len(upstream):,} training images of {upstream.name} are copies of "
@@ -63,7 +65,7 @@ def summary(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *
 
 
 def rows(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> list[dict[str, object]]:
-    """One row per pair: positions in the two splits, classes, what is left unexplained, whether mirrored."""
+    """Return one row per pair: positions in the two splits, classes, the residual, whether one is mirrored."""
     return [
         {
             "upstream": int(up),
@@ -80,7 +82,8 @@ def rows(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> l
 
 
 def contact_sheet(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> np.ndarray:
-    """uint8 picture (H, W) or (H, W, 3) of the pairs, upstream above downstream, the smallest residual first."""
+    """Draw the pairs, upstream above downstream, the smallest residual first. Return uint8 pixels, (H, W) or (H, W,
+    3)."""
     order = np.argsort(found.residual_M, kind="stable")[:MAX_PAIRS]
     pairs = zip(found.upstream_M[order].tolist(), found.downstream_M[order].tolist(), strict=True)
     mode = "L" if upstream.images_NHWC.shape[3] == downstream.images_NHWC.shape[3] == 1 else "RGB"

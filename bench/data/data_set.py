@@ -1,5 +1,5 @@
-"""The facts of a data set: the one object that a file in bench/data/sets/, a plug-in or a row of the table of
-published sets exports. Nothing else is asked of it."""
+"""`DataSet`, the description of a data set. It is the only thing used from a file in bench/data/sets/, a plug-in or a
+row of the table of published sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["photographs", "handwriting", "rendered", "own images"]
 
 
 class Numbers(TypedDict):
-    """Images to train and to test with, and classes."""
+    """Numbers of training images, test images and classes."""
 
     train: int
     test: int
@@ -24,17 +24,17 @@ class Numbers(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """The part of a set that `--download` fetches.
+    """What `--download` fetches of a data set.
 
     Attributes:
-        name: the set's, with the revision that is fetched.
-        licence: for people.
-        source: for people.
-        bytes_missing: (data root) -> bytes still to be fetched, about; None where nobody states them.
-        fetch: has everything below the data root; returns the names of what is there now.
-        opened_as: a name under which the set can be looked into; "" for `name`.
-        is_archive: whether it needs twice the room: an archive lies beside what it unpacks to.
-        is_parquet: whether images have to be copied out of Parquet before they are streamed.
+        name: name of the set, with the revision that is fetched.
+        licence: licence of the images, for people.
+        source: where the files come from, for people.
+        bytes_missing: (data root) -> approximate bytes still to be fetched; None if their number is not stated.
+        fetch: (data root) -> names of the fetched files or folders; it fetches what is missing.
+        opened_as: name under which the set is loaded; "" if that is `name`.
+        is_archive: whether an archive is unpacked beside itself, so that twice the room is needed.
+        is_parquet: whether images have to be copied out of Parquet before they can be streamed.
     """
 
     name: str
@@ -47,53 +47,56 @@ class Download:
     is_parquet: bool = False
 
     def disk_bytes(self, root: Path) -> int:
-        """Bytes of disk that are still needed, about; 0 where nobody states them."""
+        """Return the approximate bytes of disk that are still needed; 0 if their number is not stated."""
         return (2 if self.is_archive else 1) * (self.bytes_missing(root) or 0)
 
 
 def everywhere(root: Path | None) -> bool:
-    """`available` of a set that needs nothing."""
+    """The value of `DataSet.available` for a set that needs no files: always True."""
     return True
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """A data set: its facts, and how it is loaded.
+    """A data set: its facts, and how it is loaded. In functions, `option` is the text after the first colon of a name,
+    "" without one; `root` is the data root, a folder, or None.
 
     Attributes:
-        name: public name, that of its file with "-" for "_".
-        kind: what the images show; "own images" where nobody knows.
-        description: one line.
-        licence: of the images.
-        source: where they come from.
-        how_to_get: what to do where the set is not on this machine.
-        load: ("train" or "test", root=data root or None) -> images. With `options`, the words after the name's colon
-            come as option="…" where there are any. UserError says how to get missing data.
-        available: whether both splits are on this machine, by the data root. Opens nothing.
-        revision: raised by hand when a change gives other images or labels. It is part of a result's identity;
-            what lies on the disk is not.
-        options: what may follow the name after a colon, for people; "" where nothing may.
-        split: how training and test images are told apart.
-        pinned: what says that a copy is the one that is meant.
-        images: images to train and to test with, as published or as drawn; None where a name decides.
-        classes: number of classes; None where a name decides.
+        name: public name; that of its file with "-" for "_".
+        kind: what the images show; "own images" if that is not known.
+        description: description in one line.
+        licence: licence of the images.
+        source: where the images come from.
+        how_to_get: what to do if the set is not on this machine.
+        load: ("train" or "test", root=…) -> images; also takes option=… if `options` is set and the name has any. A
+            UserError says how to get missing data.
+        available: (root) -> whether both splits are on this machine. Opens no file.
+        revision: incremented by hand when a change gives other images or labels. It is part of a result's identity; the
+            contents of files are not.
+        options: what may follow the name after a colon, for people; "" if nothing may.
+        split: how training and test images are divided, for people.
+        pinned: what guarantees that a copy is the right one, for people.
+        images: numbers of training and test images, as published or as rendered; None if they depend on the option.
+        classes: number of classes; None if it depends on the option.
         carried_in_part: whether the installation holds fewer images than are published.
-        unopened: plan with `images` and `classes` as stated, without opening the set: it is too large, or not public.
-        side: pixels per side at which it is stored where its name says no other; None where that does not apply.
-        takes_side: whether the name may say another side: "pets:64px".
-        takes_colour: whether the name may say ":rgb" or ":grey".
-        look: (option, root=…) -> pixels per side (None for many sizes) and channels, decoding as little as possible;
-            None for a set that is not here. Without it the test split is loaded.
-        size: (option) -> numbers of images and classes, for a set that draws as many as its name asks for.
-        listed_images: (option, root=…) -> training images by the lists in its files.
+        unopened: whether studies are planned with `images` and `classes` without opening the set, because it is too
+            large or not public.
+        side: pixels per side at which images are stored if the name states none; None where that does not apply.
+        takes_side: whether the name may state another side: "pets:64px".
+        takes_colour: whether the name may state ":rgb" or ":grey".
+        look: (option, root=…) -> pixels per side (None for many sizes) and channels, decoding as little as possible; it
+            returns None if the set is not here. Without this function, the test split is loaded to find out.
+        size: (option) -> numbers of images and classes, for a set that renders as many as its name asks for.
+        listed_images: (option, root=…) -> number of training images that lists in the set's files state.
         some_encoded: (option, root=…) -> a few encoded images, to measure how fast they are decoded.
-        indexed: (root) -> numbers of the copy that is here, once its files are indexed; None before.
-        grouped: (option, root=…, file=…, table=…, columns=…) -> the option with the identity of its images' labels and
-            groups (`bench.data.labels`, `bench.data.groups`), from tables that are named or its own, and sentences on
-            them; None where images can have none.
-        places: (option, root=…) -> the folders that its images may lie in, where neither its name nor its revision says
-            which they are (`bench.data.identity`), or None where it is not here; None where these do.
-        download: (option) -> what `--download` fetches; None where it has to be got by hand.
+        indexed: (root) -> numbers of images and classes of the copy that is here, once its files have been indexed; it
+            returns None before.
+        grouped: (option, root=…, file=…, table=…, columns=…) -> (the option, extended by the identity of the images'
+            labels and groups, see `bench.data.labels` and `bench.data.groups`; sentences about them). They are read
+            from the tables that are given, or from the set's own. None if the images can have none.
+        places: (option, root=…) -> folders that the images may lie in, or None if the set is not here. It is set if
+            name and revision do not determine the images (`bench.data.identity`); None if they do.
+        download: (option) -> what `--download` fetches; None if the set has to be fetched by hand.
     """
 
     name: str
@@ -126,7 +129,7 @@ class DataSet:
 
     @property
     def stated(self) -> Numbers | None:
-        """Numbers of images and classes that it states; None where a name decides."""
+        """The numbers of images and classes that the set states; None if they depend on the option."""
         if self.size is not None:
             return self.size("")
         if self.images is None or self.classes is None:
@@ -134,11 +137,12 @@ class DataSet:
         return {"train": self.images[0], "test": self.images[1], "classes": self.classes}
 
     def absent(self, option: str = "") -> UserError:
-        """The error for a set that is not on this machine."""
+        """Return the error for a set that is not on this machine."""
         name = f"{self.name}:{option}" if option else self.name
         return UserError(f"Data set {name!r} is not on this machine.", self.how_to_get)
 
     def too_few(self, name: str, *, asked: int, there: int) -> UserError:
-        """The error of more training images than there are: how to get them, where only a part of the set is here."""
+        """Return the error for asking for more training images than there are. If the installation holds only a part of
+        the set, the error says how to get the rest."""
         fix = self.how_to_get if self.carried_in_part and ":" not in name else f"Ask for at most {name}@{there}."
         return UserError(f"{name}@{asked}: {name} has only {there} training images here.", fix)

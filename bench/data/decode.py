@@ -1,4 +1,5 @@
-"""Encoded images to uint8 arrays of one size: bounded memory, unreadable ones counted and named, bombs refused."""
+"""Decoding of images to uint8 arrays of one size, in bounded memory. Unreadable images are counted and named;
+decompression bombs (images that claim to be huge) are refused."""
 
 from __future__ import annotations
 
@@ -26,31 +27,31 @@ from bench.data.image_set import content_key
 from bench.data.progress import Progress
 from bench.data.source import MAX_FILE_BYTES, ImageName, Source
 
-REVISION = 1  # 1: 16 bits of grey and TIFF are read, so what was left out is decoded again
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
-OWN_FORMATS = (*FORMATS, "GIF", "TIFF")  # of images that no protocol is published for
+REVISION = 1  # 1: 16-bit grey and TIFF are read, so images that were left out before are decoded again
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # no rarer formats: their readers tend to have security holes
+OWN_FORMATS = (*FORMATS, "GIF", "TIFF")  # formats for users' own images, for which no protocol is published
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
-PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
-DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of an image of 16 bits; a TIFF of 32 has the first one too
-GREY = ("L", "1", "LA", *DEEP)  # modes of an image
-DARK = 1 << 12  # of 65,536 levels: a camera of 12 bits uses no higher ones, and would be black at 8 bits
+PIXELS_PER_BYTE = 512  # most pixels per byte of a JPEG: the first coefficient of every 8 x 8 block takes at least a bit
+DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes of 16-bit images; 32-bit TIFFs have mode "I" too
+GREY = ("L", "1", "LA", *DEEP)  # Pillow's modes of grey images
+DARK = 1 << 12  # levels of a 12-bit camera: stored in 16 bits (65,536 levels), its images would be black at 8 bits
 MAX_NAMED_IMAGES = 5  # unreadable images that a message names; a file holds the names of all
-MAX_LISTED_IMAGES = 500  # unreadable images, more than are allowed, after which the others are not looked for
-BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
+MAX_LISTED_IMAGES = 500  # unreadable images beyond the allowed number, after which the search for others stops
+BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the thread pool; encoded bytes read ahead for a task
 T = TypeVar("T")
-LARGE, LARGE_BATCH = 512, 4  # pixels per side, from which on fewer are under way
+LARGE, LARGE_BATCH = 512, 4  # pixels per side from which tasks hold fewer images; images per task then
 
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """How images are kept.
+    """The size and form in which decoded images are stored.
 
     Attributes:
-        size: pixels per side, after resizing. None keeps images as they are; all must then be of one size.
-        channels: 1 grey, 3 RGB. None keeps them as they are; all must then be of one kind.
+        size: pixels per side, after resizing. None keeps images as they are; all must then have one size.
+        channels: 1 for grey, 3 for RGB. None keeps them as they are; all must then be grey, or all in colour.
         whole: resize the whole image, whatever its shape, instead of its central square.
-        as_published: pixels as the published protocols see them: what a camera noted of its orientation is not looked
-            at, and GIF files are no images. Else images are upright, and of a GIF the first frame counts.
+        as_published: decode as published protocols do: the orientation that a camera recorded (EXIF) is ignored, and
+            GIF files are not read. Otherwise images are turned upright, and the first frame of a GIF is used.
     """
 
     size: int | None = None
@@ -61,12 +62,14 @@ class Storage:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """Decoded images in the order of their source, those that could not be read left out.
+    """Decoded images in the order of their source, without those that could not be read.
 
     Attributes:
-        images_NHWC: uint8; may be larger than memory. labels_N: int64. keys_N: uint64, see `ImageSet.content_keys_N`.
-        kept_N: int64, the number of each image in the source.
-        unreadable: name and reason of those left out.
+        images_NHWC: uint8; may be larger than memory.
+        labels_N: int64.
+        keys_N: uint64, see `ImageSet.content_keys_N`.
+        kept_N: int64, the index of each image in the source.
+        unreadable: name and reason for each image that was left out.
     """
 
     images_NHWC: np.ndarray
@@ -77,18 +80,18 @@ class Decoded:
 
 
 class Unreadable(Exception):
-    """One image cannot be decoded; the others may be."""
+    """An image cannot be decoded; others of the same source may be readable."""
 
 
 def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
-    """Decode a source on all cores, with progress on stderr when it takes long.
+    """Decode all images of a source on all cores. Progress is shown on stderr if it takes long.
 
     Args:
-        where: what a message calls the whole ("/data/flowers, train").
+        where: name of the source in messages ("/data/flowers, train").
 
     Raises:
-        UserError: sizes or grey and colour are mixed and `storage` does not choose; more than `max_unreadable`
-            of the images cannot be read; an image is too large to be one.
+        UserError: sizes, or grey and colour, are mixed, and `storage` does not choose one; more than `max_unreadable`
+            of the images cannot be read; an image claims more than MAX_PIXELS; the source holds no images.
     """
     images_NHWC: np.ndarray | None = None
     keys: list[int] = []
@@ -125,11 +128,11 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
 
 
 def pixels_of(data: bytes | np.ndarray, *, name: str | ImageName, storage: Storage) -> np.ndarray:
-    """uint8 (H, W, C) of one encoded image (or of pixels, to be resized).
+    """Decode one image, or resize one that is pixels already, to uint8 pixels (H, W, C). `name`: its name in messages.
 
     Raises:
-        UserError: it claims more than MAX_PIXELS.
-        Unreadable: it cannot be decoded.
+        UserError: the image claims more than MAX_PIXELS.
+        Unreadable: the image cannot be decoded.
     """
     if isinstance(data, np.ndarray):
         if storage.size is None and storage.channels is None:
@@ -137,23 +140,24 @@ def pixels_of(data: bytes | np.ndarray, *, name: str | ImageName, storage: Stora
         return _stored(Image.fromarray(data[..., 0] if data.shape[-1] == 1 else data), storage)
     with opened(data, name=name, as_published=storage.as_published) as image:
         if storage.size is not None:
-            image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that is averaged away
-        turned = not storage.as_published and orientation_of(image) != 1  # as the camera was held
+            image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that resizing averages away
+        turned = not storage.as_published and orientation_of(image) != 1  # whether it has to be turned upright
         return _stored(ImageOps.exif_transpose(image) if turned else image, storage)
 
 
 def facts_of(data: bytes, *, name: str | ImageName, as_published: bool) -> tuple[int, int, int, int]:
-    """(height, width, channels, EXIF's orientation) of an encoded image that can be decoded; height and width upright.
+    """Return (height, width, channels, EXIF orientation) of an encoded image, after checking that it can be decoded.
+    Height and width are those of the upright image.
 
-    A JPEG is decoded at an eighth: that reads all of the file, and finds what is wrong with it.
+    A JPEG is decoded at an eighth of its size: this is fast, but reads the whole file and so finds any damage.
 
     Raises:
-        as `pixels_of`
+        UserError, Unreadable: see `pixels_of`.
     """
     with opened(data, name=name, as_published=as_published) as image:
         width, height = image.size
         orientation = 1 if as_published else orientation_of(image)
-        if orientation >= 5:  # lies on its side
+        if orientation >= 5:  # the image lies on its side
             width, height = height, width
         channels = 1 if image.mode in GREY else 3
         image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
@@ -164,11 +168,11 @@ def facts_of(data: bytes, *, name: str | ImageName, as_published: bool) -> tuple
 
 @contextmanager
 def opened(data: bytes, *, name: str | ImageName, as_published: bool) -> Iterator[Image.Image]:
-    """An encoded image, not yet decoded; what goes wrong in the block is one of two errors.
+    """Open an encoded image without decoding it. Errors of Pillow inside the block are turned into the two below.
 
     Raises:
-        UserError: it claims more than MAX_PIXELS.
-        Unreadable: it cannot be decoded.
+        UserError: the image claims more than MAX_PIXELS, or has more than MAX_FILE_BYTES.
+        Unreadable: the image cannot be decoded.
     """
     if len(data) > MAX_FILE_BYTES:
         raise UserError(f"{name} is {len(data):,} bytes long.", f"An image may be {MAX_FILE_BYTES:,}.")
@@ -185,7 +189,7 @@ def opened(data: bytes, *, name: str | ImageName, as_published: bool) -> Iterato
             yield image
     except Image.DecompressionBombError as error:
         raise _bomb(name, str(error)) from error
-    except UnidentifiedImageError as error:  # whose message names an object in memory
+    except UnidentifiedImageError as error:  # its own message names only an object in memory
         raise Unreadable(f"not a {', '.join(formats[:-1])} or {formats[-1]} image") from error
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error) as error:
         raise Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
@@ -196,10 +200,11 @@ def _has_16_bits(image: Image.Image) -> bool:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """An image of 16-bit grey at 8 bits, 0 to 65,535 as 0 to 255 (Pillow's own conversion cuts off at 255).
+    """Convert 16-bit grey to 8 bits, 0 to 65,535 to 0 to 255 (Pillow's own conversion cuts off at 255); return other
+    images unchanged.
 
     Raises:
-        Unreadable: it would be black.
+        Unreadable: the image uses so few of the levels that it would be black.
     """
     if image.mode not in DEEP:
         return image
@@ -210,23 +215,23 @@ def eight_bits(image: Image.Image) -> Image.Image:
 
 
 def orientation_of(image: Image.Image) -> int:
-    """How the pixels lie, 1 to 8; 1 is upright. Damaged EXIF says nothing about the pixels."""
+    """Return the EXIF orientation of an image, 1 to 8, where 1 is upright; 1 if EXIF is missing or damaged."""
     try:
         noted = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # in any way
+    except Exception:  # damaged EXIF raises errors of many kinds
         return 1
     return int(noted) if noted in range(2, 9) else 1
 
 
 def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
-    """(height, width, channels) of one encoded image without decoding it; None where it cannot be read."""
+    """Return (height, width, channels) of one image without decoding it; None if it cannot be read."""
     if isinstance(data, np.ndarray):
         height, width, channels = data.shape
         return height, width, channels
     try:
         with Image.open(io.BytesIO(data), formats=OWN_FORMATS) as image:
             return image.height, image.width, 1 if image.mode in GREY else 3
-    except Exception:  # in any way: what cannot be read is counted when it is decoded
+    except Exception:  # of any kind; unreadable images are counted when they are decoded
         return None
 
 
@@ -245,7 +250,7 @@ def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
 
 
 def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | str]:
-    """The pixels of every image, or why it has none, in order."""
+    """Yield for every image, in order, its pixels or the reason why it cannot be decoded."""
     at_once = BATCH if storage.size and storage.size < LARGE else LARGE_BATCH
     return each(source, lambda data, name: pixels_of(data, name=name, storage=storage), at_once=at_once)
 
@@ -253,8 +258,8 @@ def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | str]:
 def each(
     source: Source, work: Callable[[bytes | np.ndarray, ImageName], T], *, at_once: int = BATCH
 ) -> Iterator[T | str]:
-    """Results of `work` for (encoded image, its name), or why it is unreadable, in order: on all cores, a bounded
-    number at a time."""
+    """Yield for every image, in order, the result of `work(encoded image, name)`, or the reason why the image is
+    unreadable. Runs on all cores, with a bounded number of images in memory."""
 
     def batch_of(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[T | str]:
         done: list[T | str] = []
@@ -262,7 +267,7 @@ def each(
             try:
                 done.append(work(source.read(number) if data is None else data, ImageName(source, number)))
             except (Unreadable, OSError) as error:
-                done.append(str(error))  # its traceback would keep the image
+                done.append(str(error))  # not the error itself: its traceback would keep the image in memory
         return done
 
     threads = min(16, cores())
@@ -277,11 +282,11 @@ def each(
 
 
 def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.ndarray | None]]]:
-    """Numbers of images, with what was read of them where the source is read in order."""
+    """Yield batches of (index of the image, its data). The data is None unless the source has to be read in order."""
     batch: list[tuple[int, bytes | np.ndarray | None]] = []
     size = 0
     given = source.in_order() if source.in_order else itertools.repeat(None)
-    for number, data in zip(range(len(source)), given, strict=False):  # the numbers first: they end it
+    for number, data in zip(range(len(source)), given, strict=False):  # range comes first, because `given` may not end
         batch.append((number, data))
         size += len(data) if data is not None else 0
         if len(batch) == most or size >= BATCH_BYTES:
@@ -291,12 +296,13 @@ def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.n
 
 
 def too_many(unreadable: Sequence[str], *, count: int) -> bool:
-    """Whether a set will be refused, and enough are known to be named: the rest need not be read."""
+    """Whether so many of a set's `count` images are unreadable that it will be refused and the rest need not be
+    read."""
     return len(unreadable) > max_unreadable() * count + MAX_LISTED_IMAGES
 
 
 def judge(unreadable: list[str], *, count: int, where: str) -> None:
-    """Warn of images that cannot be read.
+    """Warn about images that cannot be read. `count`: number of all images; `where`: name of the source in the message.
 
     Raises:
         UserError: they are more than `max_unreadable`.
@@ -314,14 +320,15 @@ def judge(unreadable: list[str], *, count: int, where: str) -> None:
 
 
 def _listed(unreadable: Sequence[str], *, where: str) -> str:
-    """What a message ends with: "; …" and the file that names all of them, where the message does not."""
+    """Return the end of a message that names unreadable images. If it does not name all, write their names to a file
+    and return "; …" with its path."""
     if len(unreadable) <= MAX_NAMED_IMAGES:
         return ""
     path = cache.directory() / f"unreadable-{zlib.crc32(where.encode(errors='surrogateescape')):08x}.txt"
     try:
         files.make_directory(path.parent)
         files.write_bytes(path, "".join(f"{line}\n" for line in unreadable).encode(errors="surrogateescape"))
-    except UserError:  # the cache cannot be written; the message is the same but for its end
+    except UserError:  # the cache cannot be written, so the message names no file
         return "; …"
     return f"; … ({path} names all {len(unreadable):,})"
 

@@ -1,9 +1,10 @@
-"""Copies of downstream test images in an upstream set: a perceptual hash finds them, the pixels confirm them.
+"""Detection of downstream test images that have a copy in an upstream set: a perceptual hash proposes pairs, and their
+pixels confirm them.
 
 The hash has 63 bits per image: which of the lowest spatial frequencies (DCT-II of a small grey image) have more than
-the median amplitude, as "pHash" does (Zauner, 2010). Few of them differ between an image and a copy of it.
+the median amplitude, as in "pHash" (Zauner, 2010). Few bits differ between an image and a copy of it.
 
-A pair is a duplicate when one image can be made from the other by mirroring, blurring (which any resizing does), a
+A pair is a duplicate if one image can be made from the other by mirroring, blurring (which any resizing does), a
 change of brightness and contrast, and clipping at black and white, up to a residual too small to see. A common outline
 is not enough: seams and folds that differ leave a residual, and prints that differ leave one concentrated in one place.
 
@@ -11,8 +12,8 @@ Measured on Fashion-MNIST (tests/data/test_dedup.py): copies that were mirrored,
 as JPEG of quality 75, or made darker or brighter by 40 levels are found; of JPEG of quality 30, three in four. Between
 its training and test images it finds a few pairs that a person would call the same picture, and nothing else.
 
-Accuracy is then reported with and without the test images of which upstream holds a copy, as BiT does
-(arXiv:1912.11370, appendix C): `copies` lists them.
+Accuracy is then reported with and without the test images that have a copy in the upstream set, as BiT does
+(arXiv:1912.11370, appendix C). `copies` returns these images.
 """
 
 from __future__ import annotations
@@ -28,33 +29,34 @@ from bench.data import cache
 from bench.data.image_set import ImageSet
 from bench.data.progress import Progress
 
-REVISION = 3  # raise it when the same sets give other pairs
-SIDE = 28  # pixels per side on which images are compared, in grey
-FREQUENCIES = 8  # per axis: the hash has FREQUENCIES**2 - 1 bits
-MAX_AMONG = 20_000  # images of a set that are compared among themselves: time grows with their square
-MAX_BITS = 10  # that may differ between the hashes of candidates
-BLOCK = 2_048  # images at a time
-MAX_KEPT = 50_000  # images of a set whose thumbnails are kept
-MAX_RESIDUAL = 0.055  # of what the copy varies by; correlation 0.9985
-MIN_CORRELATION = 0.8  # at half the size, below which a pair is not looked at closely; clipping costs most
-COARSE = ((0.0, 7.0), (0.5, 3.0))  # looks at half the size: a blur, and what may be left, in units of MAX_RESIDUAL
-MAX_PEAK = 2.9  # squared largest residual, in units of its mean (rms) times the variation: a print, not compression
-MIN_FREE = 28  # pixels that are not clipped, for gain and offset to be fitted
-SMOOTHING = 1.0  # pixels: the residual's finest detail is compression, not content
-BLURS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1)  # pixels: how much one copy may have been smoothed
-DARK, BRIGHT = 4.0, 251.0  # beyond these a pixel may have been clipped
-MIN_CONTRAST = 2.0  # grey levels of standard deviation; a plain surface is nobody's copy
+REVISION = 3  # increment when the same sets give other pairs
+SIDE = 28  # pixels per side of the grey thumbnails that are compared
+FREQUENCIES = 8  # frequencies per axis: the hash has FREQUENCIES**2 - 1 bits
+MAX_AMONG = 20_000  # largest set whose images are compared with each other: time grows with the square of their number
+MAX_BITS = 10  # bits in which the hashes of two candidates may differ
+BLOCK = 2_048  # images or pairs processed at a time
+MAX_KEPT = 50_000  # largest set whose thumbnails are kept in the cache
+MAX_RESIDUAL = 0.055  # largest residual of a copy, as a fraction of the copy's standard deviation; correlation 0.9985
+MIN_CORRELATION = 0.8  # pairs that correlate less at half the size are not compared closely; clipping lowers it most
+COARSE = ((0.0, 7.0), (0.5, 3.0))  # tests at half the size: sigma of a blur, largest residual in units of MAX_RESIDUAL
+MAX_PEAK = 2.9  # largest squared residual / (its rms × the standard deviation); compression stays below, prints do not
+MIN_FREE = 28  # least number of unclipped pixels to fit gain and offset to
+SMOOTHING = 1.0  # sigma in pixels of a blur of the residual, whose finest detail is compression, not content
+BLURS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1)  # sigmas in pixels by which one of the two may be blurred
+DARK, BRIGHT = 4.0, 251.0  # grey levels beyond which a pixel may have been clipped
+MIN_CONTRAST = 2.0  # least standard deviation in grey levels; a plain surface counts as no image's copy
 
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicates:
-    """Pairs of copies, one row each.
+    """Pairs of images that are copies of each other; M is the number of pairs.
 
     Attributes:
         upstream_M, downstream_M: int64 positions in the two sets.
-        residual_M: what is left unexplained, as a fraction of the picture's variation; 0 for an exact copy.
+        residual_M: rms difference that the best transformation leaves, as a fraction of the standard deviation of the
+            image; 0 for an exact copy.
         flipped_M: whether one is the mirror image of the other.
-        candidates: pairs that the hash proposed.
+        candidates: number of pairs that the hash proposed.
     """
 
     upstream_M: np.ndarray
@@ -68,11 +70,13 @@ class Duplicates:
 
 
 def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
-    """All pairs (upstream, downstream) of copies. Memory: a few hundred MB, however large the sets.
+    """Find all pairs of an upstream and a downstream image that are copies. Takes a few hundred MB, however large the
+    sets.
 
     Args:
-        upstream: what a model is pre-trained on.
-        downstream: what it is judged on; the same object for the pairs within one set, each once.
+        upstream: images that a model is pre-trained on.
+        downstream: images that the model is evaluated on. If it is the same object as `upstream`, pairs within one set
+            are found, each once.
     """
     hashes_N = hashes(upstream)
     ups, downs, flips = [], [], []
@@ -94,7 +98,8 @@ def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
         residual_M[part] = residual(one_MYX, other_MYX)
         progress.step(len(one_MYX))
     same_M = np.flatnonzero(residual_M <= MAX_RESIDUAL)
-    # A symmetric picture is its own mirror image: of two rows for one pair the better is kept.
+    # A symmetric picture is its own mirror image: of the two rows for one pair, the one with the smaller residual is
+    # kept.
     order = same_M[np.lexsort((flipped_M[same_M], residual_M[same_M]))]
     _, first = np.unique(np.stack([up_M[order], down_M[order]]), axis=1, return_index=True)
     kept = order[np.sort(first)]
@@ -108,15 +113,15 @@ def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
 
 
 def copies(upstream: ImageSet, downstream: ImageSet) -> np.ndarray:
-    """Whether upstream holds a copy of each downstream image, bool (M,). Looked for once per pair of contents."""
+    """Return for each downstream image whether upstream has a copy of it, bool (M,). Cached by the sets' contents."""
     copied_M = np.zeros(len(downstream), dtype=bool)
     copied_M[pairs(upstream, downstream)[1]] = True
     return copied_M
 
 
 def pairs(upstream: ImageSet, downstream: ImageSet) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of copies in the two sets, (upstream_M, downstream_M), looked for once per pair of contents; see
-    `find`."""
+    """Return the positions of copies in the two sets, (upstream_M, downstream_M), as `find` finds them. Cached by the
+    sets' contents."""
     key = f"pairs-r{REVISION}-{upstream.content_hash[:16]}-{downstream.content_hash[:16]}"
 
     def build() -> dict[str, np.ndarray]:
@@ -128,7 +133,7 @@ def pairs(upstream: ImageSet, downstream: ImageSet) -> tuple[np.ndarray, np.ndar
 
 
 def hashes(images: ImageSet, *, flipped: bool = False) -> np.ndarray:
-    """uint64 per image: its perceptual hash."""
+    """Return the perceptual hash of each image, uint64 (N,). `flipped`: of its mirror image."""
     place = (np.arange(SIDE) + 0.5) * np.pi / SIDE
     cosines_FS = np.cos(np.arange(FREQUENCIES)[:, None] * place).astype(np.float32)
     hash_N = np.empty(len(images), dtype=np.uint64)
@@ -145,7 +150,7 @@ def hashes(images: ImageSet, *, flipped: bool = False) -> np.ndarray:
 
 
 def near(one_N: np.ndarray, other_M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of positions whose hashes differ in at most MAX_BITS bits."""
+    """Return the positions (in one_N, in other_M) of all pairs whose hashes differ in at most MAX_BITS bits."""
     ups, downs = [], []
     rows = max(1, (4 << 20) // max(1, len(other_M)))
     for start in range(0, len(one_N), rows):
@@ -165,7 +170,8 @@ def _popcount(value: np.ndarray) -> np.ndarray:
 
 
 def thumbnails(images: ImageSet) -> Callable[[Any], np.ndarray]:
-    """Rows -> their `grey` images. Those of a set that is not too large are made once and kept, 3 kB each."""
+    """Return a function: rows of the set -> their `grey` images. If the set has at most `MAX_KEPT` images, these are
+    cached on disk, 3 kB each."""
     if len(images) > MAX_KEPT or images.images_NHWC.shape[1:3] == (SIDE, SIDE):
         return lambda rows: grey(images.images_NHWC[rows])
 
@@ -179,7 +185,7 @@ def thumbnails(images: ImageSet) -> Callable[[Any], np.ndarray]:
 
 
 def grey(images_NHWC: np.ndarray) -> np.ndarray:
-    """float32 (N, SIDE, SIDE), 0 to 255: luma (ITU-R 601), resized with smoothing where the size is another."""
+    """Return images in grey, float32 (N, SIDE, SIDE), 0 to 255: luma (ITU-R 601), resized with smoothing if needed."""
     if images_NHWC.shape[-1] == 3:
         luma = np.array([0.299, 0.587, 0.114], dtype=np.float32)
         grey_NYX = images_NHWC.astype(np.float32) @ luma
@@ -192,9 +198,10 @@ def grey(images_NHWC: np.ndarray) -> np.ndarray:
 
 
 def residual(one_MYX: np.ndarray, other_MYX: np.ndarray) -> np.ndarray:
-    """How badly the better of the two explains the other, as a fraction of what that other varies by.
+    """Return the residual of each pair, (M,): the rms difference after transforming one image into the other, in the
+    better of the two directions, as a fraction of the other's standard deviation.
 
-    Pairs that differ far more than MAX_RESIDUAL already at half the size get infinity: most candidates are such.
+    Pairs that differ by far more than MAX_RESIDUAL at half the size already get infinity; most candidates do.
     """
     result_M = np.full(len(one_MYX), np.inf)
     small_1, small_2 = halved(one_MYX), halved(other_MYX)
@@ -210,7 +217,7 @@ def residual(one_MYX: np.ndarray, other_MYX: np.ndarray) -> np.ndarray:
 
 
 def halved(images_MYX: np.ndarray) -> np.ndarray:
-    """Means of 2 x 2 pixels."""
+    """Return the images at half the size: means of 2 x 2 pixels."""
     rows = images_MYX[:, 0::2] + images_MYX[:, 1::2]
     return (rows[:, :, 0::2] + rows[:, :, 1::2]) / 4
 
@@ -218,7 +225,8 @@ def halved(images_MYX: np.ndarray) -> np.ndarray:
 def _best(
     one_MYX: np.ndarray, other_MYX: np.ndarray, *, blurs: tuple[float, ...], smooth: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(smallest residual over blurs and over which is the copy, how much that one is in one place)."""
+    """Return for each pair (smallest residual over all blurs and both directions, peak of that residual), both (M,);
+    see `_unexplained`."""
     best_M, peak_M = np.full(len(one_MYX), np.inf), np.full(len(one_MYX), np.inf)
     if not len(one_MYX):
         return best_M, peak_M
@@ -231,21 +239,23 @@ def _best(
 
 
 def _unit(images_MYX: np.ndarray) -> np.ndarray:
-    """Rows of mean 0 and length 1, whose products are correlations."""
+    """Return the images as rows of mean 0 and norm 1, whose dot products are correlations."""
     rows_MP = images_MYX.reshape(len(images_MYX), -1)
     rows_MP = rows_MP - rows_MP.mean(axis=1, keepdims=True)
     return rows_MP / np.maximum(np.sqrt(_dot(rows_MP, rows_MP)), 1e-3)[:, None]
 
 
 def _dot(one_MP: np.ndarray, other_MP: np.ndarray) -> np.ndarray:
-    """Products of rows, summed."""
+    """Return the dot products of corresponding rows, (M,)."""
     return np.einsum("mp,mp->m", one_MP, other_MP)
 
 
 def _unexplained(source_MYX: np.ndarray, copy_MYX: np.ndarray, *, smooth: float) -> tuple[np.ndarray, np.ndarray]:
-    """Residual of copy = clip(gain * source + offset); gain and offset by least squares where nothing is clipped.
+    """Fit copy = clip(gain * source + offset) by least squares over unclipped pixels. Return (residual_M, peak_M).
 
-    Also its largest value, squared, in units of its mean times the variation.
+    The residual is the rms of what remains divided by the copy's standard deviation. The peak is the largest squared
+    remainder divided by (its rms × that standard deviation): it is high where a difference is concentrated in one
+    place.
     """
     count = len(source_MYX)
     x_MP, y_MP = source_MYX.reshape(count, -1), copy_MYX.reshape(count, -1)
@@ -267,7 +277,7 @@ def _unexplained(source_MYX: np.ndarray, copy_MYX: np.ndarray, *, smooth: float)
 
 
 def _blur(images_MYX: np.ndarray, sigma: float) -> np.ndarray:
-    """Gaussian blur; beyond the edge the image goes on as it ends."""
+    """Return the images after a Gaussian blur of `sigma` pixels; edge pixels are repeated beyond the edge."""
     if sigma == 0:
         return images_MYX
     side = images_MYX.shape[-1]

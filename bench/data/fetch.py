@@ -1,4 +1,4 @@
-"""Checks of every download that libraries make: room on the disk, checksums, and what an archive may hold."""
+"""Checks of downloads: room on the disk, checksums, and members of archives."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bench.core.formatting import data_size
 
 
 def check_room(needed: int, root: Path) -> None:
-    """Refuse to begin what the disk cannot hold.
+    """Check that the disk of `root` has room for `needed` bytes.
 
     Raises:
-        UserError: how much is needed, and how much there is.
+        UserError: the room is too small; the message says how much is needed and how much is free.
     """
     if needed > (free := free_bytes(root)):
         raise UserError(
@@ -29,7 +29,7 @@ def check_room(needed: int, root: Path) -> None:
 
 
 def matches(path: Path, checksum: str) -> bool:
-    """Whether a file has a checksum: "sha256:…", "md5:…", or "git:…", the sha1 that git gives it."""
+    """Whether a file has the given checksum: "sha256:…", "md5:…", or "git:…" (the sha1 that git computes for it)."""
     kind, _, expected = checksum.partition(":")
     with open(path, "rb") as file:
         if kind == "git":
@@ -39,13 +39,14 @@ def matches(path: Path, checksum: str) -> bool:
 
 
 def unpack(archive: Path, folder: Path, *, makes: tuple[str, ...]) -> None:
-    """Unpack a zip file beside its place, move what it makes into `folder`, and remove the archive.
+    """Unpack a zip file into a temporary folder, move the results into `folder`, and delete the archive.
 
     Args:
-        makes: the names that it unpacks to; each appears in `folder` whole.
+        makes: names of the files or folders that the archive unpacks to; each is moved as a whole.
 
     Raises:
-        UserError: it is damaged, points out of its folder, or lacks what it should make; the disk is full.
+        UserError: the archive is damaged, has a member that points out of its folder, or lacks one of `makes`; or the
+            disk has no room.
     """
     folder.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{archive.name}-", dir=folder))
@@ -69,7 +70,11 @@ def unpack(archive: Path, folder: Path, *, makes: tuple[str, ...]) -> None:
 
 
 def _check(member: zipfile.ZipInfo, archive: Path) -> None:
-    """Raises UserError for a member that points out of the archive, or is no plain file or folder."""
+    """Check one member of an archive.
+
+    Raises:
+        UserError: it points out of the archive, or is not a regular file or folder.
+    """
     path, kind = PurePosixPath(member.filename.replace("\\", "/")), stat.S_IFMT(member.external_attr >> 16)
     if path.is_absolute() or ".." in path.parts or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         what = f"{archive} has a member {member.filename!r} that points elsewhere."

@@ -1,4 +1,5 @@
-"""Published data sets that nobody may pass on: read from a copy of one's own, a folder of the set's name."""
+"""Published data sets that may not be redistributed: they are read from the user's own copy, a folder of the set's
+name."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ NON_COMMERCIAL = "non-commercial research only; the images belong to their owner
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSet(DataSet):
-    """A folder of the set's name in any format that `folder` reads, streamed as RGB."""
+    """A data set that is a folder of its name below the data root, in any format that the set `folder` reads. Its
+    images are streamed as RGB."""
 
     kind: Kind = "photographs"
     licence: str = NON_COMMERCIAL
@@ -44,7 +46,7 @@ class FolderSet(DataSet):
         return folder.some_encoded(self.name, root=root) if self._available(root) else []
 
     def _indexed(self, root: Path | None) -> Numbers | None:
-        from bench.data import index  # brings Pillow
+        from bench.data import index  # imported here, because it imports Pillow
 
         if root is None or not self._available(root):
             return None
@@ -63,7 +65,7 @@ class FolderSet(DataSet):
 
 
 def no_images(name: str, how_to_get: str) -> Callable[..., ImageSet]:
-    """`load` of a set that cannot be had."""
+    """Return a `DataSet.load` that raises a UserError, for a set that is not public."""
 
     def load(split: str, *, root: Path | None) -> ImageSet:
         raise UserError(f"The data set {name} is not public.", how_to_get)

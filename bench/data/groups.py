@@ -1,9 +1,11 @@
-"""Images that belong together, such as those of one patient, camera or site: all are learned from, or all tested on.
+"""Groups of images that belong together, such as those of one patient, camera or site: each group is either trained on
+or tested on as a whole.
 
-A file says which: columns `file` (below the set's folder) and `group`. An image that it does not name is a group of its
-own. `groups.csv` in the folder counts by itself; another file is named with `--groups`. Which groups are held out
-follows from hashes of their names and from numbers of images, so from neither pixels nor the order of rows. A set's
-name ends in a hash of its groups ("folder:photos:groups-0a1b2c3d4e"): other groups are another set.
+A file lists the groups in columns `file` (path below the set's folder) and `group`. An image that it does not name is a
+group of its own. `groups.csv` in the folder is used without being asked for; another file is named with `--groups`.
+Which groups are held out depends on hashes of their names and on numbers of images, but neither on pixels nor on the
+order of rows. A set's name ends in a hash of its groups ("folder:photos:groups-0a1b2c3d4e"), so that with other groups
+it is another set.
 """
 
 from __future__ import annotations
@@ -29,12 +31,18 @@ from bench.data.subset import HELD_OUT, mix
 
 FILE, COLUMNS = "groups.csv", ["file", "group"]
 WORD = re.compile(r"groups-[0-9a-f]{10}")
-MAX_NAMED = 3  # files or groups in an error
+MAX_NAMED = 3  # files or groups that an error message names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """A file of groups. of: path of an image below the set's folder -> its group. word: the groups' part of a name."""
+    """The contents of a file of groups.
+
+    Attributes:
+        path: path of the file.
+        of: path of an image below the set's folder -> name of its group.
+        word: the part of the set's name that identifies the groups, "groups-" and a hash.
+    """
 
     path: Path
     of: Mapping[str, str]
@@ -42,10 +50,10 @@ class Groups:
 
 
 def read(path: Path) -> Groups:
-    """The groups in a file.
+    """Read the groups in a file.
 
     Raises:
-        UserError: it cannot be read, lacks a column, or puts an image into two groups.
+        UserError: the file cannot be read, lacks a column, or puts an image into two groups.
     """
     try:
         table = pd.read_csv(path, usecols=COLUMNS, dtype=str, keep_default_na=False, encoding="utf-8-sig")
@@ -63,10 +71,11 @@ def read(path: Path) -> Groups:
 
 
 def of_folder(folder: Path, word: str) -> Groups | None:
-    """The groups of a set: those that its name asks for, else those of the file in its folder; None without.
+    """Return the groups of a set: those that `word` in its name asks for; if it is "", those of `groups.csv` in its
+    folder, or None without such a file.
 
     Raises:
-        UserError: as `read`; no file has the groups that the name asks for.
+        UserError: a file cannot be read (see `read`), or none has the groups that the name asks for.
     """
     if not word:
         return read(folder / FILE) if (folder / FILE).is_file() else None
@@ -82,10 +91,12 @@ def of_folder(folder: Path, word: str) -> Groups | None:
 
 
 def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderContents:
-    """A folder's images with their groups; where the folder has no split, some groups are its test images.
+    """Return a folder's images with their groups. If the folder is not divided into splits, some groups become its test
+    images.
 
     Raises:
-        UserError: the images are no files; the groups name others, or cross the folder's own split; see `hold_out`.
+        UserError: the images are not separate files; the groups name files that are missing, or a group has images in
+            both of the folder's own splits; see also `hold_out`.
     """
     source = contents.sources.get("all")
     parts = [np.full(len(each), part) for part, each in contents.sources.items()]
@@ -97,7 +108,7 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
         what = f"{groups.path}: groups are of image files, and {folder} holds {contents.format}."
         raise UserError(what, "Keep a folder of image files per class.")
     listed = set(names)
-    # a file that is no image of the set may be named, but no image by another way to it
+    # a file that is not an image of the set may be listed; a path out of the folder, even to one of its images, may not
     if unknown := [
         name
         for name in groups.of
@@ -115,7 +126,7 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
     tested_N = part_N == "test"
     if crossing := sorted({*of_N[tested_N].tolist()} & {*of_N[~tested_N].tolist()}):
         what = f"{where}: {plural(len(crossing), 'group')} in both splits of the folder: {_some(crossing)}."
-        if contents.words:  # A table's column divides them.
+        if contents.words:  # a column of a table of labels has divided the images into splits
             what = f"{where}: {plural(len(crossing), 'group')} in both splits of the table: {_some(crossing)}."
             fix = "Give the rows of each one split; or take the column of splits away, to have the groups divided."
             raise UserError(what, fix)
@@ -140,10 +151,11 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
 
 
 def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[str], where: str) -> np.ndarray:
-    """Which images are for testing, bool (N,): `nearest` to HELD_OUT of each class.
+    """Choose whole groups of images for testing, about the fraction HELD_OUT of each class; return bool (N,). `where`:
+    name of the images in messages.
 
     Raises:
-        UserError: no groups leave every class on both sides, such as one whose images are all in one group.
+        UserError: no division leaves every class images on both sides, for example if all of a class are in one group.
     """
     total_K = np.bincount(labels_N, minlength=len(classes))
     test_N = nearest(labels_N, groups_N, np.maximum(1, np.round(HELD_OUT * total_K)))
@@ -159,9 +171,12 @@ def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[st
 
 
 def nearest(labels_N: np.ndarray, groups_N: np.ndarray, wanted_K: np.ndarray) -> np.ndarray:
-    """Which images to hold out, bool (N,): whole groups, in the order of a hash, each where it brings the numbers of
-    the classes nearer to those that are wanted; then, for a class without any, the group that takes them least far. Of
-    every class some are left."""
+    """Choose whole groups of images to hold out, bool (N,), so that about `wanted_K` images of each class are.
+
+    Groups are visited in the order of a hash, and one is held out if that brings the numbers of images per class nearer
+    to `wanted_K`. Then, for each class without any image, the group is held out that moves the numbers away least. Some
+    images of every class are always left.
+    """
     keys_G, group_N = np.unique(groups_N, return_inverse=True)
     total_K, number = np.bincount(labels_N, minlength=len(wanted_K)), len(wanted_K)
     scale_K, held_K, test_G = np.maximum(1, wanted_K), 0 * total_K, np.zeros(len(keys_G), bool)
@@ -170,7 +185,7 @@ def nearest(labels_N: np.ndarray, groups_N: np.ndarray, wanted_K: np.ndarray) ->
     def gain(group: int) -> float:
         after_K = held_K + np.bincount(members[group], minlength=number)
         if ((after_K >= total_K) & (after_K > held_K)).any():
-            return -math.inf  # nothing would be left to learn a class from
+            return -math.inf  # a class would have no training images left
         return float(((np.abs(held_K - wanted_K) - np.abs(after_K - wanted_K)) / scale_K).sum())
 
     in_order = np.argsort(mix(keys_G, "held-out"), kind="stable").tolist()

@@ -1,8 +1,8 @@
-"""Data sets of the Hugging Face hub: what is fetched of one, and how it is checked.
+"""Downloads of data sets from the Hugging Face hub: which files are fetched, and how they are checked.
 
-Only `--download` asks the hub. `huggingface_hub` fetches the files of a commit. Each is checked against the size and
-the checksum that the hub states; then they are listed in `<data root>/hf/OWNER--NAME/COMMIT.json`, beside the folder
-that holds them (`bench.data.hub_copy`).
+Only `--download` contacts the hub. `huggingface_hub` fetches the files of a commit. Each is checked against the size
+and the checksum that the hub states; then they are listed in `<data root>/hf/OWNER--NAME/COMMIT.json`, beside the
+folder that holds them (`bench.data.hub_copy`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from bench.data.fetch import matches, unpack
 from bench.data.hub_copy import COMMIT, Repository
 from bench.data.source import SPLIT_WORDS, is_image, split_word
 
-KINDS = (".parquet", ".arrow", ".tar")  # the first that a set has is read; without, image files in folders
-NAMES = ("classes.txt", "classnames.txt")  # of the classes
+KINDS = (".parquet", ".arrow", ".tar")  # the first kind that a set has is read; if it has none, image files in folders
+NAMES = ("classes.txt", "classnames.txt")  # files with the names of the classes, fetched too
 MOST_NAMED = 10
-AT_ONCE = 8  # files that are fetched together
+AT_ONCE = 8  # files that are fetched in parallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class HubFile:
     Attributes:
         name: path in the repository.
         size: bytes.
-        checksum: "sha256:…", or "git:…" of a file that is not in large-file storage.
+        checksum: "sha256:…"; or "git:…", git's sha1, for a file that is not in large-file storage.
     """
 
     name: str
@@ -46,25 +46,25 @@ class HubFile:
 
 
 def look_up(wanted: Repository, *, named: str, licence: str = "", opened_as: str = "") -> Download:
-    """The part that a download fetches. Asks the hub.
+    """Ask the hub which files a data set has, and return what a download of it fetches.
 
     Args:
-        named: the set's name with {revision} in it.
-        licence: of the images, where that is known better than by the card.
-        opened_as: the name under which it can be looked into, with {revision} in it; "" for `named`.
+        named: the set's name, with "{revision}" where the commit belongs.
+        licence: licence of the images, if the dataset card on the hub does not state the right one.
+        opened_as: name under which the set is loaded, with "{revision}" in it; "" if that is `named`.
 
     Raises:
         UserError: the hub does not answer, has no such set, revision or configuration, or asks for a token; the set has
             no files that can be read; a file's name points out of its folder.
     """
-    from huggingface_hub import HfApi  # takes half a second
+    from huggingface_hub import HfApi  # imported here because it takes half a second
 
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
     try:
         about = api.dataset_info(wanted.repo, revision=_commit(api, wanted), files_metadata=True)
     except UserError:
         raise
-    except Exception as error:  # in any way
+    except Exception as error:  # the package raises errors of many kinds
         raise _not_given(wanted, error) from error
     commit = str(about.sha)
     chosen = _chosen(wanted, {one.rfilename: one for one in about.siblings or ()}, about.card_data)
@@ -82,10 +82,10 @@ def look_up(wanted: Repository, *, named: str, licence: str = "", opened_as: str
 
 
 def _stated(wanted: Repository, name: str, one: Any) -> HubFile:
-    """Size and checksum of a file, as the hub states them.
+    """Return the size and checksum of a file that the hub states. `one`: what `huggingface_hub` says about the file.
 
     Raises:
-        UserError: it states none; the name points out of its folder.
+        UserError: the hub states no size or checksum, or the name points out of its folder.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not name.isprintable() or "\\" in name:
@@ -97,7 +97,7 @@ def _stated(wanted: Repository, name: str, one: Any) -> HubFile:
 
 
 def _missing(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path) -> int:
-    """Bytes that are not there yet: what the library has of a file that was stopped counts as there."""
+    """Return the bytes that are still to be fetched. What the library has kept of an interrupted file is subtracted."""
     if wanted.archive and all((root / name).exists() for name in wanted.makes):
         return 0
     folder = wanted.place(root) / wanted.entry(commit)
@@ -106,18 +106,19 @@ def _missing(wanted: Repository, commit: str, files: Sequence[HubFile], root: Pa
 
 
 def _fetch(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path) -> list[str]:
-    """Have the files below the data root, each checked; then list them, or unpack the archive.
+    """Fetch the files that are missing below the data root and check all of them; then write the list of files, or
+    unpack the archive. Return one line of text per file.
 
     Raises:
-        UserError: the hub breaks off or sends something else. The part that was fetched is kept, and continued next
-        time.
+        UserError: the connection breaks off, or a file has another checksum. The part that was fetched is kept, and the
+            next download continues it.
     """
     from huggingface_hub import hf_hub_download
 
     if wanted.archive and all((root / name).exists() for name in wanted.makes):
         return [f"{wanted.archive}: there already"]
     folder = wanted.place(root) / wanted.entry(commit)
-    for file in files:  # a file that is there is never written over
+    for file in files:  # an existing file is never overwritten
         if (there := folder / file.name).is_file() and not _is_right(there, file):
             raise UserError(f"{there} is not the published file: its checksum differs.", "Move it away.")
     try:
@@ -125,7 +126,7 @@ def _fetch(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path
         get = partial(hf_hub_download, wanted.repo, repo_type="dataset", revision=commit, endpoint=endpoint)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda file: get(file.name, local_dir=folder), files))
-    except Exception as error:  # in any way
+    except Exception as error:  # the package raises errors of many kinds
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         what = f"{wanted.repo} was not fetched to the end: {reason}."
         raise UserError(what, "Run the same command again to continue.") from error
@@ -134,7 +135,7 @@ def _fetch(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path
             there.unlink(missing_ok=True)
             what = f"What the hub sent as {file.name} is not the published file: its checksum differs."
             raise UserError(what, "Try again later.")
-    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's notes on what is under way
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's files about unfinished downloads
     if wanted.archive:
         unpack(folder / wanted.archive, root, makes=wanted.makes)
         shutil.rmtree(folder, ignore_errors=True)
@@ -150,7 +151,12 @@ def _is_right(path: Path, file: HubFile) -> bool:
 
 
 def _commit(api: Any, wanted: Repository) -> str | None:
-    """The revision that the hub is asked for: it knows whole commits, branches and tags, but no beginnings."""
+    """Return the revision to ask the hub for; None for the newest. An abbreviated commit is expanded, because the hub
+    knows only whole commits, branches and tags.
+
+    Raises:
+        UserError: no commit, or several, begin with the digits given.
+    """
     if len(wanted.revision) == 40 or not COMMIT.fullmatch(wanted.revision):
         return wanted.revision or None
     commits = api.list_repo_commits(wanted.repo, repo_type="dataset")
@@ -173,10 +179,14 @@ def _not_given(wanted: Repository, error: Exception) -> UserError:
 
 
 def _chosen(wanted: Repository, siblings: Mapping[str, Any], card: Any) -> dict[str, Any]:
-    """The files that are fetched, in a fixed order.
+    """Return the files to fetch, name -> what the hub says about it, in a fixed order.
+
+    Args:
+        siblings: all files of the repository, by name.
+        card: the metadata of the dataset card.
 
     Raises:
-        UserError: there are none; a configuration has to be named.
+        UserError: there are no files to read, or a configuration has to be named.
     """
     if wanted.archive:
         if wanted.archive not in siblings:
@@ -196,7 +206,11 @@ def _chosen(wanted: Repository, siblings: Mapping[str, Any], card: Any) -> dict[
 
 
 def _patterns(wanted: Repository, card: Any) -> Sequence[str]:
-    """Which files belong to the configuration, from the head of the set's card."""
+    """Return glob patterns of the files that belong to the configuration, from the metadata of the dataset card.
+
+    Raises:
+        UserError: there is no such configuration, or there are several and none was named.
+    """
     stated = (card.to_dict() if hasattr(card, "to_dict") else card or {}).get("configs") or []
     configs = {str(one["config_name"]): one for one in stated if isinstance(one, Mapping) and "config_name" in one}
     usual = next((name for name, one in configs.items() if name == "default" or one.get("default")), None)

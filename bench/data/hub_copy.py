@@ -1,7 +1,8 @@
-"""Data sets of the Hugging Face hub as they lie below the data root, each at one commit.
+"""Local copies, below the data root, of data sets of the Hugging Face hub, each at one commit.
 
-A set is there when `<data root>/hf/OWNER--NAME/COMMIT.json` lists its files and the folder beside it holds them all, so
-half of one is never trained on. A study reads these files and asks nobody (`bench.data.hub` does, to fetch them).
+A copy counts as present if `<data root>/hf/OWNER--NAME/COMMIT.json` lists its files and the folder beside it holds all
+of them, so that an incomplete copy is never trained on. A study reads these files without contacting the hub; only
+downloads do (`bench.data.hub`).
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """Files of one data set of the hub.
+    """The files of one data set of the hub that are used.
 
     Attributes:
         repo: "owner/name".
-        revision: a commit, of which seven digits are enough; or, for a download, a branch or a tag; "" for the newest.
-        config: which of the set's configurations; "" for the only one.
-        test: the word for the split that is for testing ("validation"), of several; "" for the best that is there.
-        archive: one file that is fetched and unpacked, instead of files that are read as they are.
-        makes: what the archive unpacks to, below the data root.
+        revision: a commit (seven digits or more); for a download also a branch, a tag, or "" for the newest commit.
+        config: name of the set's configuration; "" for the only one.
+        test: name of the split that is used for testing ("validation"), if there are several; "" chooses the best one.
+        archive: name of one file that is fetched and unpacked; "" if files are read as they are.
+        makes: names of the files or folders that the archive unpacks to, below the data root.
     """
 
     repo: str
@@ -43,11 +44,15 @@ class Repository:
         return root / FOLDER / self.repo.replace("/", "--")
 
     def entry(self, commit: str) -> str:
-        """The name of the folder and the list of a commit's files."""
+        """Return the common name of a commit's folder and of the list of its files (which ends in ".json")."""
         return ".".join(filter(None, (commit, self.config, self.test)))
 
     def find(self, root: Path) -> Path | None:
-        """The folder of the files; None where they are not all there."""
+        """Return the folder with the files of `revision`; None if they are not all there.
+
+        Raises:
+            UserError: several commits that are here begin with the digits of `revision`.
+        """
         if not COMMIT.fullmatch(self.revision):
             return None
         lists = self._lists(root)
@@ -58,7 +63,7 @@ class Repository:
         return _complete(whole[0]) if whole else None
 
     def commits(self, root: Path) -> tuple[str, ...]:
-        """The commits that are here."""
+        """Return the commits of which a copy has been fetched."""
         return tuple(self._lists(root))
 
     def _lists(self, root: Path) -> dict[str, Path]:
@@ -69,7 +74,8 @@ class Repository:
 
 
 def _complete(listed: Path) -> Path | None:
-    """The folder beside a list, where each file has the size in the list."""
+    """Return the folder that holds the files named in the list `listed`, if each file has the size that the list
+    states; None otherwise."""
     folder = listed.with_suffix("")
     try:
         sizes = json.loads(listed.read_text())["files"]

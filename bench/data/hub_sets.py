@@ -1,4 +1,5 @@
-"""Published data sets whose files are on the Hugging Face hub: shards read in place, or an archive with lists."""
+"""Published data sets whose files are on the Hugging Face hub: shards that are read in place, or an archive of image
+files with lists of their classes."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ OPTIONS = "{name}[:64px][:rgb|:grey]; the whole image is resized to a square of 
 
 @dataclass(frozen=True, kw_only=True)
 class HubSet(DataSet):
-    """Files of the hub in a format that `folder` reads, the whole image resized to a square.
+    """A data set whose files are on the hub, in a format that the set `folder` reads. Whole images are resized to a
+    square.
 
     Attributes:
-        hub: which files.
-        bins: (values of the label in the files, classes that they are grouped into evenly).
+        hub: the files of the set.
+        bins: (number of different labels in the files, number of classes that they are evenly grouped into); None if
+            labels are the classes.
     """
 
     hub: Repository
@@ -50,7 +53,12 @@ class HubSet(DataSet):
             object.__setattr__(self, name, value)
 
     def _place(self, root: Path | None) -> Path | None:
-        """The folder with the files; of a set without a known commit, whichever one is here."""
+        """Return the folder with the files; None if they are not here. If the set states no commit, it is that of the
+        only commit that is here.
+
+        Raises:
+            UserError: the set states no commit, and several are here.
+        """
         if root is None:
             return None
         if self.hub.revision:
@@ -68,7 +76,7 @@ class HubSet(DataSet):
         return [place] if (place := self._place(root)) is not None else None
 
     def _stored(self, option: str) -> tuple[int, int]:
-        """(pixels per side, channels)."""
+        """Return (pixels per side, channels) of the images for an option of the name."""
         side, channels = sized(self.name, option, option.split(":") if option else (), self.options)
         return side or self.side or 224, channels or 3
 
@@ -76,13 +84,13 @@ class HubSet(DataSet):
         return self._stored(option)
 
     def _download(self, option: str) -> Download:
-        from bench.data.hub import look_up  # what a study has no use for
+        from bench.data.hub import look_up  # imported here, because studies do not need it
 
         name = f"{self.name}:{option}" if option else self.name
         return look_up(self.hub, named=name.replace("{", "{{"), licence=self.licence)
 
     def _load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
-        from bench.data.decode import Storage  # brings Pillow
+        from bench.data.decode import Storage  # imported here, because it imports Pillow
         from bench.data.sets import folder
 
         side, channels = self._stored(option)
@@ -105,11 +113,11 @@ class HubSet(DataSet):
 
 @dataclass(frozen=True, kw_only=True)
 class ListedSet(HubSet):
-    """Image files in an archive of the hub, with a list of names and classes for each split.
+    """A data set of image files in an archive on the hub, with a list of file names and classes for each split.
 
     Attributes:
-        folder: the folder with the lists, below the data root.
-        lists: the list of each split.
+        folder: folder with the lists, below the data root.
+        lists: (split, name of its list) pairs.
     """
 
     folder: str
@@ -138,7 +146,11 @@ class ListedSet(HubSet):
         )
 
     def _listed(self, folder: Path, name: str) -> Source:
-        """The images of a list: a line holds a file's name and the number of its class."""
+        """Return the images of a list. Each of its lines holds the name of a file and the number of its class.
+
+        Raises:
+            UserError: a line has another form, or its class is out of range.
+        """
         paths, labels, classes = list[Path](), list[int](), self.classes or 0
         for line in (folder / name).read_text(encoding="utf-8").splitlines():
             file, _, label = line.strip().rpartition(" ")

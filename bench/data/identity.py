@@ -1,9 +1,9 @@
-"""Which images a set holds here and now, of sets of which neither their name nor their revision says it.
+"""Digests of the images that a set holds on this machine now, for sets whose name and revision do not determine them.
 
-A digest is over the content of every image (`ImageSet.content_keys_N`) with its class and split: names, order, format
-and times of files make no difference. While no file has another name, size or time, none is opened: the cache knows the
-digest of the files as they are. What it knows of more than 1 GB of decoded files (`cache.fingerprint`), and of streamed
-ones, stays while they have their size and the time that programs can set.
+A digest covers the content of every image (`ImageSet.content_keys_N`) with its class and split; names, order, format
+and times of files make no difference. As long as the name, size and times of every file are unchanged, no file is
+opened, because the cache holds the digest for them. Two other caches, of decoded files of more than 1 GB together
+(`cache.fingerprint`) and of streamed files, notice a change only by size and modification time, which programs can set.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from bench.data.load import SPLITS, data_set, load
 from bench.study.cell import Cell
 from bench.study.names import DataName
 
-DIGITS = 16  # hex, of a digest
+DIGITS = 16  # hexadecimal digits of a digest
 
 
 def digest(name: str, *, root: Path | None) -> str | None:
-    """The digest of a set's images; None where its name and revision say which they are, or a published set is not
-    here.
+    """Return the digest of a set's images; None if its name and revision determine them, or if it is a published set
+    that is not on this machine.
 
     Raises:
-        UserError: they are not here, or cannot be read.
+        UserError: the images are not on this machine, or cannot be read.
     """
     one = data_set(name)
     folders = one.places(DataName.parse(name).option, root=root) if one.places is not None else None
     if folders is None:
         return None
     listed = hashlib.sha256(repr((name, one.revision)).encode())
-    for file in _files(folders):  # of ImageNet more than a million
+    for file in _files(folders):  # ImageNet has more than a million
         listed.update(repr(file).encode(errors="surrogateescape"))
     key = f"listing-{listed.hexdigest()[:DIGITS]}"
     stored = cache.arrays(key, lambda: {"digest": np.frombuffer(_read(name, root).encode(), dtype=np.uint8)})
@@ -49,11 +49,12 @@ def digest(name: str, *, root: Path | None) -> str | None:
 
 
 def of_cells(*, root: Path | None) -> Callable[[Cell], dict[str, str]]:
-    """(cell) -> set -> digest, of the sets that it reads and that can be read; each as it is when first asked for."""
+    """Return a function: cell -> {data set: digest} for the sets that the cell reads, except those that cannot be read
+    or have no digest. Each digest is computed once, when it is first asked for."""
 
     @functools.cache
     def known(name: str) -> str | None:
-        with contextlib.suppress(UserError):  # whoever uses them says why
+        with contextlib.suppress(UserError):  # code that loads the set will report the error
             return digest(name, root=root)
         return None
 
@@ -65,7 +66,8 @@ def of_cells(*, root: Path | None) -> Callable[[Cell], dict[str, str]]:
 
 
 def difference(then: str, now: str) -> str:
-    """How many images came and went between two digests, for people; without numbers where the cache has forgotten."""
+    """Return in words how many images were added, removed or moved between two digests; without numbers if the cache no
+    longer holds what the digests were made of."""
     known = (cache.stored(f"images-{one}") or {"rows_N2": np.empty((0, 2))} for one in (then, now))
     before, after = (Counter(map(tuple, stored["rows_N2"].tolist())) for stored in known)
     if not (before and after):
@@ -77,8 +79,8 @@ def difference(then: str, now: str) -> str:
 
 
 def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
-    """(path below its folder, bytes, time of change, which programs can set, and of any change to the file or to that,
-    which they cannot) of every file, also of folders that are linked to."""
+    """Yield (path below its folder, bytes, mtime in ns, ctime in ns) of every file; symbolic links are followed.
+    Programs can set mtime, but not ctime, which also changes when mtime is set."""
     for folder in folders:
         seen = set[str]()
         for where, inside, names in os.walk(folder, followlinks=True):
@@ -95,7 +97,7 @@ def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _read(name: str, root: Path | None) -> str:
-    """The digest, from the images; the cache keeps what it is of."""
+    """Compute the digest from the images. The cache keeps what it was computed from, for `difference`."""
     rows_N2 = np.concatenate([_rows(load(name, split, root=root)) for split in SPLITS])
     rows_N2 = rows_N2[np.lexsort(rows_N2.T)]
     made = hashlib.sha256(rows_N2.tobytes()).hexdigest()[:DIGITS]
@@ -104,7 +106,7 @@ def _read(name: str, root: Path | None) -> str:
 
 
 def _rows(images: ImageSet) -> np.ndarray:
-    """uint64 (N, 2): the content of every image, and its class and split."""
+    """Return for every image a hash of its content, and a hash of its class and split: uint64 (N, 2)."""
     places = (f"{images.split}/{label}".encode() for label in images.class_names)
     places_K = np.array([int(hashlib.sha256(place).hexdigest()[:DIGITS], 16) for place in places], dtype="<u8")
     return np.stack([images.content_keys_N.astype("<u8"), places_K[images.labels_N]], axis=1)

@@ -1,6 +1,7 @@
-"""Reader for IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist), plain or gzipped.
+"""Reader of IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist), plain or gzipped.
 
-torchvision reads plain files in its own folders, and brings torch: these lie anywhere, as Debian packs them too.
+torchvision's reader is not used, because it imports torch and reads only plain files in its own folders. These may lie
+anywhere, for example where Debian's packages put them.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy as np
 
 from bench.core.errors import UserError
 
-MAX_BYTES = 4 << 30  # a header that promises more than this is damaged, not large
+MAX_BYTES = 4 << 30  # a file whose header states more bytes than this is taken to be damaged, not large
 UNSIGNED_BYTE = 0x08
 
 
 def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
-    """The uint8 array in an IDX file.
+    """Return the uint8 array in an IDX file.
 
     Args:
         path: the file, gzipped if its name ends in ".gz".
@@ -55,7 +56,7 @@ def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
 
 
 def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8 images_NHWC with one channel, int64 labels_N from 0) from a pair of IDX files that must agree.
+    """Read a pair of IDX files; return (uint8 images_NHWC with one channel, int64 labels_N from 0).
 
     Raises:
         UserError: either file is bad, the counts differ, there are no images, or a label is out of range.
@@ -77,13 +78,15 @@ def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.n
 
 
 def read_full_set(folders: list[Path], split: str, *, num_classes: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """(images_NHWC, labels_N) of a split, where these folders have both splits: none is mixed with another copy's."""
+    """Return (images_NHWC, labels_N) of a split; None unless these folders have both splits, so that splits of
+    different copies are never mixed."""
     pairs = {part: find_pair(folders, part) for part in ("train", "test")}
     return read_idx_pair(*pair, num_classes=num_classes) if (pair := pairs[split]) and all(pairs.values()) else None
 
 
 def find_pair(folders: list[Path], split: str) -> tuple[Path, Path] | None:
-    """(images, labels) files of a split in the first folder that has both, under their usual names, or None."""
+    """Return the (images, labels) files of a split in the first folder that has both under their usual names, or
+    None."""
     for folder in folders:
         for images, labels in names_of_pair({"train": "train", "test": "t10k"}[split]):
             if (folder / images).is_file() and (folder / labels).is_file():
@@ -92,7 +95,8 @@ def find_pair(folders: list[Path], split: str) -> tuple[Path, Path] | None:
 
 
 def names_of_pair(stem: str) -> Iterator[tuple[str, str]]:
-    """The names that the two files of a split may have: "train" -> train-images-idx3-ubyte.gz, …; plain or gzipped."""
+    """Yield the pairs of names (images, labels) that the files of a split may have, plain or gzipped: for "train",
+    train-images-idx3-ubyte.gz, …."""
     kinds = ("images{}idx3-ubyte{}", "labels{}idx1-ubyte{}")
     endings = [[kind.format(dot, end) for dot in "-." for end in (".gz", "")] for kind in kinds]
     for images, labels in itertools.product(*endings):

@@ -1,4 +1,4 @@
-"""The one shape in which images travel: uint8 arrays with labels and where they came from."""
+"""`ImageSet`, the form in which all code passes labelled images: uint8 arrays with labels and their origin."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from typing import Any, Literal
 import numpy as np
 
 Tier = Literal["resident", "mapped", "streamed"]
-RESIDENT_SHARE = 0.4  # of a device's free memory that training images may take; the model needs the rest
-AHEAD_BYTES = 512 << 20  # of pixels under way, where they are not resident
-INDEX_BYTES = 46  # per image, of the index of encoded images: a row of `bench.data.index.IMAGE`
-IN_MEMORY = 256 << 20  # bytes; parts of a memory-mapped array that are larger stay on the disk
-BLOCK = 1_024  # images that are looked at together
+RESIDENT_SHARE = 0.4  # fraction of a device's free memory that training images may take; the model needs the rest
+AHEAD_BYTES = 512 << 20  # bytes of pixels that are read ahead, if images are not resident
+INDEX_BYTES = 46  # bytes per image of the index of encoded images: a row of `bench.data.index.IMAGE`
+IN_MEMORY = 256 << 20  # bytes; larger selections from a memory-mapped array stay on the disk
+BLOCK = 1_024  # images that are processed at a time
 
 
 class LazyImages(ABC):
-    """Images that are read when they are indexed: like an array of uint8 (N, H, W, C), never whole in memory."""
+    """Images that are read only when they are indexed: like a uint8 array (N, H, W, C) that is never in memory as a
+    whole."""
 
     dtype, ndim = np.dtype(np.uint8), 4
     shape: tuple[int, int, int, int]
@@ -31,11 +32,11 @@ class LazyImages(ABC):
 
     @abstractmethod
     def __getitem__(self, rows: Any) -> np.ndarray:
-        """The pixels of a slice or of positions (M,)."""
+        """Return the pixels of the images in a slice or at positions (M,)."""
 
     @abstractmethod
     def take(self, indices_M: np.ndarray) -> LazyImages:
-        """The images at these positions, still unread."""
+        """Return the images at these positions, without reading them."""
 
 
 class MappedImages(LazyImages):
@@ -52,16 +53,16 @@ class MappedImages(LazyImages):
         return MappedImages(self.images_NHWC, self.rows_N[indices_M])
 
 
-FileOrPixels = bytes | np.ndarray  # a JPEG, or pixels uint8 (H, W, C)
+FileOrPixels = bytes | np.ndarray  # an encoded JPEG, or uint8 pixels (H, W, C)
 
 
 class EncodedImages(LazyImages):
     """Images that are decoded when they are indexed (`bench.data.stream`).
 
     Attributes:
-        keys_N: uint64 per image, from its file's bytes.
-        identity: what else the pixels follow from.
-        encoded_bytes: of all files together.
+        keys_N: uint64 hash of the bytes of each image's file.
+        identity: text that states what else the pixels depend on.
+        encoded_bytes: bytes of all files together.
     """
 
     keys_N: np.ndarray
@@ -70,11 +71,11 @@ class EncodedImages(LazyImages):
 
     @abstractmethod
     def at(self, size: int) -> EncodedImages:
-        """The set's images, decoded at another size."""
+        """Return the same images, to be decoded at another size (pixels per side)."""
 
     @abstractmethod
     def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(heights_B, widths_B) of the full images."""
+        """Return (heights_B, widths_B) of the full images in pixels."""
 
     @abstractmethod
     def read(
@@ -85,15 +86,20 @@ class EncodedImages(LazyImages):
         out_BHWC: np.ndarray,
         resize: Callable[[np.ndarray, np.ndarray], None] | None = None,
     ) -> None:
-        """Read images for training, into uint8 (B, H, W, C): of each full image a part (top, left, height, width),
-        which `resize` brings to this size; or as indexing gives it. In one thread."""
+        """Read images for training into `out_BHWC`, uint8. Runs in one thread.
+
+        Args:
+            boxes_4B: the part (top, left, height, width) of each full image to read; None reads as indexing does.
+            resize: (pixels of a part, output) -> None; writes the part at the size of the output.
+        """
 
     @abstractmethod
     def files(self, rows_B: np.ndarray) -> list[FileOrPixels]:
-        """Upright baseline JPEGs as they are; of other files the pixels, in full size. In one thread."""
+        """Return each image's file as it is if it is an upright baseline JPEG, else its pixels in full size. Runs in
+        one thread."""
 
 
-Images = np.ndarray | LazyImages  # uint8 (N, H, W, C), read by slices
+Images = np.ndarray | LazyImages  # uint8 (N, H, W, C); read it by slices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +107,16 @@ class ImageSet:
     """Labelled images: in memory, memory-mapped, or decoded when they are read.
 
     Attributes:
-        name, split: where they come from, e.g. "fashion-mnist", "train" | "test".
+        name, split: name of the data set, such as "fashion-mnist", and "train" or "test".
         images_NHWC: uint8, all of one size; C is 1 (grey) or 3 (RGB). Read it by slices: it may not fit in memory.
         labels_N: int64 in [0, num_classes).
-        class_names: one per class, in label order.
-        kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set says it.
-        source: which copy was read, where there are several ("embedded part", "IDX files", …); for people, not hashed.
-        multi_labels: all classes that are in each image, where they are annotated (`bench.data.real`), else None.
-        several: whether `multi_labels` are what is to be learned: an image may have several classes or none, and its
-            label is the rarest of them, by which images are drawn (`bench.data.labels`).
-        groups_N: uint64, equal for images that belong together (`bench.data.groups`); None where nobody says.
+        class_names: one name per class, in label order.
+        kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set states it.
+        source: which copy was read, if there are several ("embedded part", "IDX files", …); for people, not hashed.
+        multi_labels: all classes that are in each image, if they are annotated (`bench.data.real`), else None.
+        several: whether `multi_labels` are what is to be learned: an image may have several classes or none. Its label
+            is then the rarest of them, by which images are sampled (`bench.data.labels`).
+        groups_N: uint64, equal for images that belong together (`bench.data.groups`); None if that is not known.
     """
 
     name: str
@@ -140,7 +146,7 @@ class ImageSet:
 
     @property
     def targets_NK(self) -> np.ndarray:
-        """bool, which classes each image has."""
+        """Which classes each image has, bool (N, K)."""
         targets_NK = np.zeros((len(self), self.num_classes), dtype=bool)
         for row_K, classes in zip(targets_NK, self.multi_labels or (), strict=True):
             row_K[list(classes)] = True
@@ -152,34 +158,35 @@ class ImageSet:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(height, width, channels)"""
+        """(height, width, channels) of the images."""
         height, width, channels = self.images_NHWC.shape[1:]
         return height, width, channels
 
     @property
     def decoded_bytes(self) -> int:
-        """Bytes of all pixels, in memory or mapped."""
+        """Bytes of the pixels of all images, once decoded."""
         height, width, channels = self.image_shape
         return len(self) * height * width * channels
 
     @property
     def encoded_bytes(self) -> int | None:
-        """Bytes on the disk of the files of images that are decoded when they are read; None for others."""
+        """Bytes of all encoded image files; None if images are not decoded when they are read."""
         return self.images_NHWC.encoded_bytes if isinstance(self.images_NHWC, EncodedImages) else None
 
     def tier(self, free_bytes: int) -> Tier:
-        """The tier that `tier_of` finds."""
+        """Return the tier that training reads these images from, on a device with `free_bytes` of memory; see
+        `tier_of`."""
         return tier_of(self.decoded_bytes, free_bytes, encoded=isinstance(self.images_NHWC, EncodedImages))
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """All pixels, some images at a time."""
+        """Yield the pixels of all images, BLOCK images at a time, uint8 (B, H, W, C)."""
         for start in range(0, len(self), BLOCK):
             yield np.ascontiguousarray(self.images_NHWC[start : start + BLOCK])
 
     @cached_property
     def content_hash(self) -> str:
-        """sha256 over shape, pixels and labels: the same images give the same hash, whatever file carried them. For
-        encoded images it is over what their files hold and how they are decoded."""
+        """sha256 of shape, pixels and labels: the same images have the same hash in whatever file they are stored. For
+        encoded images it covers the bytes of their files and how they are decoded, instead of pixels."""
         images, labels = self.images_NHWC, np.ascontiguousarray(self.labels_N, dtype="<i8")
         several = repr(self.multi_labels).encode() if self.several else b""
         if (known := (*_place(images), hashlib.sha256(labels.tobytes() + several).digest())) in _hashes:
@@ -199,14 +206,15 @@ class ImageSet:
 
     @cached_property
     def content_keys_N(self) -> np.ndarray:
-        """uint64 per image, from its content alone: draws that follow it do not depend on the order in a file."""
+        """A hash of each image's content, uint64 (N,). Random samples that are ordered by it do not depend on the order
+        of images in a file."""
         if isinstance(self.images_NHWC, EncodedImages):
             return self.images_NHWC.keys_N
         keys = (content_key(pixels) for block in self.blocks() for pixels in block)
         return np.fromiter(keys, dtype=np.uint64, count=len(self))
 
     def take(self, indices_M: np.ndarray) -> ImageSet:
-        """The images at `indices_M`, in that order."""
+        """Return the images at `indices_M`, in that order."""
         several, images = self.multi_labels, self.images_NHWC
         if isinstance(images, np.memmap) and len(indices_M) * images[:1].nbytes > IN_MEMORY:
             images = MappedImages(images, np.arange(len(images)))
@@ -219,11 +227,12 @@ class ImageSet:
         )
 
 
-_hashes: dict[tuple[Any, ...], str] = {}  # of mapped images, which may be many gigabytes that every cell reads
+_hashes: dict[tuple[Any, ...], str] = {}  # content hashes of mapped images: hashing many gigabytes takes long
 
 
 def _place(images: Images) -> tuple[Any, ...]:
-    """Which rows of which file, as it is now, mapped images are; () for others."""
+    """Return a key that identifies the file (in its present state) and the rows of memory-mapped images; () for
+    others."""
     mapped = images.images_NHWC if isinstance(images, MappedImages) else images
     if not isinstance(mapped, np.memmap) or mapped.mode != "r" or mapped.filename is None:
         return ()
@@ -234,13 +243,19 @@ def _place(images: Images) -> tuple[Any, ...]:
 
 
 def tier_of(decoded_bytes: int, free_bytes: int, *, encoded: bool) -> Tier:
-    """The tier that training reads images from, on a device with so much free memory: whole in its memory; stored
-    pixels, mapped from the disk; or encoded files. The first two give the same batches."""
+    """Return from where training reads images: "resident", all pixels in the memory of the device; "mapped", pixels
+    mapped from the disk; "streamed", encoded files. The first two give the same batches.
+
+    Args:
+        decoded_bytes: bytes of all pixels.
+        free_bytes: free memory of the device.
+        encoded: whether the images are decoded when they are read.
+    """
     if encoded:
         return "streamed"
     return "resident" if decoded_bytes <= RESIDENT_SHARE * free_bytes else "mapped"
 
 
 def content_key(pixels: np.ndarray) -> int:
-    """64-bit hash of one image's pixels: the same for equal images of one size."""
+    """Return a 64-bit hash of one image's pixels; images of one size with equal pixels have the same hash."""
     return int.from_bytes(hashlib.blake2b(np.ascontiguousarray(pixels).data, digest_size=8).digest(), "little")

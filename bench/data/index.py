@@ -1,13 +1,14 @@
-"""An index says where every encoded image of a data set lies, so that any can be read at any time: made once, mapped.
+"""An index of where every encoded image of a data set lies, so that any image can be read at any time. It is made once
+and then memory-mapped.
 
-All files are read once: an image's key is a hash of its bytes, and whether it can be decoded is found out then, not in
-the middle of an epoch. Those that cannot are left out, counted and named, before anything is trained; so they are the
-same for every process and every restart. The images come in an order that follows their keys (`subset.nested`), so the
-same files are the same set whichever format carries them.
+All files are read once to make it: an image's key is a hash of its bytes, and each image is checked to be decodable
+then, not in the middle of an epoch. Images that are not are left out, counted and named before anything is trained, so
+that every process and every restart leaves out the same ones. Images are ordered by their keys (`subset.nested`), so
+the same files are the same set in whatever format they are stored.
 
-Images that are compressed inside their file (Parquet) are copied out once, into one file in the cache. A file that has
-changed since it was indexed, in its size, its time or (by a checksum) its bytes, is an error when it is read: nothing
-else is put in its place.
+Images that are compressed inside their file (Parquet) are copied once into one file in the cache. Reading a file whose
+size, modification time or bytes (by a checksum) have changed since it was indexed is an error; no other image replaces
+it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from bench.data.progress import Progress
 from bench.data.source import FolderContents, ImageName, PathList, Source, is_image
 from bench.data.subset import held_out, nested
 
-REVISION = 2  # 2: 16 bits of grey and TIFF are read
+REVISION = 2  # 2: 16-bit grey and TIFF are read
 OPEN_FILES = 256
 IMAGE = {
     "file": "<i4",
@@ -48,23 +49,29 @@ IMAGE = {
     "orientation": "u1",
     "crc": "<u4",
 }
-COPIED = -1  # the file of an image that was copied out, while the index is made
+COPIED = -1  # stands for the file of copied images while the index is made
 
 
 class ImageIndex:
-    """The images of one split.
+    """The index of the images of one split.
 
     Attributes:
-        label, key, height, width, channels, orientation: arrays (N,), as in IMAGE. Height and width are upright.
-        class_names: one per class. format, unreadable: for people, and how many were left out.
-        encoded_bytes: of all images together.
+        label, key, height, width, channels, orientation: arrays (N,), dtypes as in IMAGE. Height and width are those of
+            the upright image in pixels; orientation is EXIF's.
+        class_names: one name per class.
+        format: format of the files, in words.
+        unreadable: number of images that were left out.
+        encoded_bytes: bytes of all encoded images together.
+        copied: the file in the cache that images were copied to; None if they are read in place.
+        groups_N, multi_labels, several: see `ImageSet`.
     """
 
     def __init__(self, folder: Path, stored: dict[str, np.ndarray], split: str) -> None:
         self.folder, self.stored, self._split, self._status = folder, stored, split, np.asarray(stored["file_status"])
         columns = {name: stored.get(f"{split}_{name}") for name in IMAGE}
-        own = {name: np.asarray(values) for name, values in columns.items() if values is not None}  # np.memmap is slow
-        self._crc = own.get("crc")  # an index that is older than checksums has none
+        # as plain arrays, because indexing an np.memmap is slow
+        own = {name: np.asarray(values) for name, values in columns.items() if values is not None}
+        self._crc = own.get("crc")  # None for indexes that were made before there were checksums
         self._file, self._offset, self._size = own["file"], own["offset"], own["size"]
         self.label, self.key, self.height, self.width = own["label"], own["key"], own["height"], own["width"]
         self.channels, self.orientation = own["channels"], own["orientation"]
@@ -77,7 +84,7 @@ class ImageIndex:
         self.several = f"{split}_several_classes" in stored
         if self.several:
             self.multi_labels = real.from_arrays(stored, f"{split}_several")
-        self._open = lru_cache(OPEN_FILES)(_Handle)  # of a path: an index that it referred to would outlive its use
+        self._open = lru_cache(OPEN_FILES)(_Handle)  # takes a path, not self: a reference to self would keep it alive
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ImageIndex, (self.folder, self.stored, self._split)
@@ -86,19 +93,19 @@ class ImageIndex:
         return len(self.label)
 
     def name(self, row: int) -> str:
-        """The name of an image in messages."""
+        """Return the name of an image for messages."""
         path = self._path(int(self._file[row]))
         return str(path) if is_image(path.name) else f"{path}, byte {int(self._offset[row]):,}"
 
     def read(self, row: int) -> bytes:
-        """The encoded image.
+        """Return the bytes of an encoded image.
 
         Raises:
-            UserError: its file is gone, or has changed.
+            UserError: its file is gone, or has changed since it was indexed.
         """
         number, size = int(self._file[row]), int(self._size[row])
         try:
-            file = self._open(self._path(number))  # kept here: another thread may push it out of the cache
+            file = self._open(self._path(number))  # keep a reference: another thread may evict it from the cache
             status, data = os.fstat(file.handle), os.pread(file.handle, size, int(self._offset[row]))
         except OSError as error:
             what = f"{self._path(number)} can no longer be read: {error.strerror}."
@@ -124,19 +131,24 @@ class ImageIndex:
 
 
 class _Handle:
-    """An open file; it is closed when nothing refers to it."""
+    """An open file that is closed when nothing refers to it any more."""
 
     def __init__(self, path: Path) -> None:
         self.handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it could not be opened
+        with contextlib.suppress(AttributeError):  # opening it has failed
             os.close(self.handle)
 
 
 def key_of(folder: Path, *, as_published: bool, words: str = "") -> str:
-    """The name of a folder's index in the cache. It changes when files are added, removed or renamed, or when one that
-    holds several images is written anew."""
+    """Return the cache key of a folder's index. It changes when files are added, removed or renamed, and when a file
+    that holds several images is rewritten.
+
+    Args:
+        as_published: see `bench.data.decode.Storage`.
+        words: the parts of the set's name that identify its labels and groups.
+    """
     digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published, *words.split())).encode())
     for where, folders, files in os.walk(folder):
         folders.sort()
@@ -149,14 +161,14 @@ def key_of(folder: Path, *, as_published: bool, words: str = "") -> str:
 
 
 def open_index(folder: Path, split: str, *, found: FolderContents, as_published: bool) -> ImageIndex:
-    """The index of a split of a folder's images; made by the first process that asks, while others wait.
+    """Return the index of one split of a folder's images. The first process that needs it makes it, while others wait.
 
     Args:
-        found: what lies in the folder.
+        found: the contents of the folder.
         as_published: see `bench.data.decode.Storage`.
 
     Raises:
-        UserError: too many images cannot be decoded; there is no room for what is copied out.
+        UserError: too many images cannot be decoded, or the disk has no room for copied images.
     """
     if (known := indexed(folder, split, as_published=as_published, words=found.words)) is not None:
         return known
@@ -167,7 +179,8 @@ def open_index(folder: Path, split: str, *, found: FolderContents, as_published:
 
 
 def indexed(folder: Path, split: str, *, as_published: bool, words: str = "") -> ImageIndex | None:
-    """The index of a folder that has one already. One whose copied images are not there any more is removed."""
+    """Return the index of a folder's split if it has been made already, else None. An index whose copied images are
+    gone is deleted."""
     key = key_of(folder, as_published=as_published, words=words)
     stored = cache.stored(key)
     if stored is None:
@@ -180,8 +193,8 @@ def indexed(folder: Path, split: str, *, as_published: bool, words: str = "") ->
 
 
 def _checksum(data: bytes) -> int:
-    """CRC-32. Of packed pixels, which it would take longer than anything else that is done with them, the sum of their
-    words: a changed byte changes it."""
+    """Return a CRC-32 of encoded images. For packed pixels, whose CRC would take longer than all other work on them, it
+    is computed from the sum of their 64-bit words instead, which any single changed byte changes."""
     if not raw.is_raw(data):
         return zlib.crc32(data)
     words, rest = np.frombuffer(data, dtype="<u8", count=len(data) // 8), data[len(data) // 8 * 8 :]
@@ -189,7 +202,7 @@ def _checksum(data: bytes) -> int:
 
 
 def _status(path: Path) -> list[int]:
-    """Size and time of change; empty where there is no file."""
+    """Return [bytes, mtime in ns] of a file; an empty list if there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -198,14 +211,20 @@ def _status(path: Path) -> list[int]:
 
 
 class _Names:
-    """Names of files, relative to a folder where they lie below it, in one text."""
+    """Names of files, relative to a folder, joined to one byte string.
+
+    Attributes:
+        text: all names, one after the other.
+        ends: the position in `text` at which each name ends.
+        shared: whether both still belong to a `PathList`, so that they must be copied before they are changed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.below = folder, os.path.join(os.fsencode(folder), b"")
         self.text, self.ends, self.shared = bytearray(), array("q"), False
 
     def join(self, paths: Sequence[Path]) -> None:
-        """Add paths; those of the only source are shared with it."""
+        """Add paths. The first paths, if they are a `PathList`, are shared with it instead of copied."""
         if not self.ends and isinstance(paths, PathList) and (held := paths.relative_to(self.folder)) is not None:
             self.text, self.ends = held
             self.shared = True
@@ -225,7 +244,7 @@ class _Names:
 
 
 def _encoded(paths: Sequence[Path]) -> Iterator[bytes]:
-    """Paths as the system knows them."""
+    """Return the paths as bytes, as the operating system encodes them."""
     return map(paths.encoded, range(len(paths))) if isinstance(paths, PathList) else map(os.fsencode, paths)
 
 
@@ -253,10 +272,10 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
                     built |= real.to_arrays(tuple(source.several[i] for i in kept), f"{split}_several")
             kept_order = kept_N[order_N] if len(kept_N) < len(source) or source.groups_N is not None else order_N
             del kept_N, order_N
-            for name in list(images):  # one after the other: beside all of them there is one sorted anew
+            for name in list(images):  # one at a time, so that only one sorted copy is in memory beside the originals
                 values = images.pop(name)
                 built |= {f"{split}_{name}": values[rows_M] for split, rows_M in rows.items()}
-            if source.places is not None:  # now: what orders images takes as much memory as these
+            if source.places is not None:  # only now, because sorting takes as much memory as the names do
                 for split in rows:
                     built[f"{split}_file"] += files
                 files += len(source.files)
@@ -294,7 +313,13 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
 def _read_all(
     source: Source, copy: IO[bytes] | None, *, as_published: bool, where: str
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[str]]:
-    """(arrays of IMAGE, the number of each in the source, those that cannot be decoded), in order."""
+    """Read all images of a source, and copy their bytes to `copy` if they cannot be read in place. `where`: name of the
+    source in messages.
+
+    Returns:
+        (arrays (N,) with the fields of IMAGE, the index of each image in the source, names of and reasons for images
+        that cannot be decoded), all in the order of the source.
+    """
 
     def work(data: bytes | np.ndarray, name: ImageName) -> tuple[bytes | None, tuple[int, ...]]:
         if isinstance(data, np.ndarray):
@@ -334,10 +359,10 @@ def _read_all(
 
 @contextlib.contextmanager
 def _copying(path: Path, contents: FolderContents):  # type: ignore[no-untyped-def]
-    """The file that images are copied into; it comes to its place when all went well.
+    """Open a temporary file to copy images into. It is renamed to `path` if the block succeeds, and deleted otherwise.
 
     Raises:
-        UserError: there is no room.
+        UserError: the disk has no room, or the file cannot be written.
     """
     sizes = (
         file.stat().st_size for source in contents.sources.values() if source.places is None for file in source.files

@@ -1,14 +1,14 @@
-"""A part of an encoded image at another size: what training on full images does most.
+"""Decoding of a part of an image at another size, the most frequent operation when training on full images.
 
-The result is defined without regard to speed: the image as libjpeg-turbo decodes it (accurate integer DCT, smooth
-chroma), at the smallest of the scales 1, 1/2, 1/4, 1/8 at which the part is still as large as what is wanted; of that
-the part, rounded down to whole pixels; resized bilinearly without a low-pass. (google-research/vision_transformer
-resizes so too, with `tf.image.resize`, but at full scale.) A grey image is the luma of a JPEG, and Rec. 601 luma of
-others. simplejpeg, where it is installed, and Pillow give the same bytes. Of packed pixels (`bench.data.raw`) the part
-is halved by means of four; of any other file it is not halved.
+The result is defined independently of how fast it is computed. libjpeg-turbo decodes the image (accurate integer DCT,
+smooth chroma) at the smallest of the scales 1, 1/2, 1/4, 1/8 at which the part is still as large as the output; the
+part is rounded down to whole pixels, cut out, and resized bilinearly without a low-pass filter.
+(google-research/vision_transformer resizes in the same way, with `tf.image.resize`, but at full scale.) Grey is the
+luma of a JPEG, and Rec. 601 luma of other files. simplejpeg, if it is installed, and Pillow give the same bytes. For
+packed pixels (`bench.data.raw`) the part is halved by averaging 2 x 2 pixels; for all other files it is not halved.
 
-Two things make it fast. Rows below the part are not decoded: a baseline JPEG whose header says that it ends there is
-read no further. And pixels are decoded into one buffer that stays.
+Two tricks make it fast. Rows below the part are not decoded: the height in the header of a baseline JPEG is reduced, so
+that the decoder stops there. And pixels are decoded into one buffer that is reused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ try:
 except ImportError:
     simplejpeg = None
 
-BASELINE = (0xC0, 0xC1)  # markers of frames that are coded from top to bottom
-MARGIN, BLOCK = 8, 16  # rows below a part that its pixels may depend on; rows of a block
+BASELINE = (0xC0, 0xC1)  # markers of frames that are coded sequentially, from top to bottom
+MARGIN, BLOCK = 8, 16  # rows below a part on which its pixels may depend; rows of a block of a JPEG
 _buffers = threading.local()
 
 
@@ -38,14 +38,17 @@ Resize = Callable[[np.ndarray, np.ndarray], None]
 
 
 def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: Resize, orientation: int = 1) -> None:
-    """Put (top, left, height, width) of the image, upright, into uint8 (size, size, 1 or 3).
+    """Decode a part of an image and write it, resized, into `out_SSC`.
 
     Args:
-        resize: (part_HWC, out_SSC) puts the one, resized, into the other (`bench.train.reading.resize`).
-        orientation: how the file's pixels lie, as EXIF counts (1: upright).
+        data: an encoded image or packed pixels.
+        box: the part: top, left, height, width, in pixels of the upright image.
+        out_SSC: output, uint8 (size, size, 1 or 3).
+        resize: (part_HWC, out_SSC) -> None; writes the part at the size of the output (`bench.train.reading.resize`).
+        orientation: EXIF orientation of the file's pixels (1: upright).
 
     Raises:
-        OSError, ValueError: it cannot be decoded.
+        OSError, ValueError: the image cannot be decoded.
     """
     top, left, height, width = map(int, box)
     size, _, channels = out_SSC.shape
@@ -69,7 +72,8 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: R
 
 
 def _halved(part_HWC: np.ndarray, times: int, resize: Resize) -> np.ndarray:
-    """A part of even sides, halved so many times: between two pixels, bilinear interpolation is their mean."""
+    """Return a part at half its size, `times` times over. Sides must be divisible by 2**times: then bilinear
+    interpolation is the mean of 2 x 2 pixels."""
     for _ in range(times):
         height, width, channels = part_HWC.shape
         half_HWC = np.empty((height // 2, width // 2, channels), dtype=np.uint8)
@@ -79,18 +83,19 @@ def _halved(part_HWC: np.ndarray, times: int, resize: Resize) -> np.ndarray:
 
 
 def halvings(box: Sequence[int], *, size: int) -> int:
-    """How often a part (top, left, height, width) is halved, up to three times, before it would be smaller than
-    `size` pixels."""
+    """Return how many times (at most 3) a part (top, left, height, width) can be halved without its shorter side
+    getting smaller than `size` pixels."""
     return min(3, max(0, (min(box[2:]) // size).bit_length() - 1))
 
 
 def is_baseline(data: bytes) -> bool:
-    """Whether a file is a baseline JPEG, grey or of three components."""
+    """Whether a file is a baseline JPEG with one (grey) or three components."""
     return _frame(data) is not None
 
 
 def _frame(data: bytes) -> tuple[int, int, int] | None:
-    """(place of the height in the file, height, width) of a baseline JPEG, grey or of three components."""
+    """Return (offset of the height in the file, height, width) of a baseline JPEG with one or three components; None
+    for other files."""
     place = 2
     if data[:2] != b"\xff\xd8":
         return None
@@ -106,7 +111,8 @@ def _frame(data: bytes) -> tuple[int, int, int] | None:
 
 
 def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, times: int, channels: int) -> np.ndarray:
-    """The image down to the row `bottom` or somewhat below, halved so many times."""
+    """Decode a baseline JPEG from the top to the row `bottom` or slightly below, at 1 / 2**times of its size. Return
+    uint8 (H, W, channels), valid until the next call in this thread. `frame`: see `_frame`."""
     place, height, width = frame
     rows = (bottom + MARGIN + BLOCK - 1) // BLOCK * BLOCK
     if rows < height:
@@ -127,7 +133,8 @@ def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, times: in
 
 
 def opened(data: bytes, *, channels: int, times: int = 0, orientation: int = 1) -> np.ndarray:
-    """The whole image (H, W, channels), upright, halved so many times where it is a JPEG, by Pillow."""
+    """Decode a whole image with Pillow; return it upright, uint8 (H, W, channels). JPEGs are decoded at 1 / 2**times of
+    their size, other files in full size."""
     mode = "L" if channels == 1 else "RGB"
     with Image.open(io.BytesIO(data)) as image:
         if image.format == "JPEG":

@@ -1,13 +1,13 @@
-"""Labels of images in a table, in place of a folder per class.
+"""Tables that give the labels of images, instead of a folder per class.
 
-A row names an image file and says its class; other columns may say its split, and which images belong together
+A row names an image file and its class; other columns may name its split, and the group of images that it belongs to
 (`bench.data.groups`). Tables are CSV (with or without a header), JSON Lines or Parquet. `labels.csv` in the folder of
-the images counts by itself, and so does `metadata.csv`, as `imagefolder` of Hugging Face's package `datasets` has it;
-another table is named with `--labels`.
+the images is used without being asked for, and so is `metadata.csv`, in the form of `imagefolder` in Hugging Face's
+package `datasets`; another table is named with `--labels`.
 
-Which column is which follows from the names of the columns and from the files that are there; what was taken is said,
-and `--label-columns` names others. No row and no image is left out unsaid. A set's name ends in a hash of what the
-table says ("folder:photos:labels-0a1b2c3d4e"): other labels are another set.
+Columns are recognised by their names and by the files that exist; the user is told which were recognised, and
+`--label-columns` chooses others. The user is told of every row and image that is left out. A set's name ends in a hash
+of the table's contents ("folder:photos:labels-0a1b2c3d4e"), so that with other labels it is another set.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from bench.data.source import SPLIT_WORDS, FolderContents, checked_names, image_
 
 WORD = re.compile(r"labels-[0-9a-f]{10}")
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
-OWN, METADATA = "labels", "metadata"  # names, without an ending, of tables that count by themselves
+OWN, METADATA = "labels", "metadata"  # names, without suffix, of tables that are used without being asked for
 FILES = ("file_name", "filename", "file", "path", "filepath", "image", "image_path", "img", "image_id", "id")
 LABEL_NAMES = ("label", "class", "category", "target", "species", "class_name", "label_name", "diagnosis", "dx", "y")
 SEVERAL_NAMES = ("labels", "classes", "categories", "tags", "finding_labels")
 SPLITS = ("split", "set", "subset", "partition", "phase")
 GROUPS = ("group", "group_id", "patient", "patient_id", "subject", "subject_id", "lesion_id", "camera", "camera_id")
-SEPARATORS = "|;,"  # between labels of one image, the first that occurs
-FEW = 10  # images of a class; of fewer, one or none is tested
-MAX_BYTES = 2 << 30  # bytes of a table
-MAX_NAMED = 3  # files or labels in an error
-LOOKED_AT = 200  # rows by which the column of files is found
-COLUMN = "column {}"  # the name of a column of a table without a header
+SEPARATORS = "|;,"  # possible separators of labels of one image; the first of them that occurs is used
+FEW = 10  # the user is told of classes with fewer images than this, of which one or none is tested
+MAX_BYTES = 2 << 30  # largest table that is read
+MAX_NAMED = 3  # files or labels that an error message names
+LOOKED_AT = 200  # rows that are examined to find the column of files
+COLUMN = "column {}"  # the name given to a column without a header
 WRITE = "Write a table with a header, a row per image, and files as they lie below the folder: file,label."
 
 Asked = Mapping[str, Sequence[str]]
-"""A key of `bench.core.data_settings.ROLES` -> the columns that the user has named for it."""
+"""One of `bench.core.data_settings.ROLES` -> the columns that the user has named for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +61,14 @@ class Labels:
     """The labels of a folder's images.
 
     Attributes:
-        path: of the table, for messages.
-        files: images that have a label, below the folder, in alphabetical order.
-        labels: of each file; several where `several` is set, one otherwise.
-        splits: "train" or "test" of each file; "all" of every file where the table does not divide them.
-        groups: file -> its group, of those that have one.
+        path: path of the table, for messages.
+        files: paths, relative to the folder, of the images that have a label; in alphabetical order.
+        labels: labels of each file: any number if `several` is set, one otherwise.
+        splits: "train" or "test" for each file; "all" for every file if the table does not divide them.
+        groups: file -> its group, for files that have one.
         several: whether an image may have several labels, or none.
-        word: the labels' part of a set's name.
-        said: how the table was read, and what was left out; parts of a sentence.
+        word: the part of the set's name that identifies the labels, "labels-" and a hash.
+        said: phrases for the user on how the table was read and what was left out.
     """
 
     path: Path
@@ -82,7 +82,7 @@ class Labels:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the table was read, what was left out, and classes of few images."""
+        """Phrases for the user on how the table was read, what was left out, and which classes have few images."""
         counts = Counter(label for row in self.labels for label in row)
         word = ("label", "labels") if self.several else ("class", "classes")
         held = f"{plural(len(self.files), 'image')} of {plural(len(counts), *word)}"
@@ -105,8 +105,9 @@ def _remembered() -> tuple[Path | None, Asked]:
 
 
 def own_tables(folder: Path) -> list[Path]:
-    """Tables of labels that count by themselves: `labels.csv`, or `metadata.csv` in the folder or in folders of splits
-    below it; of several endings the first."""
+    """Return the tables of labels that are used without being asked for: `labels.csv`, or else `metadata.csv` in the
+    folder or in the folders directly below it. If there are tables of several formats, those of the first in ENDINGS
+    are used."""
     for ending in ENDINGS:
         if (path := folder / f"{OWN}{ending}").is_file():
             return [path]
@@ -118,10 +119,11 @@ def own_tables(folder: Path) -> list[Path]:
 
 
 def of_folder(folder: Path, word: str) -> Labels | None:
-    """The labels of a set: those that its name asks for, else those of a table in its folder; None without.
+    """Return the labels of a set: those that `word` in its name asks for; if it is "", those of a table in its folder,
+    or None without such a table.
 
     Raises:
-        UserError: as `read`; no table has the labels that the name asks for.
+        UserError: a table cannot be read (see `read`), or none has the labels that the name asks for.
     """
     named, asked = _remembered()
     own = own_tables(folder)
@@ -142,21 +144,23 @@ def of_folder(folder: Path, word: str) -> Labels | None:
 
 
 def read(paths: Sequence[Path], folder: Path, asked: Asked | None = None) -> Labels | None:
-    """The labels in one table, or in one per folder of a split.
+    """Read the labels in one table, or in several that each belong to the folder of a split.
 
     Args:
-        folder: of the images.
-        asked: columns that the user has named; None for those of `remember_labels`.
+        paths: the tables.
+        folder: the folder of the images.
+        asked: columns that the user has named; None for those given to `remember_labels`.
 
     Returns:
-        None for `metadata.csv` in which no column is known to hold labels: it may hold captions.
+        None for a `metadata.csv` without a column that is known to hold labels, since it may hold captions; and for a
+        folder's own table if the folder holds no image files.
 
     Raises:
-        UserError: it cannot be read; a file that is not there; a label in two spellings; ….
+        UserError: a table cannot be read; it names a file that does not exist; it spells a label in two ways; ….
     """
     asked = _remembered()[1] if asked is None else asked
     images = _images(folder)
-    if not images.paths and paths == own_tables(folder):  # beside shards, say
+    if not images.paths and paths == own_tables(folder):  # for example a table beside shards
         return None
     if not images.paths:
         raise UserError(f"{folder} holds no images.", "Name the folder that the files of the table lie in.")
@@ -201,8 +205,14 @@ def read(paths: Sequence[Path], folder: Path, asked: Asked | None = None) -> Lab
 
 @dataclass(frozen=True, kw_only=True)
 class _Images:
-    """Images of a folder: their paths below it, and the paths that a name, a path without ending, or a name without
-    ending stands for."""
+    """The images of a folder.
+
+    Attributes:
+        paths: paths of all images, relative to the folder.
+        by_name: file name -> paths of the images with this name.
+        without_ending: path without its suffix -> paths of the images that it may mean.
+        by_stem: file name without its suffix -> paths of the images that it may mean.
+    """
 
     folder: Path
     paths: frozenset[str]
@@ -234,8 +244,8 @@ def _images(folder: Path) -> _Images:
 
 
 Rule = Callable[[str, _Images, Path], Sequence[str]]
-"""(what a row says, the images, the folder of the table) -> the images that it may mean."""
-RULES: dict[str, Rule] = {  # how files are written -> what they mean; all rows are read by one of them
+"""(text in a row, the images, the folder of the table) -> paths of the images that the text may mean."""
+RULES: dict[str, Rule] = {  # way to write paths, for people -> rule that finds the image; one rule is used for all rows
     "": lambda text, images, _: [path for path in [posixpath.normpath(text)] if path in images.paths],
     "as it lies beside the table": lambda text, images, beside: [
         path for path in [Path(os.path.relpath(beside / text, images.folder)).as_posix()] if path in images.paths
@@ -248,7 +258,16 @@ RULES: dict[str, Rule] = {  # how files are written -> what they mean; all rows 
 
 @dataclass(frozen=True, kw_only=True)
 class _Columns:
-    """The columns that were taken. files: the image of each row, below the folder. how: a key of RULES."""
+    """The columns of a table that are used.
+
+    Attributes:
+        file: column that names the image.
+        how: a key of RULES, the way in which it names them.
+        files: path of the image of each row, relative to the folder.
+        labels: columns of labels: one, or one column of 0 and 1 per label.
+        several: whether an image may have several labels, or none.
+        split, group: columns of splits and groups; "" without.
+    """
 
     file: str
     how: str
@@ -259,7 +278,7 @@ class _Columns:
     group: str = ""
 
     def said(self, path: Path) -> str:
-        """How the table was read."""
+        """Return a phrase that tells the user how the table was read."""
         labels = join(self.labels) if len(self.labels) <= MAX_NAMED else f"{len(self.labels)} columns of 0 and 1"
         taken = {"file": self.file, "labels" if self.several else "label": labels}
         taken |= {"split": self.split, "group": self.group}
@@ -268,11 +287,11 @@ class _Columns:
 
 
 def _table(path: Path, images: _Images) -> pd.DataFrame:
-    """A table as text, lists of labels as lists; what a cell leaves open is "". Of `metadata.csv` in the folder of a
-    split, files are given that folder, and rows the split.
+    """Read a table. All cells are text, "" for missing values, except lists of labels, which are tuples. In
+    `metadata.csv` in the folder of a split, files are prefixed with that folder, and a column with the split is added.
 
     Raises:
-        UserError: it is no table, or too large.
+        UserError: the file is not a table, or too large.
     """
     try:
         if (size := path.stat().st_size) > MAX_BYTES:
@@ -313,7 +332,12 @@ def _table(path: Path, images: _Images) -> pd.DataFrame:
 
 
 def _csv(path: Path, images: _Images) -> pd.DataFrame:
-    """Text between commas, semicolons, tabs, bars or blanks. The first line is a row where it names an image."""
+    """Read a table whose fields are separated by commas, semicolons, tabs, vertical bars or blanks. The first line is
+    taken for a row instead of a header if it names an image.
+
+    Raises:
+        UserError: a row has more fields than the first.
+    """
     text = path.read_text(encoding="utf-8-sig")
     first = text.partition("\n")[0]
     separator = max(",;\t|", key=first.count)
@@ -352,7 +376,8 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 
 def _cell(value: Any) -> Any:
-    """A cell as text, without blanks around it: 3.0 is "3"; a list of labels is a tuple of such."""
+    """Return the value of a cell as text without surrounding blanks: 3.0 becomes "3", a list becomes a tuple of
+    texts."""
     if isinstance(value, list | tuple | np.ndarray):
         return tuple(str(_cell(one)) for one in value)
     if value is None or (isinstance(value, float) and value != value) or value is pd.NA or value is pd.NaT:
@@ -376,10 +401,11 @@ def _plains(names: Iterable[str]) -> list[str]:
 
 
 def _columns(table: pd.DataFrame, path: Path, asked: Asked, folder: Path, images: _Images) -> _Columns | None:
-    """The columns of each role: those that were named, or else those that are likely.
+    """Choose the column for each role: the one that the user named, or else the likeliest. Return None for a
+    `metadata.csv` without a column that is known to hold labels.
 
     Raises:
-        UserError: no such column; none that names images; none that is likely to hold labels, or several.
+        UserError: a named column does not exist; no column names images; no column, or several, may hold labels.
     """
     for names in asked.values():
         for name in names:
@@ -430,7 +456,8 @@ def _columns(table: pd.DataFrame, path: Path, asked: Asked, folder: Path, images
 
 
 def rule_of(how: str, text: str, images: _Images, beside: Path) -> Sequence[str]:
-    """The images that a text may mean, by a rule of RULES; backslashes stand between folders on Windows."""
+    """Return the images that a text may mean by the rule RULES[how]. If it has backslashes and means none, they are
+    taken for Windows' separators of folders. `beside`: the folder of the table."""
     if not text:
         return ()
     found = RULES[how](text, images, beside)
@@ -440,10 +467,11 @@ def rule_of(how: str, text: str, images: _Images, beside: Path) -> Sequence[str]
 def _file_column(
     table: pd.DataFrame, path: Path, columns: Sequence[str], folder: Path, images: _Images
 ) -> tuple[str, str]:
-    """The column, and the rule, by which most rows name an image of the folder; of equal ones the likelier name.
+    """Return the column and the key of RULES by which most rows name an image of the folder; of equally good columns,
+    the one with the likelier name.
 
     Raises:
-        UserError: none names any.
+        UserError: no column names any image.
     """
     some = table.iloc[np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(int))]
     known = _plains(FILES)
@@ -462,10 +490,10 @@ def _file_column(
 
 
 def _all_there(files: Sequence[Sequence[str]], texts: Iterable[str], path: Path, images: _Images) -> list[str]:
-    """The image of every row.
+    """Return the image of every row. `files`: the images that each row may mean; `texts`: what the rows say.
 
     Raises:
-        UserError: some are not there, or may be several.
+        UserError: a row means no image, or may mean several.
     """
     missing = [text for text, found in zip(texts, files, strict=True) if not found]
     twice = [text for text, found in zip(texts, files, strict=True) if len(found) > 1]
@@ -488,15 +516,16 @@ def _all_there(files: Sequence[Sequence[str]], texts: Iterable[str], path: Path,
 
 
 def _holds_several(column: pd.Series, *, plural_name: bool) -> bool:
-    """Whether a column holds several labels an image: as lists, or in a column of such a name between separators."""
+    """Whether a column holds several labels per image: as lists, or, if its name is a plural (`plural_name`), as text
+    with separators."""
     if column.map(lambda cell: isinstance(cell, tuple)).any():
         return True
     return plural_name and bool(_separator(column))
 
 
 def _separator(column: pd.Series) -> str:
-    """The separator between the labels of an image. A blank is one where words are used again: in "haze primary",
-    "clear primary", and not in "great dane", "basset hound"."""
+    """Return the separator between the labels of an image; "" without one. A blank counts as separator if words recur:
+    in "haze primary", "clear primary", but not in "great dane", "basset hound"."""
     for separator in SEPARATORS:
         if column.str.contains(separator, regex=False).any():
             return separator
@@ -509,7 +538,11 @@ def _separator(column: pd.Series) -> str:
 
 
 def _labels_of(table: pd.DataFrame, columns: Sequence[str], *, several: bool, path: Path) -> list[tuple[str, ...]]:
-    """The labels of every row; () where it has none."""
+    """Return the labels of every row; () for a row without any.
+
+    Raises:
+        UserError: a cell holds something other than expected, or a label is spelt in two ways.
+    """
     if len(columns) > 1:
         if wrong := next((c for c in columns if not {*table[c]} <= {"", "0", "1"}), ""):
             raise UserError(f"Column {wrong!r} of {printable(path)} holds more than 0 and 1.", "Name a single column.")
@@ -533,8 +566,12 @@ def _labels_of(table: pd.DataFrame, columns: Sequence[str], *, several: bool, pa
 
 
 def _one_spelling(rows: list[tuple[str, ...]], path: Path) -> list[tuple[str, ...]]:
-    """The rows, if no label is there in two spellings. Letters, and classes that `classes.txt` lists, may differ in
-    their case alone."""
+    """Return the rows after checking that no label is spelt in two ways. Single letters, and classes that `classes.txt`
+    beside the table lists, are exempt: they may differ in case only.
+
+    Raises:
+        UserError: a label is spelt in two ways.
+    """
     counts = Counter(label for row in rows for label in row)
     listed_in = path.parent / "classes.txt"
     listed = {*listed_in.read_text(encoding="utf-8").splitlines()} if listed_in.is_file() else set[str]()
@@ -554,7 +591,7 @@ def _one_spelling(rows: list[tuple[str, ...]], path: Path) -> list[tuple[str, ..
 
 
 def _spelling(label: str) -> str:
-    """The same for "Red fox", "red_fox" and "red  fox"; for "1", "01" and "1.0"."""
+    """Return a normalised spelling: the same for "Red fox", "red_fox" and "red  fox", and for "1", "01" and "1.0"."""
     try:
         return repr(float(label))
     except ValueError:
@@ -562,7 +599,11 @@ def _spelling(label: str) -> str:
 
 
 def _check_rows(files: Sequence[str], labels: list[tuple[str, ...]], path: Path, *, several: bool) -> None:
-    """Raises UserError where rows of one image say different things."""
+    """Check that all rows of the same image have the same labels.
+
+    Raises:
+        UserError: an image has different labels in different rows.
+    """
     of: dict[str, tuple[str, ...]] = {}
     twice = [file for file, label in zip(files, labels, strict=True) if of.setdefault(file, label) != label]
     if twice:
@@ -572,10 +613,11 @@ def _check_rows(files: Sequence[str], labels: list[tuple[str, ...]], path: Path,
 
 
 def _splits_of(table: pd.DataFrame, column: str, path: Path) -> tuple[list[str], list[str]]:
-    """("train", "test" or "" of every row, what was left out); "all" without a division.
+    """Return (split of every row, phrases for the user on rows that are left out). A split is "train" or "test", "" for
+    rows that are left out, and "all" for every row if the table does not divide them.
 
     Raises:
-        UserError: a word that names no split, rows without one, no row to train on.
+        UserError: a word is not the name of a split, a row has no split, or no row is for training.
     """
     if not column:
         return ["all"] * len(table), []
@@ -601,7 +643,11 @@ def _splits_of(table: pd.DataFrame, column: str, path: Path) -> tuple[list[str],
 
 
 def _check_classes(labels: Labels) -> None:
-    """Raises UserError for one class alone, or a class to test of which there is nothing to learn from."""
+    """Check that there are classes to tell apart, and training images for every class that is tested.
+
+    Raises:
+        UserError: all images have the same label, or a label of test images has no training image.
+    """
     counts: dict[str, Counter[str]] = {"train": Counter(), "test": Counter(), "all": Counter()}
     for row, split in zip(labels.labels, labels.splits, strict=True):
         counts[split].update(row)
@@ -618,8 +664,8 @@ def _check_classes(labels: Labels) -> None:
 
 
 def contents(folder: Path, labels: Labels) -> FolderContents:
-    """The images of a folder as a table labels them. An image of several labels has the rarest of them as its own, by
-    which images are drawn; one without labels that of most images."""
+    """Return the images of a folder with the labels of a table. If images may have several labels, the class by which
+    each is sampled is its rarest label; for images without labels it is the most frequent one of all."""
     counts = Counter(label for row in labels.labels for label in row)
     names = sorted(counts)
     names = sorted(names, key=int) if all(name.isascii() and name.isdigit() for name in names) else names

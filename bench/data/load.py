@@ -1,4 +1,4 @@
-"""`load("glyphs", "train", num_images=1000)`: a data set by name, whole or as one of its nested subsets."""
+"""Loading of data sets by name, whole or as a nested subset: `load("glyphs", "train", num_images=1000)`."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from bench.study import registry
 from bench.study.names import DataName
 
 SPLITS = ("train", "test")
-MAX_VALIDATION = 2_500  # images: their error is shared by all rates of a sweep, and more would cost as much as training
+MAX_VALIDATION = 2_500  # validation images at most: all learning rates share their error; more would cost like training
 DEFAULT_SIDE = 64
-"""Pixels per side of larger photographs, where nobody says a size and the suite asks for no more."""
+"""Pixels per side to which larger photographs are resized if no size is given and the suite does not need more."""
 
 
 def data_set(name: str) -> DataSet:
-    """The facts of a data set, by its name with or without options; in a rehearsal, those of a few images of it.
+    """Return the description of a data set, by its name with or without options. In a rehearsal, it is that of the set
+    reduced to a few images.
 
     Raises:
-        UserError: unknown name (suggests the nearest).
+        UserError: the name is unknown; the nearest is suggested.
     """
     chosen: DataSet = registry.load("data set", name)
     return rehearsed.of(chosen) if rehearsed.is_rehearsing() else chosen
 
 
 def load(name: str, split: str, *, root: Path | None = None, num_images: int | None = None, seed: int = 0) -> ImageSet:
-    """One split of a data set; `num_images` takes the nested, class-balanced subset of that size.
+    """Return one split of a data set, or a nested, class-balanced subset of it.
 
     Args:
-        name: public name of a file in bench/data/sets/, for example "fashion-mnist"; after a colon the set's options,
-            if it has any: "emnist:letters", "folder:flowers" (its `options` describe them).
+        name: public name, for example "fashion-mnist"; after a colon the set's options, if it has any:
+            "emnist:letters", "folder:flowers" (`DataSet.options` describes them).
         split: "train" or "test".
         root: folder with data sets that do not come with the installation.
-        num_images: None for the whole split in its own order. Subsets come in the order of `subset.nested`.
+        num_images: size of the subset, which is ordered as by `subset.nested`; None for the whole split in its own
+            order.
         seed: seed of the subset; unused for the whole split.
 
     Raises:
-        UserError: unknown name, data not on this machine (with how to get it), more images than there are.
+        UserError: the name is unknown; the data is not on this machine (the message says how to get it); there are
+            fewer images than asked for.
     """
     named = DataName.parse(name)
     base, option = named.base, named.option
@@ -65,13 +68,13 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
 
 
 def load_held_out(name: str, *, root: Path | None = None, num_images: int | None = None) -> tuple[ImageSet, ImageSet]:
-    """Training images without a part that is held out of them, and `MAX_VALIDATION` images of that part at most.
+    """Divide the training images; return (those that stay for training, at most `MAX_VALIDATION` held-out images).
 
     Args:
-        num_images: of the training images that stay, as `load` takes them.
+        num_images: size of a nested subset of those that stay, as in `load`; None for all.
 
     Raises:
-        UserError: as `load`, and more images than stay.
+        UserError: see `load`; or fewer images stay than are asked for.
     """
     whole = load(name, "train", root=root)
     kept, out = validation(whole.labels_N, whole.content_keys_N, most=MAX_VALIDATION)
@@ -88,13 +91,14 @@ def load_held_out(name: str, *, root: Path | None = None, num_images: int | None
 def with_tables(
     name: str, *, root: Path | None, labels: Path | None = None, columns: Sequence[str] = ()
 ) -> tuple[Path | None, str]:
-    """(data root, name) of a set that may be named by its folder's path, with the labels that a table gives its images.
+    """Return (data root, full name) of a set that may be given as the path of a folder. The full name identifies the
+    labels that a table gives to its images.
 
     Args:
-        labels, columns: as of `--labels` and `--label-columns`.
+        labels, columns: values of `--labels` and `--label-columns`.
 
     Raises:
-        UserError: as `folder_set`; a table for a set that is no folder of images; see `bench.data.labels`.
+        UserError: see `folder_set` and `bench.data.labels`; or a table is given for a set that is no folder of images.
     """
     if is_path(name):
         root, name = folder_set(name, root)
@@ -110,18 +114,19 @@ def with_tables(
 
 
 def resizes(name: str) -> bool:
-    """Whether a set can be stored at any size, and its name does not say one yet."""
+    """Whether a set can be stored at any size and its name does not state one yet."""
     return data_set(name).takes_side and re.search(r":\d+px", name) is None
 
 
 def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
-    """(pixels per side, channels) of the images that a name gives, decoding as few as possible.
+    """Find out the size of a set's images, decoding as few as possible.
 
     Returns:
-        The side is None for images of many sizes, of which one has to be said. None for a set that is not here.
+        (pixels per side, channels); the side is None if images have different sizes, so that the name has to state one.
+        None if the set is not on this machine.
 
     Raises:
-        UserError: unknown name or option; a folder that is not there.
+        UserError: the name or an option is unknown, or a folder does not exist.
     """
     named = DataName.parse(name)
     chosen = data_set(named.base)
@@ -134,10 +139,11 @@ def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
 
 
 def num_images(name: str, *, root: Path | None) -> int:
-    """Training images of a set, about, without decoding any: as published, as drawn, or as its files are listed.
+    """Return the approximate number of a set's training images, without decoding any if possible: as published, as
+    rendered, or as its files list them.
 
     Raises:
-        UserError: unknown name or option, or a set that is not here and of which nothing is published.
+        UserError: the name or an option is unknown, or the set is not on this machine and its size is not published.
     """
     named = DataName.parse(name)
     chosen = data_set(named.base)
@@ -151,15 +157,15 @@ def num_images(name: str, *, root: Path | None) -> int:
 
 
 def some_encoded(name: str, *, root: Path | None) -> list[bytes]:
-    """A few encoded images of a set; none where they are no files, or not here."""
+    """Return a few encoded images of a set; an empty list if its images are not encoded, or not on this machine."""
     named = DataName.parse(name)
     encoded = data_set(named.base).some_encoded
     return encoded(named.option, root=root) if encoded is not None else []
 
 
 def side_of(name: str) -> int | None:
-    """Pixels per side at which a set is stored, by its name and its facts, without opening it; None where nobody says:
-    a set of a user's own, or one that is not known here."""
+    """Return the pixels per side at which a set is stored, from its name or description, without opening it. None if
+    neither states it, as for users' own sets, or if the set is unknown."""
     named = DataName.parse(name)
     if named.side is not None:
         return named.side
@@ -170,7 +176,8 @@ def side_of(name: str) -> int | None:
 
 
 def named_at(name: str, side: int, channels: int) -> str:
-    """The name under which a set that resizes is stored at a size: "folder:mine" -> "folder:mine:64px:rgb"."""
+    """Return the name of a resizable set at a given size, in pixels per side: "folder:mine" ->
+    "folder:mine:64px:rgb"."""
     named = DataName.parse(name)
     words = [word for word in named.words if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
     words.append(f"{side}px")
@@ -180,7 +187,8 @@ def named_at(name: str, side: int, channels: int) -> str:
 
 
 def stored_at(name: str, side: int, channels: int, *, root: Path | None) -> str:
-    """`named_at`; the name itself where the set does not resize, or not to this size: tiles are cut out of pictures."""
+    """Return the name of a set at a given size, see `named_at`; the name unchanged if the set cannot be resized, or not
+    to this size (tiles are cut out of pictures of limited size)."""
     if resizes(name):
         try:
             look(stored := named_at(name, side, channels), root=root)
@@ -191,7 +199,12 @@ def stored_at(name: str, side: int, channels: int, *, root: Path | None) -> str:
 
 
 def parse(text: str) -> tuple[str, int | None]:
-    """`"name@N"` -> (name, N); a plain name -> (name, None). "folder:mine:rgb:32px" is "folder:mine:32px:rgb"."""
+    """Split "name@N" into (name, N), and a plain name into (name, None). Options are brought into a fixed order:
+    "folder:mine:rgb:32px" becomes "folder:mine:32px:rgb".
+
+    Raises:
+        UserError: the text has another form.
+    """
     match = re.fullmatch(r"([^@]*[^@:])(?:@([0-9][0-9_,]{0,17}))?", text)
     if match is None:
         raise UserError(f"{text!r} is not a data set.", "Write a name, or name@N for N images: fashion-mnist@1000.")

@@ -47,20 +47,20 @@ from bench.data.sets.folder import parse_option
 from bench.data.stream import StreamedImages
 from bench.study import registry
 
-REVISION = 1  # raised when the same source gives other bytes
-SIDE, SIDES = 256, range(32, 2049)  # pixels of the shorter side
-QUALITY, QUALITIES = 90, range(50, 101)  # of JPEG, as libjpeg counts
-SHARDS, MIN_IMAGES = 128, 256  # of a split at most; of a shard at least: a reader keeps 256 files open
+REVISION = 1  # increment when the same source gives other bytes
+SIDE, SIDES = 256, range(32, 2049)  # pixels of the shorter side: default, allowed values
+QUALITY, QUALITIES = 90, range(50, 101)  # JPEG quality on libjpeg's scale: default, allowed values
+SHARDS, MIN_IMAGES = 128, 256  # most shards of a split (a reader keeps 256 files open); fewest images of a shard
 ENDINGS = {
     "JPEG": "jpg",
     "PNG": "png",
     "WEBP": "webp",
     "BMP": "bmp",
     "PPM": "ppm",
-}  # of files that may stay as they are
-WORDS = {"train": "train", "test": "val"}  # in names: `bench.data.real` finds the number behind "_val_"
-SAMPLED = 32  # images that are packed to know what all of them take
-DISK_MARGIN, BYTES_BESIDE = 1.1, 3 << 10  # times the bytes of images; of an image's headers, label and group
+}  # format, as Pillow names it -> suffix, for images whose bytes may be kept
+WORDS = {"train": "train", "test": "val"}  # split -> word in image names: `bench.data.real` needs "_val_" and a number
+SAMPLED = 32  # images that are packed first, to estimate the disk space of all
+DISK_MARGIN, BYTES_BESIDE = 1.1, 3 << 10  # safety factor on the estimate; bytes per image of headers, label and group
 
 EXAMPLES = """\
 examples:
@@ -73,13 +73,14 @@ examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """Images of one tar file.
+    """The images that one tar file will hold.
 
     Attributes:
-        path: of the file.
-        index, rows_M: where they lie.
-        labels_M, groups_M: as of an `ImageSet`.
-        names: what each is called in the file, without an ending.
+        path: path of the tar file.
+        index: index of the source's images.
+        rows_M: rows of the index, one per image of the shard.
+        labels_M, groups_M: see `ImageSet`.
+        names: name of each image in the tar file, without suffix.
     """
 
     path: Path
@@ -91,13 +92,14 @@ class Shard:
 
 
 def encoded(shard: Shard, place: int, *, side: int, quality: int | None) -> tuple[bytes, str]:
-    """(the image at a place of the shard, upright, its shorter side at most `side` pixels; the ending of its name).
+    """Encode the image at position `place` of a shard: upright, its shorter side at most `side` pixels. Return (bytes,
+    suffix of its name).
 
     Args:
-        quality: of JPEG; None for pixels.
+        quality: JPEG quality; None for uncompressed pixels.
 
     Raises:
-        UserError: it can no longer be read.
+        UserError: the image can no longer be read.
     """
     row, index = int(shard.rows_M[place]), shard.index
     height, width, orientation = (int(values[row]) for values in (index.height, index.width, index.orientation))
@@ -106,7 +108,7 @@ def encoded(shard: Shard, place: int, *, side: int, quality: int | None) -> tupl
         with opened(data := index.read(row), name=index.name(row), as_published=False) as image:
             if quality and scale == 1.0 and orientation_of(image) == 1 and image.format in ENDINGS:
                 return data, ENDINGS[image.format]
-            image.draft(None, (2 * side, 2 * side))  # skip detail that is averaged away
+            image.draft(None, (2 * side, 2 * side))  # JPEG: skip detail that resizing averages away
             upright = eight_bits(ImageOps.exif_transpose(image) if orientation != 1 else image)
             upright = upright.convert("L" if upright.mode in GREY else "RGB")
             size = max(1, round(width * scale)), max(1, round(height * scale))
@@ -121,7 +123,7 @@ def encoded(shard: Shard, place: int, *, side: int, quality: int | None) -> tupl
 
 
 def write(shard: Shard, *, side: int, quality: int | None) -> int:
-    """Write a shard; how many images it holds.
+    """Write a shard as a tar file, atomically. Return its number of images.
 
     Raises:
         UserError: an image can no longer be read, the disk is full, ….
@@ -148,16 +150,21 @@ def write(shard: Shard, *, side: int, quality: int | None) -> int:
 def pack(
     source: str, target: Path, *, root: Path | None, side: int = SIDE, quality: int | None = QUALITY
 ) -> dict[str, Any]:
-    """Pack a data set into a new folder; what `packed.json` there says. Nothing is done where it is packed already.
+    """Pack a data set into a new folder. If it is packed there already, nothing is done.
 
     Args:
-        source: a name; name@N packs N of its training images, and all test images.
+        source: name of the set; name@N packs N of its training images, and all test images.
+        target: the folder, named as the set `folder:NAME` will be.
         root: folder with data sets that are not installed.
-        quality: of JPEG; None for pixels.
+        side: pixels of the shorter side.
+        quality: JPEG quality; None for uncompressed pixels.
+
+    Returns:
+        The facts that `packed.json` in the folder states.
 
     Raises:
-        UserError: a set that is not kept as encoded images; a target that holds something else, that another process is
-            packing, whose disk has no room, or of a name that no set has.
+        UserError: the source is not stored as encoded images; the target holds something else, is being packed by
+            another process, is on a disk without room, or has a name that no set can have.
     """
     if parse_option(target.name)[0] != target.name:
         raise UserError(f"A set cannot be read from a folder named {target.name}.", "Name another folder.")
@@ -195,7 +202,7 @@ def _splits(source: str, root: Path | None) -> dict[str, ImageSet]:
 
 
 def _written(place: Path) -> dict[str, Any] | None:
-    """What `packed.json` in a folder says; None without one."""
+    """Return the facts in `packed.json` of a folder; None if there is none, or if it is damaged."""
     try:
         return files.read_sealed(place / PACKED)
     except (OSError, ValueError):
@@ -204,7 +211,12 @@ def _written(place: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _unfinished(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """The hidden folder beside the target in which shards gather, for this process alone."""
+    """Yield the hidden folder beside the target in which shards are collected, locked for this process. A folder that
+    was left by an interrupted run of the same packing is continued.
+
+    Raises:
+        UserError: another process is packing this target, or the folder is left from packing something else.
+    """
     part = files.make_directory(target.absolute().with_name(f".{target.name}.packing"))
     handle = os.open(part, os.O_RDONLY)
     try:
@@ -221,7 +233,11 @@ def _unfinished(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
 
 
 def _fill(part: Path, splits: dict[str, ImageSet], source: str, *, side: int, quality: int | None) -> None:
-    """Write what is missing, a shard in each of some processes at a time."""
+    """Write the missing shards in parallel processes, one shard in each at a time.
+
+    Raises:
+        UserError: the disk has no room, an image cannot be read, or a process was killed.
+    """
     left = [
         shard for split, images in splits.items() for shard in _shards(part, split, images) if not shard.path.exists()
     ]
@@ -246,7 +262,7 @@ def _fill(part: Path, splits: dict[str, ImageSet], source: str, *, side: int, qu
 
 
 def _begin() -> None:
-    """Ctrl-C in the terminal is for the process that started this one to speak of."""
+    """Set up a child process: it ends with its parent, and Ctrl-C ends it silently, because the parent reports it."""
     end_with_starter()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -268,7 +284,7 @@ def _shards(part: Path, split: str, images: ImageSet) -> Iterator[Shard]:
 
 
 def _bytes_of(shards: Sequence[Shard], *, side: int, quality: int | None) -> int:
-    """Bytes that shards will take, by those of some of their images."""
+    """Estimate the bytes that shards will take on disk, from a sample of their images."""
     places = [(shard, place) for shard in shards for place in range(len(shard.names))]
     some = places[:: max(1, len(places) // SAMPLED)]
     sizes = [len(encoded(shard, place, side=side, quality=quality)[0]) for shard, place in some]

@@ -1,4 +1,4 @@
-"""Which large set of colour photographs is below the data root? Found without opening an image."""
+"""Finds a large set of colour photographs in the data root, without opening an image."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bench.data.public import ROWS, TABLE
 from bench.data.source import SUFFIXES
 
 PUBLIC = ("imagenet", "imagenet-21k", "sun397", "food101")  # the most useful first
-MIN_IMAGES = 50_000  # images that are worth pre-training on
+MIN_IMAGES = 50_000  # fewest images that are worth pre-training on
 SHARDS = (".tar", ".parquet")
-SHARD_IMAGE = 100_000  # bytes of an encoded photograph, about
+SHARD_IMAGE = 100_000  # approximate bytes of an encoded photograph
 
 
 def largest(root: Path | None) -> str | None:
-    """The name of the set to pre-train on: the first of PUBLIC that is there, else the first other folder of MIN_IMAGES
-    images; None without."""
+    """Return the name of the set to pre-train on: the first of PUBLIC that is there, else the first other folder with
+    at least MIN_IMAGES images; None if there is none."""
     if root is None or not root.is_dir():
         return None
     for name in PUBLIC:
@@ -32,7 +32,7 @@ def largest(root: Path | None) -> str | None:
 
 
 def _images(folder: Path) -> Iterator[str]:
-    """One name per image file; a shard counts as many as its bytes may hold."""
+    """Yield one name per image below a folder; a shard is counted as bytes / SHARD_IMAGE images."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         for name in names:

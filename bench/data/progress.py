@@ -1,4 +1,4 @@
-"""How long work on many images still takes."""
+"""Progress display for long work on many images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import time
 
 
 class Progress:
-    """A line on stderr every few seconds of long work; nothing for short work."""
+    """Prints a line on stderr every few seconds of long work, with the time left; prints nothing for short work.
+
+    Args:
+        what: the work, for people.
+        total: number of units to do.
+        unit: name of the units.
+        every_s: seconds between lines.
+    """
 
     def __init__(self, what: str, total: int, *, unit: str = "images", every_s: float = 5.0) -> None:
         self.what, self.total, self.unit, self.every_s = what, total, unit, every_s

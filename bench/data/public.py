@@ -1,9 +1,9 @@
-"""Published data sets, a few lines each: where one comes from, which class of torchvision reads it, how it is split.
+"""The table of published data sets: where each comes from, which class of torchvision reads it, how it is split.
 
-A row is found by its name, as a file in bench/data/sets/ is. Published splits are used as they are; "train" holds the
-published validation part too, as VTAB's tasks do (Zhai et al., 2019, arXiv:1910.04867), whose nineteen are all here.
-Where none is published, a hash of the file's name divides. Sets that torchvision does not read come from the Hugging
-Face hub (`bench.data.vtab`).
+A row is found by its name, like a file in bench/data/sets/. Published splits are used as they are; "train" includes the
+published validation part, as in VTAB's tasks (Zhai et al., 2019, arXiv:1910.04867), whose nineteen sets are all here.
+If no split is published, images are divided by a hash of the file's name. Sets that torchvision does not read come from
+the Hugging Face hub (`bench.data.vtab`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALIDATION = "as published; the validation part is for training"
 BY_HASH = "a fifth of every class is for testing, by a hash of file names"
 VGG = "https://www.robots.ox.ac.uk/~vgg/data"
 CIFAR = "https://www.cs.toronto.edu/~kriz/cifar.html"
-CIFAR100 = {  # superclasses, each of five classes
+CIFAR100 = {  # superclass -> its five classes
     "aquatic_mammals": "beaver dolphin otter seal whale",
     "fish": "aquarium_fish flatfish ray shark trout",
     "flowers": "orchid poppy rose sunflower tulip",
@@ -46,7 +46,7 @@ CIFAR100 = {  # superclasses, each of five classes
     "vehicles_2": "lawn_mower rocket streetcar tank tractor",
 }
 _superclass = {name: number for number, names in enumerate(CIFAR100.values()) for name in names.split()}
-SUPERCLASS_OF = np.array([_superclass[name] for name in sorted(_superclass)])  # by class: they are sorted by name
+SUPERCLASS_OF = np.array([_superclass[name] for name in sorted(_superclass)])  # label of a class -> superclass
 NOT_PUBLIC = "It cannot be had outside Google. Use --data with a set of your own."
 KMNIST = ("お o", "き ki", "す su", "つ tsu", "な na", "は ha", "ま ma", "や ya", "れ re", "を wo")
 IDX = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
@@ -194,7 +194,7 @@ OWN: tuple[DataSet, ...] = (
             for what in ("images-idx3", "labels-idx1")
         ),
         choices=("balanced", "letters", "digits", "mnist", "bymerge", "byclass"),
-        class_names={"letters": tuple(string.ascii_lowercase)},  # torchvision's begin with one that is never used
+        class_names={"letters": tuple(string.ascii_lowercase)},  # torchvision's begin with an unused class
         relabel=lambda labels_N, choice: labels_N - (choice == "letters"),
         kind="handwriting",
         description="28 px scanned handwritten letters and digits, 10 to 62 classes",
@@ -278,7 +278,7 @@ OWN: tuple[DataSet, ...] = (
         how_to_get="Ask for it at https://www.image-net.org, and put a folder per class (or tar shards, or Parquet) "
         "into <data root>/imagenet-21k.",
     ),
-    DataSet(  # the paper's largest upstream set: its size is needed for the cost of the paper's grid
+    DataSet(  # the paper's largest upstream set: its size is needed to predict the cost of the paper's grid of cells
         name="jft-300m",
         kind="photographs",
         description="303 million photographs, 18,291 classes; not public, for costing only",
@@ -310,7 +310,7 @@ OWN: tuple[DataSet, ...] = (
         "<data root>/KMNIST/raw/ (train-images-idx3-ubyte, …).",
         archive_bytes=21_000_000,
     ),
-    TorchvisionSet(  # Veeling et al., 2018, arXiv:1806.03962: is there a tumour in the middle? VTAB's `Camelyon`
+    TorchvisionSet(  # Veeling et al., 2018, arXiv:1806.03962: tumour in the middle or not; VTAB's `Camelyon`
         name="patch-camelyon",
         of="PCAM",
         parts=by_word(train=("train", "val")),
@@ -383,7 +383,7 @@ OWN: tuple[DataSet, ...] = (
         how_to_get="Or unpack stl10_binary.tar.gz from https://cs.stanford.edu/~acoates/stl10 into <data root>/.",
         archive_bytes=2_640_397_119,
     ),
-    TorchvisionSet(  # Xiao et al., 2010; VTAB's split is a list that only TensorFlow Datasets ships: its proportions
+    TorchvisionSet(  # Xiao et al., 2010; only the fractions of VTAB's split, whose list only TensorFlow Datasets has
         name="sun397",
         of="SUN397",
         parts=undivided,
@@ -419,7 +419,7 @@ OWN: tuple[DataSet, ...] = (
         archive_bytes=246_316_205,
     ),
 )
-# Tasks of VTAB whose published files no library reads: their shards on the hub are read under the plain name too.
+# Tasks of VTAB whose published files no library reads: their plain name, too, stands for the shards on the hub.
 ON_THE_HUB: dict[str, dict[str, Any]] = {
     "clevr-distance": {
         "kind": "rendered",

@@ -1,6 +1,7 @@
-"""Names of the rows of `bench.data.public`, and images of the sets that the paper trains on, known without the table.
+"""Names of the rows of `bench.data.public`, and numbers of images of the sets that the paper trains on, available
+without importing the table.
 
-tests/data/test_public.py holds both against the table.
+tests/data/test_public.py compares both with the table.
 """
 
 from __future__ import annotations
@@ -15,4 +16,4 @@ OTHERS = (
 )
 PUBLIC_SETS = (*OTHERS, *VTAB, *(f"{kind}-{name}" for kind in ("vtab", "vtab1k") for name in VTAB))
 UPSTREAM_IMAGES = {"imagenet": 1_281_167, "imagenet-21k": 14_094_722, "jft-300m": 303_000_000}
-"""Training images of the paper's three upstream sets."""
+"""Number of training images of each of the paper's three upstream sets."""

@@ -1,5 +1,5 @@
-"""Pixels as a file that nothing has to decode: a PPM or PGM image whose comment says that it lies as `bench.data.pack`
-wrote it, upright and behind a header of fixed length. Other files of these kinds are read by Pillow."""
+"""Packed pixels: PPM or PGM files that need no decoding. A comment in them marks them as written by `bench.data.pack`:
+upright, and with a header of fixed length. Other PPM and PGM files are read by Pillow."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _START = len(_HEADER % (6, 1, 1))
 
 
 def as_file(pixels_HWC: np.ndarray) -> bytes:
-    """The file of uint8 (H, W, 1 or 3)."""
+    """Return uint8 pixels (H, W, 1 or 3) as the bytes of a PGM or PPM file."""
     height, width, channels = pixels_HWC.shape
     return _HEADER % (5 if channels == 1 else 6, width, height) + pixels_HWC.tobytes()
 
 
 def is_raw(data: bytes) -> bool:
-    """Whether a file is one of `as_file`."""
+    """Whether the bytes are of a file that `as_file` made."""
     return data.startswith(_MARK, 2)
 
 
 def pixels(data: bytes) -> np.ndarray:
-    """uint8 (H, W, 1 or 3), where they lie in a file of `as_file`.
+    """Return the pixels in a file that `as_file` made, uint8 (H, W, 1 or 3), without copying them.
 
     Raises:
-        ValueError: it is not whole.
+        ValueError: the file is incomplete.
     """
     width, height = map(int, data[2 + len(_MARK) : _START - 5].split())
     return np.frombuffer(data, dtype=np.uint8, offset=_START).reshape(height, width, -1)

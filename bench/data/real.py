@@ -1,10 +1,10 @@
-"""ReaL: ImageNet's validation images labelled again, each with every class that is in it (Beyer et al., 2020).
+"""ReaL labels: ImageNet's validation images, relabelled with every class that is in each (Beyer et al., 2020).
 
 `real.json` (https://github.com/google-research/reassessed-imagenet, Apache-2.0) is a list of 50,000 lists of classes,
-in the order of the images' numbers, ILSVRC2012_val_00000001 first; the list is empty where the annotators agreed on
-nothing. Put beside ImageNet's folders it is read with them: `folder:imagenet` is <data root>/imagenet.
+in the order of the images' numbers, ILSVRC2012_val_00000001 first; a list is empty if the annotators agreed on nothing.
+If the file lies beside ImageNet's folders, it is read with them: `folder:imagenet` is <data root>/imagenet.
 
-A prediction is right when its class is one of the image's. Images without a class do not count (arXiv:2006.07159).
+A prediction is correct if its class is one of the image's. Images without a class are not counted (arXiv:2006.07159).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bench.data.source import Source
 
 FILE = "real.json"
 MAX_BYTES = 64 << 20  # the published file has 1.3 MB
-NUMBER = re.compile(r"_val_(\d{8})(?:\D|$)")  # in the name of an image
+NUMBER = re.compile(r"_val_(\d{8})(?:\D|$)")  # matches the number in the name of an image
 
 MultiLabels = tuple[tuple[int, ...], ...]
 
 
 def read_real(path: Path, *, num_classes: int) -> MultiLabels:
-    """The classes of every image, in the order of the images' numbers.
+    """Read `real.json`; return the classes of every image, in the order of the images' numbers.
 
     Raises:
-        UserError: it is not a list of lists of classes.
+        UserError: the file is not a list of lists of classes.
     """
     expected = "Expected a list with a list of classes per image, as real.json of reassessed-imagenet has."
     try:
@@ -52,7 +52,11 @@ def read_real(path: Path, *, num_classes: int) -> MultiLabels:
 
 
 def beside(folder: Path, source: Source, *, num_classes: int) -> MultiLabels | None:
-    """All classes of each test image, where `real.json` lies beside ImageNet; else None."""
+    """Return all classes of each test image from `real.json` in the folder; None without that file.
+
+    Raises:
+        UserError: see `read_real` and `by_name`.
+    """
     path = folder / FILE
     if not path.is_file():
         return None
@@ -61,10 +65,10 @@ def beside(folder: Path, source: Source, *, num_classes: int) -> MultiLabels | N
 
 
 def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLabels:
-    """The classes of the images with these names, found by the number in each name.
+    """Return the classes of the images with these names, by the number in each name. `path`: the file, for messages.
 
     Raises:
-        UserError: a name without a number, or with one that the file does not go up to.
+        UserError: a name has no number, or one that the file has no entry for.
     """
     ordered = []
     for name in names:
@@ -79,7 +83,8 @@ def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLa
 
 
 def real_right(predictions_N: np.ndarray, labels: MultiLabels) -> np.ndarray:
-    """Whether the predicted class is one of the image's: bool (R,), of the images that have a class, in their order."""
+    """Return whether each predicted class is one of the image's, bool (R,), for the R images that have a class, in
+    their order."""
     if len(predictions_N) != len(labels):
         raise ValueError(f"{len(predictions_N)} predictions for {len(labels)} images")
     right = (int(guess) in row for guess, row in zip(predictions_N, labels, strict=True) if row)
@@ -87,12 +92,13 @@ def real_right(predictions_N: np.ndarray, labels: MultiLabels) -> np.ndarray:
 
 
 def real_hash(content_hash: str, labels: MultiLabels) -> str:
-    """sha256 of the images (their `content_hash`) with all their classes."""
+    """Return a sha256 of images, given by their `ImageSet.content_hash`, together with all their classes."""
     return hashlib.sha256(repr((content_hash, labels)).encode()).hexdigest()
 
 
 def to_arrays(labels: MultiLabels, name: str = "real") -> dict[str, np.ndarray]:
-    """The images as flat arrays, for the cache: all classes one after another, and where each image's begin."""
+    """Return the classes as two flat arrays, for the cache: the classes of all images one after the other, and the
+    position at which those of each image begin. `name`: prefix of the arrays' names."""
     counts = [len(row) for row in labels]
     flat = [label for row in labels for label in row]
     return {
@@ -102,6 +108,6 @@ def to_arrays(labels: MultiLabels, name: str = "real") -> dict[str, np.ndarray]:
 
 
 def from_arrays(stored: dict[str, np.ndarray], name: str = "real") -> MultiLabels:
-    """The arguments of `to_arrays`."""
+    """Return the classes of each image that `to_arrays` stored."""
     flat, starts = stored[f"{name}_classes"].tolist(), stored[f"{name}_starts"].tolist()
     return tuple(tuple(flat[start:stop]) for start, stop in itertools.pairwise(starts))

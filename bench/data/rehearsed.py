@@ -1,10 +1,12 @@
-"""Data sets as a rehearsal has them: a few small images of each, generated where the set is not on this machine.
+"""Data sets in a rehearsal (a trial run of a study in seconds): each is reduced to a few images, which are generated if
+the set is not on this machine.
 
-A set keeps its name, its options and what it says of itself, so that suites, tasks, tables and figures treat it as they
-would the whole. Real images are read by the set's own reader. Generated ones of a set that is streamed are written as a
-folder of JPEG files, which the set's own reader then decodes; the others are arrays. Classes are told apart by colour.
+A set keeps its name, its options and its description, so that suites, tasks, tables and figures treat it like the whole
+set. Real images are read by the set's own reader. Generated images of a set that is streamed are written as a folder of
+JPEG files, which `FolderSet` reads; for other sets they are arrays. Classes differ in colour.
 
-What a process reads is decided once (`rehearsing`), by what it does: a plan by its options, a worker by its cells.
+Each process decides once (`rehearsing`) whether it reads data in this way: a plan by its options, a worker by its
+cells.
 """
 
 from __future__ import annotations
@@ -30,20 +32,21 @@ from bench.study import registry
 from bench.study.cell import REHEARSAL_REVISION, slug
 from bench.study.names import DataName
 
-TRAIN = 1_024  # images: VTAB takes 1,000, and 25-shot probes of ten classes 250
+TRAIN = 1_024  # training images: VTAB needs 1,000, and 25-shot probes of ten classes 250
 TEST = 40
 CLASSES = 10
-MAX_DRAWN = 20_000  # images of a set that is drawn as its name asks
-SIDE = 32  # pixels, of a generated image
-NOISE = 40.0  # standard deviation, of 255 grey levels: classes overlap
-REAL_LABELS = "imagenet"  # the set whose test images also carry ReaL labels (`bench.data.real`)
+MAX_DRAWN = 20_000  # training images of the largest rendered set that is really rendered in a rehearsal
+SIDE = 32  # pixels per side of a generated image
+NOISE = 40.0  # standard deviation of the noise in grey levels (0 to 255), so large that classes overlap
+REAL_LABELS = "imagenet"  # the set whose test images also have ReaL labels (`bench.data.real`)
 
 _active: list[bool] = []
 
 
 @contextlib.contextmanager
 def rehearsing(on: bool = True) -> Iterator[None]:
-    """Whether data sets of this process are those of a rehearsal, until the end of the block."""
+    """Make `load.data_set` return the reduced data sets of a rehearsal inside the block, or, with `on` false, the whole
+    ones. Blocks can be nested."""
     _active.append(on)
     try:
         yield
@@ -52,13 +55,13 @@ def rehearsing(on: bool = True) -> Iterator[None]:
 
 
 def is_rehearsing() -> bool:
-    """Whether they are now."""
+    """Whether data sets of this process are currently those of a rehearsal."""
     return bool(_active) and _active[-1]
 
 
 def of(one: DataSet) -> DataSet:
-    """A set as a rehearsal has it. It is always here; its numbers of images and classes are those of the whole set, by
-    which suites choose their settings."""
+    """Return a data set as a rehearsal uses it. It is always available. The numbers of images and classes that it
+    states are still those of the whole set, because suites choose their settings by them."""
 
     def here(option: str, root: Path | None) -> bool:
         return is_here(one, option, root=root)
@@ -76,7 +79,7 @@ def of(one: DataSet) -> DataSet:
             shape = one.load("test", root=root).image_shape
             return shape[0], shape[2]
         seen = None
-        with contextlib.suppress(UserError):  # a folder that is not there
+        with contextlib.suppress(UserError):  # the folder does not exist
             seen = one.look(option, root=root) if one.look is not None else None
         return seen or (_side(option) or one.side or SIDE, _channels(one, option))
 
@@ -102,26 +105,27 @@ def of(one: DataSet) -> DataSet:
 
 
 def _with_functions(one: DataSet, **functions: Any) -> DataSet:
-    """A set's facts with other functions, whatever the class of the set makes its own from."""
+    """Return a copy of a data set with other functions. It is a plain `DataSet`, because subclasses set their functions
+    themselves."""
     kept = (entry.name for entry in fields(DataSet) if entry.name not in functions and entry.name != "download")
     return DataSet(**{name: getattr(one, name) for name in kept}, **functions)
 
 
 def is_real(name: str, *, root: Path | None) -> bool:
-    """Whether a rehearsal reads real images of the set of this name."""
+    """Whether a rehearsal uses real images of the set of this name, instead of generated ones."""
     return is_here(registry.load("data set", name), DataName.parse(name).option, root=root)
 
 
 def training_images(name: str) -> int | None:
-    """The number of training images of the whole set; None of one that does not state it."""
+    """Return the number of training images of the whole set; None if the set does not state it."""
     one: DataSet = registry.load("data set", name)
     stated = one.size(DataName.parse(name).option) if one.size is not None else one.stated
     return stated["train"] if stated is not None else None
 
 
 def is_here(one: DataSet, option: str, *, root: Path | None) -> bool:
-    """Whether a set is on this machine: of a folder or a set of the hub, its option says which it is. One that would
-    have to be drawn first, for minutes, is not."""
+    """Whether a set is on this machine. For a folder or a set of the hub, `option` says which one is meant. A set that
+    would take minutes to render counts as absent."""
     if one.size is not None and one.size(option)["train"] > MAX_DRAWN:
         return False
     if one.available(root):
@@ -133,13 +137,15 @@ def is_here(one: DataSet, option: str, *, root: Path | None) -> bool:
 
 
 def _enough(labels_N: np.ndarray) -> int:
-    """The first classes, `CLASSES` or more, that have `TRAIN` images; all where they have fewer."""
+    """Return how many of the first classes, at least `CLASSES`, are needed for `TRAIN` images; if even all classes have
+    fewer, a number that includes all."""
     counts_K = np.bincount(labels_N)
     return max(CLASSES, int(np.searchsorted(np.cumsum(counts_K), TRAIN)) + 1)
 
 
 def few(images: ImageSet, classes: int) -> ImageSet:
-    """A part of a set: at most `TRAIN` or `TEST` images of the first classes, balanced as far as the set allows."""
+    """Return a part of a split: at most `TRAIN` or `TEST` images of the first `classes` classes, balanced as far as the
+    set allows."""
     from bench.data.subset import nested
 
     kept_N = np.flatnonzero(images.labels_N < classes)
@@ -153,13 +159,13 @@ def few(images: ImageSet, classes: int) -> ImageSet:
 
 
 def _side(option: str) -> int | None:
-    """Pixels per side that an option says."""
+    """Return the pixels per side that an option states, as in "64px"; None without."""
     said = re.search(r"(?:^|:)(\d+)px(?=:|$)", option)
     return int(said.group(1)) if said else None
 
 
 def _channels(one: DataSet, option: str) -> int:
-    """Channels of a set that is not here: scans are grey."""
+    """Return the channels to generate for a set: 1 for scans (handwriting) or if the option says "grey", else 3."""
     grey = "grey" in option.split(":") or (one.kind == "handwriting" and "rgb" not in option.split(":"))
     return 1 if grey else 3
 
@@ -186,7 +192,8 @@ def _generated(one: DataSet, split: str, option: str) -> ImageSet:
 
 
 def _pictures(name: str, split: str, labels_N: np.ndarray, *, channels: int) -> np.ndarray:
-    """uint8 (N, SIDE, SIDE, C): a pattern of blocks for each class, the same in both splits, and noise."""
+    """Generate images with these labels, uint8 (N, SIDE, SIDE, C): each class has a pattern of blocks, the same in both
+    splits, and each image has noise of its own."""
     blocks = (int(labels_N.max()) + 1, 4, 4, channels)
     pattern_KHWC = generator(0, "rehearsal", name).uniform(0, 255, blocks).repeat(SIDE // 4, 1).repeat(SIDE // 4, 2)
     noise = generator(0, "rehearsal", name, split).normal(0, NOISE, (len(labels_N), SIDE, SIDE, channels))
@@ -194,7 +201,8 @@ def _pictures(name: str, split: str, labels_N: np.ndarray, *, channels: int) -> 
 
 
 def _streamed(one: DataSet, split: str, option: str, *, name: str) -> ImageSet:
-    """Generated images through the reader of a copy of one's own: files are indexed, and decoded when they are read."""
+    """Return generated images that are written as files and read by `FolderSet`, so that files are indexed, and decoded
+    when they are read, as with the real set."""
     from bench.data import cache as kept
     from bench.data.folder_sets import FolderSet
 
@@ -207,7 +215,8 @@ def _streamed(one: DataSet, split: str, option: str, *, name: str) -> ImageSet:
 
 
 def _write_folder(one: DataSet, root: Path) -> None:
-    """Files as ImageNet's are: a folder for each class below one for each split. Who comes second finds them."""
+    """Write generated images as files in ImageNet's layout: a folder for each split with a folder for each class. If
+    another process has written them meanwhile, its files stay."""
     from PIL import Image
 
     root.mkdir(parents=True, exist_ok=True)

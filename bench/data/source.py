@@ -1,4 +1,5 @@
-"""The interface of every reader: labelled images that are listed but not yet decoded, each to be read by its number."""
+"""The interface that all readers of image formats implement: labelled images that are listed but not yet decoded, each
+of which can be read by its index."""
 
 from __future__ import annotations
 
@@ -18,22 +19,23 @@ from bench.core.errors import UserError
 from bench.data.readable import not_regular, printable
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".tif", ".tiff")
-MAX_FILE_BYTES = 256 << 20  # of one encoded image
-MAX_BYTES = 64 << 30  # of an array that a header promises
+MAX_FILE_BYTES = 256 << 20  # largest encoded image that is read
+MAX_BYTES = 64 << 30  # largest array that is read, by the size that its header states
 MAX_CLASSES = 1_000_000
-# Words for the two splits, best first. Public sets often keep the labels of "test" to themselves and are judged on
-# "val"; where both are there, "test" is used, and a format that finds it without labels says what to do.
+# Words for the two splits, preferred ones first. Public sets often withhold the labels of "test" and are evaluated on
+# "val". If both are there, "test" is used; if that has no labels, the error says what to do.
 SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val", "valid", "validation")}
 
 
-ELSEWHERE = b"\0"  # before the name of a file that lies in no common folder: no path holds this byte
+ELSEWHERE = b"\0"  # marks the name of a file that is not in the common folder; no path contains this byte
 
 
 class PathList(Sequence[Path]):
-    """Paths that are made when they are asked for: a `Path` takes half a kilobyte, and a set may have millions.
+    """A list of paths stored as bytes; a `Path` object is made only when one is accessed, because it takes half a
+    kilobyte and a set may have millions.
 
     Args:
-        below: a folder whose name is held once for all that lie in it.
+        below: a common folder, whose name is stored only once for all files in it.
     """
 
     def __init__(self, paths: Iterable[str | Path] = (), *, below: Path | None = None) -> None:
@@ -42,7 +44,7 @@ class PathList(Sequence[Path]):
         self.extend(paths)
 
     def extend(self, paths: Iterable[str | Path]) -> None:
-        """Add paths at the end."""
+        """Append paths."""
         for path in paths:
             name = os.fsencode(path)
             self._names += name[len(self._below) :] if name.startswith(self._below) else ELSEWHERE + name
@@ -67,7 +69,7 @@ class PathList(Sequence[Path]):
         return Path(os.fsdecode(self.encoded(number)))
 
     def join(self, other: PathList) -> None:
-        """Add the paths of another list at the end."""
+        """Append the paths of another list."""
         if self._below != other._below:
             self.extend(other)
             return
@@ -76,27 +78,34 @@ class PathList(Sequence[Path]):
         self._ends.extend(before + end for end in other._ends)
 
     def relative_to(self, folder: Path) -> tuple[bytearray, array[int]] | None:
-        """All names in one text and where each ends, not copied; None where not all are relative to this folder."""
+        """Return (all names in one byte string, position at which each ends), not copied; None unless all names are
+        stored relative to this folder."""
         if self._below != os.path.join(os.fsencode(folder), b"") or ELSEWHERE in self._names:
             return None
         return self._names, self._ends
 
     def encoded(self, number: int) -> bytes:
-        """The path as the system knows it."""
+        """Return a path as bytes, as the operating system encodes it."""
         name = bytes(self._names[self._ends[number - 1] if number else 0 : self._ends[number]])
         return name[len(ELSEWHERE) :] if name.startswith(ELSEWHERE) else self._below + name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The places of encoded images: the number of each one's file, and its first byte."""
+    """Where encoded images lie.
+
+    Attributes:
+        file_N: index of each image's file in `Source.files`.
+        offset_N: offset of each image's first byte in its file.
+    """
 
     file_N: np.ndarray
     offset_N: np.ndarray
 
 
 class ImageName:
-    """What a message calls an image; the words are made when there is a message, not for each of millions."""
+    """The name of an image in messages. Its text is made only when it is printed, not for each of millions of
+    images."""
 
     __slots__ = ("number", "source")
 
@@ -109,19 +118,19 @@ class ImageName:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The images of one split.
+    """The images of one split, listed but not yet decoded. The index of an image is its position here.
 
     Attributes:
-        labels_N: int64 class of each.
-        files: everything that the content depends on, in a fixed order.
-        name: (number) -> what a message calls the image, for example "train/cat/1.jpg".
-        read: (number) -> the encoded file, or pixels (H, W, C) that need no decoding. In any order, in any thread;
-            OSError where the image is not there.
-        places: says where the images lie in `files`; None where they have to be unpacked.
-        is_pixels: whether `read` gives pixels.
-        several: all classes of each image, where an image may have several or none (`bench.data.labels`).
-        groups_N: uint64 per image, equal for those that belong together (`bench.data.groups`); None where nobody says.
-        in_order: yields what `read` gives for 0, 1, 2, …, where that is cheaper than by number; called in one thread.
+        labels_N: class of each image, int64.
+        files: all files that the content depends on, in a fixed order.
+        name: (index) -> name of the image in messages, for example "train/cat/1.jpg".
+        read: (index) -> encoded image, or pixels (H, W, C) that need no decoding. It may be called in any order and
+            from any thread; it raises OSError if the image is missing.
+        in_order: yields what `read` returns for 0, 1, 2, …; None unless that is faster. It is called in one thread.
+        places: returns where the images lie in `files`; None if they have to be unpacked.
+        is_pixels: whether `read` returns pixels.
+        several: all classes of each image, if an image may have several or none (`bench.data.labels`); else None.
+        groups_N: uint64 per image, equal for images that belong together (`bench.data.groups`); None if not known.
     """
 
     labels_N: np.ndarray
@@ -143,10 +152,10 @@ class FolderContents:
     """The images of a folder.
 
     Attributes:
-        sources: "train" and "test"; or "all", of which a part is held out for testing.
-        class_names: one per class, in label order.
-        format: for people, for example "image folder".
-        words: the parts of the set's name that its labels and its groups make, apart by blanks; "" without.
+        sources: the images of "train" and of "test"; or those of "all", a part of which is held out for testing.
+        class_names: one name per class, in label order.
+        format: the format for people, for example "image folder".
+        words: the parts of the set's name that identify its labels and groups, separated by blanks; "" without.
     """
 
     sources: dict[str, Source]
@@ -156,7 +165,7 @@ class FolderContents:
 
 
 def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> Source:
-    """Image files and their labels, in this order."""
+    """Return a source of image files with their labels, in this order."""
     files = paths if isinstance(paths, PathList) else PathList(paths)
     return Source(
         labels_N=np.asarray(labels, dtype=np.int64),
@@ -170,10 +179,10 @@ def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> So
 
 
 def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, ...]) -> Source:
-    """Arrays as a source, after checking their kind and shape.
+    """Return arrays of images as a source, after checking dtype and shape.
 
     Raises:
-        UserError: not uint8, not (N, H, W) or (N, H, W, 1 or 3), labels that are not N whole numbers.
+        UserError: images are not uint8 of shape (N, H, W) or (N, H, W, 1 or 3), or labels are not N integers.
     """
     where = files[0]
     if images_NHWC.ndim == 3:
@@ -200,19 +209,23 @@ def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, 
 
 
 def is_image(name: str) -> bool:
-    """Whether a file is named as an image."""
+    """Whether the name of a file ends like an image's."""
     return name.lower().endswith(SUFFIXES)
 
 
 def read_bytes(path: Path | bytes, offset: int = 0, size: int = MAX_FILE_BYTES + 1) -> bytes:
-    """Part of a regular file; OSError for anything else: reading a pipe or a device might never end."""
+    """Return up to `size` bytes of a regular file, starting at `offset`.
+
+    Raises:
+        OSError: there is no such file, or it is not a regular one; reading a pipe or a device might never end.
+    """
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         raise OSError("no such file") from None
     if not stat.S_ISREG(status.st_mode):
         raise OSError("no regular file")
-    if offset == 0 and status.st_size < size:  # the usual case
+    if offset == 0 and status.st_size < size:  # the most frequent case: a whole file
         with open(path, "rb", buffering=0) as whole:
             return whole.readall()
     with open(path, "rb") as file:
@@ -221,10 +234,10 @@ def read_bytes(path: Path | bytes, offset: int = 0, size: int = MAX_FILE_BYTES +
 
 
 def regular(paths: Iterable[Path]) -> list[Path]:
-    """The paths, all of regular files or links to them.
+    """Return the paths after checking that all are regular files or links to such.
 
     Raises:
-        UserError: one is a folder, a pipe, a device, or a link to nothing.
+        UserError: a path is a folder, a pipe, a device, or a broken link.
     """
     checked = list(paths)
     for path in checked:
@@ -234,16 +247,17 @@ def regular(paths: Iterable[Path]) -> list[Path]:
 
 
 def split_word(path: str) -> str:
-    """The word of SPLIT_WORDS that a relative path names first; "all" without one."""
+    """Return the first word of SPLIT_WORDS in a relative path; "all" if there is none."""
     words = re.split(r"[^a-z]+", path.rsplit(".", 1)[0].lower())
     return next((word for word in words if word in {*SPLIT_WORDS["train"], *SPLIT_WORDS["test"]}), "all")
 
 
 def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
-    """Files by split, from a folder or a word in the name ("val/…", "x-train-00001.tar"); "all" without one.
+    """Return split -> its files. The split is a folder or a word in the name ("val/…", "x-train-00001.tar"); the files
+    are those of "all" if no name states one, or if there is no test split.
 
     Raises:
-        UserError: a test split without a training split; something that is no regular file.
+        UserError: there is a test split but no training split, or a path is not a regular file.
     """
     groups = by_key((split_word(path.relative_to(below).as_posix()), path) for path in sorted(regular(paths)))
     if set(groups) == {"all"}:
@@ -261,13 +275,16 @@ def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
 def found(
     sources: dict[str, Source], folder: Path, *, names: Sequence[str] | None = None, format: str
 ) -> FolderContents:
-    """A format's answer: its sources and the names of their classes, after checking every label against them.
+    """Return the contents of a folder, after checking all labels against the names of the classes.
 
-    Without `names` those in `classes.txt` count, and without that the labels themselves, which must then run from 0
-    upwards without a gap.
+    Args:
+        sources: images by split.
+        names: names of the classes. Without, they are read from `classes.txt`; without that file, labels must run from
+            0 upwards without gaps, and names are read from `classnames.txt` or are the labels themselves.
+        format: the format for people.
 
     Raises:
-        UserError: no images, labels that are no classes, a class without training images.
+        UserError: there are no images, a label is out of range, or a class has no training images.
     """
     names = names or _names_beside(folder / "classes.txt")
     labels = {split: source.labels_N for split, source in sources.items()}
@@ -279,7 +296,7 @@ def found(
             raise UserError(f"{folder} holds label {int(labels_N.max())} ({split}).", "Labels count from 0 upwards.")
     count = len(names) if names is not None else int(first.max()) + 1
     if names is None and (stated := _names_beside(folder / "classnames.txt")) and len({*stated} - {""}) == count:
-        names = stated  # CLIP-benchmark's, which leaves some out
+        names = stated  # CLIP-benchmark's file, used only if it is complete: some leave names out
     for split, labels_N in labels.items():
         wrong = labels_N[(labels_N < 0) | (labels_N >= count)]
         if len(wrong):
@@ -300,10 +317,11 @@ def found(
 
 
 def checked_names(names: Iterable[str], *, where: Path) -> tuple[str, ...]:
-    """Class names that can be printed anywhere.
+    """Return class names after checking that they are different and printable.
 
     Raises:
-        UserError: control characters, undecodable bytes, or a name that is there twice.
+        UserError: a name is empty, longer than 200 characters, occurs twice, or has control characters or undecodable
+            bytes.
     """
     result = tuple(names)
     for name in result:
@@ -315,7 +333,8 @@ def checked_names(names: Iterable[str], *, where: Path) -> tuple[str, ...]:
 
 
 def _names_beside(path: Path) -> list[str] | None:
-    """Class names from a file, one a line in label order, for formats that carry numbers only; None without."""
+    """Return class names from a file with one name per line, in label order, for formats whose labels are numbers; None
+    without such a file."""
     if not path.is_file():
         return None
     try:

@@ -1,6 +1,6 @@
-"""Encoded images as an array of pixels: what is indexed is read from its file and decoded.
+"""Encoded images that behave like an array of pixels: an image is read from its file and decoded when it is indexed.
 
-Indexed, an image is what the same set would be with its pixels stored (`bench.data.decode.pixels_of`): its central
+Indexing gives the same pixels as the same set with stored pixels (`bench.data.decode.pixels_of`): an image's central
 square, or all of it, at one size. `bench.data.jpeg` defines the parts that training cuts out of the full image.
 """
 
@@ -22,15 +22,15 @@ from bench.data.decode import Storage, Unreadable, pixels_of
 from bench.data.image_set import EncodedImages, FileOrPixels
 from bench.data.index import ImageIndex
 
-SMALLEST_TASK = 8  # images that a thread decodes at a time, at least
+SMALLEST_TASK = 8  # least number of images that a thread decodes in one task
 
 
 class StreamedImages(EncodedImages):
-    """Some images of an index, in any order.
+    """Images of an index that are decoded when they are read; all of them, or some in any order.
 
     Args:
-        storage: how they are decoded; it says a size and a number of channels.
-        rows_N: positions in the index; None for all.
+        storage: size and form in which they are decoded; size and channels must be set.
+        rows_N: positions of the images in the index; None for all.
     """
 
     def __init__(self, index: ImageIndex, storage: Storage, rows_N: np.ndarray | None = None) -> None:
@@ -46,7 +46,7 @@ class StreamedImages(EncodedImages):
         return StreamedImages, (self.index, self.storage, self._rows_N)
 
     def rows(self, chosen: Any = slice(None)) -> np.ndarray:
-        """Positions in the index."""
+        """Return the positions in the index of chosen images: a slice, positions or a mask among these images."""
         if self._rows_N is not None:
             return self._rows_N[chosen]
         if isinstance(chosen, slice):
@@ -65,7 +65,7 @@ class StreamedImages(EncodedImages):
 
     @property
     def encoded_bytes(self) -> int:  # type: ignore[override]
-        """Bytes of these images, as far as they are of one size on average."""
+        """Approximate bytes of these encoded images: the mean of the whole index times their number."""
         return round(self.index.encoded_bytes * len(self) / max(1, len(self.index)))
 
     def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +73,8 @@ class StreamedImages(EncodedImages):
         return self.index.height[chosen].astype(np.int64), self.index.width[chosen].astype(np.int64)
 
     def __getitem__(self, chosen: Any) -> np.ndarray:
-        """Decoded by threads. A slice that follows on the last one is being decoded already."""
+        """Return decoded images, uint8. Threads decode them. After a slice, the next slice of the same length is
+        decoded in the background, because reads are mostly sequential."""
         if isinstance(chosen, int | np.integer):
             return self[np.array([chosen])][0]
         if not isinstance(chosen, slice):
@@ -124,7 +125,11 @@ class StreamedImages(EncodedImages):
         threads: int,
         resize: jpeg.Resize | None = None,
     ) -> None:
-        """Raises UserError where an image can no longer be read."""
+        """Decode images (a part of each, if `boxes_4M` is given) into `out_MSSC`, with this number of threads.
+
+        Raises:
+            UserError: an image can no longer be read.
+        """
         boxes = [None] * len(rows_M) if boxes_4M is None else boxes_4M.T.tolist()
 
         def some(part: slice) -> None:
@@ -168,10 +173,11 @@ def put(
     resize: jpeg.Resize | None,
     orientation: int,
 ) -> None:
-    """Decode an image as it would be stored, or cut a part out of it.
+    """Decode an image into `out_SSC`: a part of the full image, resized, if `box` and `resize` are given (see
+    `jpeg.read_part`); otherwise the image as `storage` describes.
 
     Raises:
-        Unreadable, OSError, ValueError: it cannot be decoded.
+        Unreadable, OSError, ValueError: the image cannot be decoded.
     """
     if box is None or resize is None:
         out_SSC[:] = pixels_of(data, name=name, storage=storage)

@@ -1,8 +1,8 @@
-"""Nested, class-balanced subsets: every smaller `name@N` lies inside every larger one.
+"""Nested, class-balanced subsets: every smaller subset `name@N` is contained in every larger one.
 
-The order in which images enter a subset follows their content, not their place in a file. So the same images give the
-same subsets whichever format carried them, and a part that was itself drawn by this rule (the embedded Fashion-MNIST)
-gives the same `@N` as the full set, for the default seed and every N up to the part's size.
+The order in which images enter a subset depends on their content, not on their place in a file. So the same images give
+the same subsets in whatever format they are stored, and a part that was itself chosen by this rule (the embedded
+Fashion-MNIST) gives the same `@N` as the full set, for the default seed and every N up to the part's size.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import hashlib
 
 import numpy as np
 
-HELD_OUT = 0.1  # of every class with at least two different images
+HELD_OUT = 0.1  # fraction of every class that is held out, if it has at least two different images
 
 
 def nested(
     labels_N: np.ndarray, num_images: int | None, seed: int = 0, *, keys_N: np.ndarray | None = None
 ) -> np.ndarray:
-    """Indices of the first `num_images` images of one fixed order; a prefix of the answer for any larger number.
+    """Return the indices of the first `num_images` images of a fixed order, so that a smaller result is a prefix of
+    every larger one.
 
     In that order the classes take turns (the first image of every class, then the second, …), so counts per class
     differ by at most one until a class runs out.
 
     Args:
         labels_N: integer class of each image.
-        num_images: how many; None, or more than there are, gives all of them.
+        num_images: number of images; None, or more than there are, gives all of them.
         seed: another seed gives other subsets.
-        keys_N: uint64 per image that decides the order within a class (`ImageSet.content_keys_N`); without it the
-            position in the array decides.
+        keys_N: uint64 per image on which the order within a class depends (`ImageSet.content_keys_N`); None: it depends
+            on the position in the array.
 
     Returns:
         int64 indices of shape (min(num_images, N),).
@@ -37,7 +38,7 @@ def nested(
     labels_N = np.asarray(labels_N)
     order_N = np.argsort(priorities(labels_N, f"nested/{seed}", keys_N=keys_N), kind="stable")
     rank_N = rank_within_class(labels_N, order_N).astype(small_enough(len(labels_N)))
-    del order_N  # Of many millions of images each such array takes as much memory as their names.
+    del order_N  # for many millions of images each such array takes as much memory as their names
     classes_K = np.unique(labels_N)
     turn_K = np.argsort(np.argsort(mix(classes_K.astype(np.uint64), f"turn/{seed}"), kind="stable"), kind="stable")
     turn_N = turn_K.astype(small_enough(len(classes_K)))[np.searchsorted(classes_K, labels_N)]
@@ -47,10 +48,11 @@ def nested(
 def first_per_class(
     labels_N: np.ndarray, count: int, purpose: str, *, keys_N: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Up to `count` images of every class from the stream named `purpose`, and each one's rank in its class.
+    """Choose up to `count` images of every class at random, by the random stream named `purpose`.
 
     Returns:
-        (indices, ranks), both int64, sorted by rank: the images with `rank < k` are the k-shot set, nested over k.
+        (indices, ranks within the class), both int64, sorted by rank. The images with `rank < k` are the k-shot set, so
+        sets are nested over k.
     """
     order_N = np.argsort(priorities(labels_N, purpose, keys_N=keys_N), kind="stable")
     rank_N = rank_within_class(labels_N, order_N)
@@ -60,19 +62,20 @@ def first_per_class(
 
 
 def validation(labels_N: np.ndarray, keys_N: np.ndarray, *, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the training images that stay, and of a balanced part of those that are held out (`held_out`), at most
-    so many of them. Both follow from the images' content, so that every size of a nested subset stays apart from it."""
+    """Divide training images into those that stay and those that are held out (`held_out`). Return the indices of the
+    former, and of a class-balanced part, at most `most`, of the latter. Both depend on the images' content only, so
+    that nested subsets of any size never contain held-out images."""
     out_N = held_out(labels_N, keys_N)
     kept, out = np.flatnonzero(~out_N), np.flatnonzero(out_N)
     return kept, out[nested(labels_N[out], most, keys_N=keys_N[out])]
 
 
 def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
-    """Which images are for testing where nobody has divided them: HELD_OUT of every class, those that come first in a
-    stream of their own. Copies of one image share a key, so they fall on the same side."""
+    """Choose the images for testing in a set without splits: the fraction HELD_OUT of every class, at random by a hash
+    of their keys. Return bool (N,). Copies of one image have the same key, so they are on the same side."""
     place_N = mix(keys_N, "held-out")
     chosen_N = np.zeros(len(place_N), dtype=bool)
-    by_class_N = np.argsort(labels_N, kind="stable")  # A look at all images for each class would take hours of many.
+    by_class_N = np.argsort(labels_N, kind="stable")  # sort once: a pass over all images per class could take hours
     _, counts_K = np.unique(labels_N, return_counts=True)
     for of_class in np.split(by_class_N, np.cumsum(counts_K)[:-1]):
         places = np.unique(mine := place_N[of_class])
@@ -82,13 +85,14 @@ def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
 
 
 def priorities(labels_N: np.ndarray, purpose: str, *, keys_N: np.ndarray | None = None) -> np.ndarray:
-    """uint64 per image, uniform and fixed by (key, purpose): smaller comes first."""
+    """Return a priority for each image, uint64, uniformly distributed and determined by (key, purpose); smaller comes
+    first. Without `keys_N`, the position in the array is the key."""
     keys_N = np.arange(len(labels_N), dtype=np.uint64) if keys_N is None else keys_N
     return mix(keys_N, purpose)
 
 
 def rank_within_class(labels_N: np.ndarray, order_N: np.ndarray) -> np.ndarray:
-    """Rank of each image among its class when all are visited in `order_N`."""
+    """Return the rank of each image within its class, int64 (N,), when images are visited in `order_N`."""
     by_class_N = order_N[np.argsort(labels_N[order_N], kind="stable")]
     _, starts_K, counts_K = np.unique(labels_N[by_class_N], return_index=True, return_counts=True)
     rank_N = np.empty(len(labels_N), dtype=np.int64)
@@ -97,12 +101,13 @@ def rank_within_class(labels_N: np.ndarray, order_N: np.ndarray) -> np.ndarray:
 
 
 def small_enough(number: int) -> type[np.integer]:
-    """The smallest kind of whole number, signed, that holds all below this."""
+    """Return the smallest signed integer dtype that can hold all numbers from 0 to `number`."""
     return next(kind for kind in (np.int16, np.int32, np.int64) if number <= np.iinfo(kind).max)
 
 
 def mix(keys_N: np.ndarray, purpose: str) -> np.ndarray:
-    """Scramble uint64 keys by a named stream: splitmix64's finaliser (Steele et al., 2014) over key + hash(purpose)."""
+    """Hash uint64 keys differently for each `purpose`: splitmix64's finaliser (Steele et al., 2014), applied to a
+    multiple of the key plus hash(purpose)."""
     salt = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     with np.errstate(over="ignore"):
         x_N = keys_N.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)

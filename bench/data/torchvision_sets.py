@@ -1,6 +1,6 @@
-"""Published data sets that torchvision knows: its classes read them, check them and fetch them.
+"""Published data sets that torchvision's classes read, check and download.
 
-A row of `bench.data.public` says what a class is given and where its files lie. Images are decoded once, here.
+A row of `bench.data.public` states the arguments of the class and where its files lie. Images are decoded once, here.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from bench.data.data_set import DataSet, Download
 from bench.data.image_set import ImageSet
 from bench.data.source import Source, image_files, pixels
 
-MIN_SIDE, MAX_SIDE = 8, 1024  # pixels
-TEST_SHARE = 0.2  # of every class, where no split is published: VTAB's 60/20/20 with its validation part in "train"
+MIN_SIDE, MAX_SIDE = 8, 1024  # pixels per side that a name may state
+TEST_SHARE = 0.2  # test fraction of every class if no split is published: VTAB's 60/20/20, validation part in "train"
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
-Part = Mapping[str, Any]  # arguments of a class of torchvision
+Part = Mapping[str, Any]  # arguments with which a class of torchvision reads a part of a split
 
 
 def by_word(*, train: Sequence[str] = ("train",), test: Sequence[str] = ("test",)) -> Callable[..., Sequence[Part]]:
-    """The parts of a class that takes split="train", "val" or "test"."""
+    """Return `TorchvisionSet.parts` for a class that takes split="train", "val" or "test". `train`, `test`: the words
+    that make up each split."""
     return lambda split, choice: [{"split": word} for word in {"train": train, "test": test}[split]]
 
 
 def by_flag(split: str, choice: str) -> Sequence[Part]:
-    """The part of a class that takes train=True or False."""
+    """`TorchvisionSet.parts` for a class that takes train=True or False."""
     return [{"train": split == "train"}]
 
 
 def undivided(split: str, choice: str) -> Sequence[Part]:
-    """The one part of a class that has no split: a hash divides it."""
+    """`TorchvisionSet.parts` for a class without splits: there is one part, which a hash divides into splits."""
     return [{}]
 
 
@@ -53,17 +54,17 @@ class TorchvisionSet(DataSet):
 
     Attributes:
         of: name of the class in torchvision.datasets.
-        parts: (split, choice) -> arguments of the class, for each part that makes the split up.
-        needs: what must be below the data root, with {choice} in it.
-        base: the folder below the data root that the class is given; "." for the data root.
-        is_pixels: whether the class gives pixels of one size, not image files.
-        train_per_class: images of every class for training, where a hash divides; None for all but TEST_SHARE.
-        choices: words that may follow the name; the first is meant where none does.
-        class_names: by choice, where torchvision has no or other names.
+        parts: (split, choice) -> arguments of the class for each part of the split.
+        needs: paths that must exist below the data root; "{choice}" in them stands for the choice.
+        base: the folder below the data root that is passed to the class; "." for the data root.
+        is_pixels: whether the class returns pixels of one size, not image files.
+        train_per_class: training images of every class, if a hash divides the set; None for all but TEST_SHARE.
+        choices: words that may follow the name, such as variants of the set; without a word the first is meant.
+        class_names: choice -> names of the classes, where torchvision's are missing or not wanted.
         relabel: (labels, choice) -> labels that count from 0.
-        transposed: whether the published images lie on their side.
-        fetched_by: the class whose download gets it, where that is another one; "" where none does.
-        archive_bytes: what is downloaded, about; None where that is not known.
+        transposed: whether rows and columns of the published images are exchanged.
+        fetched_by: name of the class that downloads the set, if it is not `of`; "" if no class can.
+        archive_bytes: approximate bytes to download; None if not known.
     """
 
     of: str
@@ -114,10 +115,10 @@ class TorchvisionSet(DataSet):
         return [path.format(choice=choice) for path in self.needs]
 
     def _parsed(self, option: str) -> tuple[str, int | None, int | None]:
-        """Choice, pixels per side, channels; None where the option does not say.
+        """Parse an option into (choice, pixels per side or None, channels or None); None if the option does not say.
 
         Raises:
-            UserError: a word that is not known, a size that is out of range.
+            UserError: a word is unknown, or a size is out of range.
         """
         if self.side is None:
             if option and option not in self.choices:
@@ -153,7 +154,7 @@ class TorchvisionSet(DataSet):
         )
 
     def _opened(self, root: Path, split: str, choice: str, **more: Any) -> list[Any]:
-        """The class's objects, one for each part of a split."""
+        """Return the objects of the torchvision class, one for each part of a split. `more`: further arguments."""
         from torchvision import datasets
 
         kind, base = getattr(datasets, self.of), root / self.base
@@ -170,13 +171,14 @@ class TorchvisionSet(DataSet):
     def _files(
         self, root: Path, split: str, choice: str, side: int | None, channels: int | None
     ) -> tuple[dict[str, np.ndarray], Sequence[str], str]:
-        """Image files, listed by torchvision and decoded once to one size.
+        """Return (arrays of images and labels, names of the classes, description of the source) of a split of image
+        files, which torchvision lists and which are decoded once to one size.
 
-        A loader that opens nothing makes a class give paths. Within a part they are sorted: some classes list a folder
-        as the file system gives it.
+        `Path` as loader makes a class return paths instead of images. Paths are sorted within a part, because some
+        classes list a folder in the file system's order.
         """
         listed: list[tuple[Path, int]] = []
-        if self.of == "OxfordIIITPet":  # takes no loader
+        if self.of == "OxfordIIITPet":  # this class has no argument `loader`
             parts = self._opened(root, split, choice)
             listed += [pair for data in parts for pair in zip(data._images, data._labels, strict=True)]
         else:
@@ -201,7 +203,8 @@ class TorchvisionSet(DataSet):
     def _pixels(
         self, root: Path, split: str, choice: str, side: int | None, channels: int | None
     ) -> tuple[dict[str, np.ndarray], Sequence[str], str]:
-        """Pixels, copied once out of the class's files; resized once more where another size is asked for."""
+        """Return (arrays of images and labels, names of the classes, description of the source) of a split of pixels.
+        They are copied once from the class's files, and resized once if another size is asked for."""
         paths = [path for path in (root / name for name in self._paths(choice)) if path.is_file()]
         settings = (self.name, self.revision, split, choice)
         key = f"{self.name}-{cache.fingerprint(settings, paths)}"
@@ -243,10 +246,11 @@ class TorchvisionSet(DataSet):
         return 0 if all((root / path).exists() for path in self._paths(choice)) else self.archive_bytes
 
     def _fetch(self, choice: str, root: Path) -> list[str]:
-        """Have torchvision download and unpack it aside; what it makes appears below the data root whole.
+        """Let torchvision download and unpack the set in a temporary folder, then move the complete result below the
+        data root. Return lines of text for the user.
 
         Raises:
-            UserError: the server does not answer or sends something else, or the disk is full.
+            UserError: the server does not answer or sends something else; the disk is full; or a file is in the way.
         """
         from torchvision import datasets
 
@@ -271,7 +275,8 @@ class TorchvisionSet(DataSet):
 
 
 def fetched_below(data_set: DataSet, *, of: str, archive_bytes: int) -> Download:
-    """The download of a set in MNIST's form that its own file reads: into torchvision's layout."""
+    """Return a download by torchvision, into its layout of folders, for a set in MNIST's format that has a reader of
+    its own. `of`: name of the class in torchvision.datasets."""
     facts = {one.name: getattr(data_set, one.name) for one in fields(DataSet) if one.name != "load"}
     names = (f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
     full = TorchvisionSet(
@@ -286,9 +291,10 @@ def fetched_below(data_set: DataSet, *, of: str, archive_bytes: int) -> Download
 
 
 def prepare(aside: Path) -> None:
-    """Keep of a download that was stopped the archives, which are checked again; nothing that was half unpacked."""
+    """Clean the temporary folder of an interrupted download: keep archives, which are verified again, and delete what
+    may be unpacked incompletely."""
     aside.mkdir(parents=True, exist_ok=True)
-    for path in sorted(aside.rglob("*"), reverse=True):  # what lies in a folder comes before it
+    for path in sorted(aside.rglob("*"), reverse=True):  # contents of a folder before the folder itself
         if path.is_file() and path.suffix not in ARCHIVES:
             path.unlink()
         elif path.is_dir() and not any(path.iterdir()):
@@ -298,9 +304,10 @@ def prepare(aside: Path) -> None:
 def by_hash(
     paths: Sequence[Path], labels_N: np.ndarray, *, split: str, train_per_class: int | None = None
 ) -> tuple[list[Path], np.ndarray]:
-    """The images of a split, where none is published: of every class a number for training, or all but TEST_SHARE.
+    """Return the (paths, labels) of a split of a set without published splits: `train_per_class` images of every class
+    are for training, or all but the fraction TEST_SHARE, and the rest for testing.
 
-    Ranks follow a hash of the file's name, so the split is the same on every machine.
+    They are chosen by a hash of the file's name, so the split is the same on every machine.
     """
     place = [hashlib.sha256("/".join(path.parts[-2:]).encode(errors="surrogateescape")).digest() for path in paths]
     order = sorted(range(len(paths)), key=lambda i: (int(labels_N[i]), place[i]))
@@ -313,10 +320,14 @@ def by_hash(
 
 
 def sized(name: str, option: str, words: Sequence[str], options: str) -> tuple[int | None, int | None]:
-    """(pixels per side, channels) of the words "64px" and "grey" or "rgb"; None for what no word says.
+    """Parse words such as "64px" and "grey" or "rgb" into (pixels per side, channels); None for what no word states.
+
+    Args:
+        name, option: of the set, for messages.
+        options: explanation of the allowed words, for messages.
 
     Raises:
-        UserError: another word, a size that is out of range.
+        UserError: a word is unknown, or a size is out of range.
     """
     side, channels = None, None
     for word in words:
@@ -334,18 +345,19 @@ def sized(name: str, option: str, words: Sequence[str], options: str) -> tuple[i
 def resized(
     data_set: DataSet, source: Source, settings: tuple[Any, ...], *, side: int, channels: int, split: str
 ) -> dict[str, np.ndarray]:
-    """`images`, `labels` and `facts` of a source, the whole images resized to a square, whatever their shape.
+    """Return the images of a source, cached, as {"images", "labels", "facts"}. Whole images are resized to a square of
+    `side` pixels, whatever their shape.
 
-    So VTAB and the few-shot protocol do (task_adaptation, big_vision): nothing may be cut off a scene whose objects are
-    counted.
+    VTAB and the few-shot protocol do this too (task_adaptation, big_vision), because nothing may be cut off a scene
+    whose objects are counted.
 
     Args:
-        settings: what else the images depend on, for the name in the cache.
+        settings: everything else that the images depend on; part of the cache key.
     """
     key = f"{data_set.name}-{cache.fingerprint((*settings, side, channels), source.files)}"
 
     def build() -> Mapping[str, np.ndarray | cache.Chunks]:
-        from bench.data.decode import Storage, decode_all  # brings Pillow
+        from bench.data.decode import Storage, decode_all  # imported here, because it imports Pillow
 
         storage = Storage(size=side, channels=channels, whole=True, as_published=True)
         decoded = decode_all(source, storage=storage, where=f"{data_set.name}, {split}")
@@ -359,19 +371,20 @@ def resized(
 
 
 def as_bytes(value: Any) -> np.ndarray:
-    """JSON, as the cache stores it."""
+    """Return a value as JSON in a uint8 array, the form in which the cache can store it."""
     return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
 
 
 @contextmanager
 def guarded(data_set: DataSet, root: Path, *, done: str) -> Iterator[None]:
-    """One message for every way in which a damaged list or archive, or a package that is missing, may end.
+    """Turn any exception in the block, such as one from a damaged list or archive or from a missing package, into a
+    UserError. Prints go to standard error.
 
     Args:
-        done: what cannot be done: "read" or "fetched".
+        done: what is being done to the set, for the message: "read" or "fetched".
 
     Raises:
-        UserError: instead of any error.
+        UserError: in place of any other exception.
     """
     try:
         with tidy_stdout():
@@ -381,17 +394,17 @@ def guarded(data_set: DataSet, root: Path, *, done: str) -> Iterator[None]:
     except ImportError as error:
         needed = error.name or "a package"
         raise UserError(f"Data set {data_set.name!r} needs {needed}.", f"Run: pip install {needed}") from error
-    except RuntimeError as error:  # torchvision's word for absent files and wrong checksums
+    except RuntimeError as error:  # torchvision raises this for absent files and wrong checksums
         what = f"Data set {data_set.name!r} cannot be {done}: {str(error).rstrip('.')}."
         raise UserError(what, data_set.how_to_get) from error
-    except Exception as error:  # in any way
+    except Exception as error:  # damaged files raise errors of many kinds
         what = f"Data set {data_set.name!r} below {root} cannot be {done}: {type(error).__name__}: {error}."
         raise UserError(what, f"Get its files again. {data_set.how_to_get}") from error
 
 
 @contextmanager
 def tidy_stdout() -> Iterator[None]:
-    """Send what torchvision prints to standard error: standard output is for answers."""
+    """Redirect what torchvision prints in the block to standard error, because standard output is for answers."""
     out, sys.stdout = sys.stdout, sys.stderr
     try:
         yield

@@ -1,14 +1,15 @@
-"""VTAB's nineteen tasks as others have published them whole, with the official splits: rows of the public table.
+"""VTAB's nineteen tasks in complete copies that others have published, with the official splits, as rows of the table
+of public data sets.
 
 `vtab-NAME` is a task's training and test part as task_adaptation divides TensorFlow's data sets, written losslessly
-into tar shards by CLIP-benchmark (SUN397: Parquet, by another). The validation parts are not in the shards.
-`vtab1k-NAME` are the 1,000 training images of VTAB-1k (`train800` and `val200`) and the whole test part, from lists
-that accompany an archive of JPEG files, which parameter-efficient fine-tuning is usually judged on; they were
-compressed once more.
+into tar shards by CLIP-benchmark (SUN397: Parquet, by someone else). The validation parts are not in the shards.
+`vtab1k-NAME` has the 1,000 training images of VTAB-1k (`train800` and `val200`) and the whole test part, from lists
+that accompany an archive of JPEG files, on which parameter-efficient fine-tuning is usually evaluated; these images
+were compressed once more.
 
-Numbers of images follow from the sizes of TensorFlow's sets and the shares in task_adaptation/data. A row says "not
-verified" where a number, or the commit, was found on no page of the set; the newest commit is fetched then, and named
-from then on.
+Numbers of images are computed from the sizes of TensorFlow's sets and the fractions in task_adaptation/data. A row says
+"not verified" if a number or the commit is stated on no page of the set; then the newest commit is fetched, and its
+name is used from then on.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ class PublishedTask:
     """How a task of VTAB is published.
 
     Attributes:
-        repo, commit: on the hub; "" where the commit is not verified.
-        folder: in the archive of VTAB-1k.
-        images: in the shards, to train and to test with.
-        counted: whether a page of the hub, or for the test part DataComp's list of test sets, says the same numbers.
-        classes: of the task; None where its own row says so.
-        values: of the label in the shards, where VTAB groups them into fewer classes.
+        repo: repository on the hub.
+        folder: folder in the archive of VTAB-1k.
+        images: numbers of training and test images in the shards.
+        commit: commit of the repository; "" if it is not verified.
+        counted: whether a page of the hub, or for the test part DataComp's list of test sets, confirms these numbers.
+        classes: number of classes of the task; None to take that of the set's own row in the table.
+        values: number of different labels in the shards, if VTAB groups them into fewer classes; else None.
     """
 
     repo: str
@@ -135,11 +137,12 @@ TASKS: Mapping[str, PublishedTask] = {
 
 
 def rows(facts: Mapping[str, Mapping[str, Any]], own: Mapping[str, DataSet]) -> tuple[DataSet, ...]:
-    """The rows of the tasks: `vtab-NAME`, `vtab1k-NAME`, and NAME itself where no class of torchvision reads the set.
+    """Return the rows of all tasks: `vtab-NAME`, `vtab1k-NAME`, and NAME itself if no class of torchvision reads the
+    set.
 
     Args:
-        facts: of the sets without a class of torchvision: their description, licence, source and kind.
-        own: the rows of the others, whose facts hold for the shards too.
+        facts: name -> description, licence, source and kind of each set that no class of torchvision reads.
+        own: name -> row of each other set, whose facts also apply to the shards.
     """
     made: list[DataSet] = []
     for name, task in TASKS.items():
@@ -162,7 +165,7 @@ def rows(facts: Mapping[str, Mapping[str, Any]], own: Mapping[str, DataSet]) -> 
             **common,
         )
         made.append(shards)
-        if name in facts:  # 2: VTAB's parts, from the shards
+        if name in facts:  # revision 2: VTAB's parts, from the shards
             plain = {"how_to_get": "It is fetched from the Hugging Face hub.", "side": shared.get("side", 224)}
             made.append(replace(shards, name=name, revision=2, **plain))
         listed = ListedSet(

@@ -1,1 +1,1 @@
-"""What a study is: its cells and recipes, suites, options, records, and the registry of all that can be plugged in."""
+"""The data types of a study: cells, recipes, suites, options and records; and the registry of all plug-ins."""

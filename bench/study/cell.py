@@ -1,8 +1,9 @@
-"""Specifications as frozen data: a cell, its recipe and its tasks; and the identity of a cell.
+"""Specifications as frozen data: a cell (one training run with its evaluations), its recipe and tasks; and the identity
+of a cell.
 
 A cell's identity is the hash of its canonical JSON with every field that equals its default left out, plus the integer
 revisions of what it uses. A new field does not invalidate old results; a change of behaviour requires a new revision.
-No torch here: suites, planner, status and report all read specs.
+This module does not import torch, because suites, planner, status and report all read specifications.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from typing import Any
 from bench.core.errors import UserError, unknown
 from bench.core.files import canonical
 
-RATE_MARGIN = 0.02  # accuracy that a learning rate may lack to the best of a sweep and still be chosen, if it is lower
-RATE_ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
+RATE_MARGIN = 0.02  # a rate below the best of its sweep may be chosen if its accuracy is at most this much lower
+RATE_ROUNDING = 1e-9  # tolerance for rounding, so that an accuracy lower by exactly the margin is accepted
 RECIPE_REVISION = 3
-"""Bump when the training loop gives other results from the same recipe."""
+"""Increment when the training loop gives other results from the same recipe."""
 REHEARSAL_REVISION = 1
-"""Bump when a rehearsal is cut otherwise, so that none goes on from cells of another cut."""
+"""Increment when rehearsals shrink cells in another way, so that none continues cells that were shrunk differently."""
 
 
 def is_rate_enough(*, lacks: float) -> bool:
-    """Whether a learning rate may be chosen whose accuracy lies `lacks` below the best of its sweep."""
+    """Whether a learning rate may be chosen although its accuracy, in [0, 1], is `lacks` below the best of its
+    sweep."""
     return lacks <= RATE_MARGIN + RATE_ROUNDING
 
 
@@ -40,56 +42,57 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": ("auto", "float32", "bfloat16"),
     "evaluation_dtype": ("auto", "float32", "bfloat16"),
 }
-"""Allowed values of recipe fields; they are documented where they are implemented: schedule, precision,
-inference, device_reading."""
+"""Allowed values of recipe fields; they are documented where they are implemented, in bench/train/: schedule.py,
+precision.py, inference.py, device_reading.py."""
 PARTS = ("optimizer", "loss", "augmentation", "schedule")
-"""Recipe fields that name a file of the folder of their kind (`bench.train.parts`)."""
+"""Recipe fields whose value names a plug-in file of that kind (`bench.train.parts`)."""
 PART_NAME = re.compile(r"[A-Za-z0-9_-]+(:[A-Za-z0-9_.-]+)?")
 SCALARS = frozenset((str, int, float, bool, type(None)))
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
-BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the training would be left
+BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, training would have no effect
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained. Rates are per step; lengths are fractions of the horizon, but for those named `_images`.
+    """How a model is trained. Learning rates are per step. Lengths are fractions of the horizon (budget), except in
+    fields named `_images`.
 
-    `optimizer`, `loss`, `augmentation` and `schedule` name files of bench/train/. `schedule` "branch": the trunk is
-    shared and each horizon cools down from it (Hägele et al. 2024); others train every horizon on its own. Linear or
-    cosine decay over the whole training, as in the paper, is a cool-down of 1.
+    `optimizer`, `loss`, `augmentation` and `schedule` name files of bench/train/. With the schedule "branch", all
+    horizons share one training, the trunk, and each cools down from it (Hägele et al. 2024); with others every horizon
+    is trained on its own. Linear or cosine decay over the whole training, as in the paper, is a cool-down of 1.
 
     Raises:
-        UserError: an invalid value.
+        UserError: a field has an invalid value.
     """
 
     lr: float = 1e-3
     batch: int = 64
-    micro_batch: int = 0  # images that pass through the network at once, gradients added up; 0: the whole batch
+    micro_batch: int = 0  # images in one forward and backward pass, gradients summed over the batch; 0: the whole batch
     optimizer: str = "adamw"
     weight_decay: float = 0.05
     betas: tuple[float, float] = (0.9, 0.99)
-    momentum: float = 0.9  # of SGD
+    momentum: float = 0.9  # SGD only
     clip: float = 1.0  # global gradient norm; 0 switches it off
-    average: float = 0.0  # Polyak averaging: factor per step of the weights that are evaluated; 0 switches it off
-    stopping_checks: int = 0  # early stopping: upstream accuracy is read so often in a training, and the weights of
-    # the best are those that are evaluated; 0: those of the last step
+    average: float = 0.0  # Polyak averaging: decay factor per step of the averaged weights, which are evaluated; 0: off
+    stopping_checks: int = 0  # early stopping: how many times upstream accuracy is measured in a training; the weights
+    # with the best accuracy are evaluated. 0: the weights of the last step are
     warmup_images: int = 2_000
-    decay: str = "constant"  # of the rate between warm-up and cool-down
-    timescale_images: int = 0  # images; the reciprocal root has it, or the warm-up at 0, and other decays end there
-    cooldown: float = 0.2  # fraction of a horizon over which the rate falls to zero
+    decay: str = "constant"  # decay of the learning rate between warm-up and cool-down
+    timescale_images: int = 0  # time scale of "rsqrt" (0: the warm-up); "linear" and "cosine" end after so many images
+    cooldown: float = 0.2  # fraction of a horizon over which the learning rate falls to zero
     cooldown_shape: str = "1-sqrt"
     schedule: str = "branch"
     loss: str = "softmax"
-    head_bias: str = "zero"  # at the start; "prior": minus the logarithm of the number of classes
+    head_bias: str = "zero"  # initial bias of the head; "prior": minus the logarithm of the number of classes
     label_smoothing: float = 0.0
     shift: int = 2  # random translation of every training image by up to this many pixels
     flip: bool = False
-    augmentation: str = "none"  # beside shift, flip and crop, which come before or after it
-    crop: float = 0.0  # least share of its area that a random crop of an image keeps (the paper: 0.05); 0: no crops
-    sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
-    decoding: str = "processor"  # of encoded images in training; "device": bench/train/device_reading.py
-    dtype: str = "auto"  # "bfloat16" where it is faster; see bench/train/precision.py
-    evaluation_dtype: str = "auto"  # of features and logits; "bfloat16" on a GPU; see bench/train/inference.py
+    augmentation: str = "none"  # augmentation in addition to shift, flip and crop, which come before or after it
+    crop: float = 0.0  # least fraction of an image's area that a random crop keeps (the paper: 0.05); 0: no crops
+    sharding: str = "replicate"  # how ranks hold weights and optimizer; "fsdp" for models too large for one device
+    decoding: str = "processor"  # what decodes images in training; "device": see bench/train/device_reading.py
+    dtype: str = "auto"  # precision of training; "auto": "bfloat16" where it is faster; see bench/train/precision.py
+    evaluation_dtype: str = "auto"  # precision of features and logits; "auto": "bfloat16" on a GPU (train/inference.py)
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -121,7 +124,7 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """One evaluation: a task's name, the downstream set it reads, and the task's own options."""
+    """One evaluation: the name of a task, the downstream data set that it uses, and the task's own options."""
 
     task: str
     data: str
@@ -137,21 +140,23 @@ class Cell:
     """One training run: model × data set @ number of images × recipe × seed, evaluated at every horizon.
 
     Attributes:
-        model: its name, with options after colons.
-        data: the upstream set.
-        num_images: images of the upstream set's nested subset; None: the whole training split.
-        image_size: pixels per side that the model takes.
-        channels: 1 (grey) or 3 (RGB) that the model takes.
-        recipe: how it is trained.
+        model: name of the model, with options after colons.
+        data: name of the upstream (pre-training) data set.
+        num_images: size of the subset of `data` that is trained on; smaller subsets lie within larger ones. None: the
+            whole training split.
+        image_size: pixels per side of the model's input.
+        channels: channels of the model's input, 1 (grey) or 3 (RGB).
+        recipe: how the model is trained.
         horizons: budgets in images seen, ascending; 0 evaluates the untrained network.
         seed: seed of the initial weights, the order of images and their augmentation.
-        tasks: what the model is evaluated by at every horizon.
-        model_options: further arguments of the model's family.
-        job: a file in bench/execute/jobs/.
-        held_out: upstream accuracy is that on a part of the training images, which are then not trained on: choices
-            that are made by it (learning rates) leave the test images alone.
-        rehearsal: its network, images and steps are cut (`bench.plan.passes.rehearsal`): its numbers mean nothing.
-        axes: comparisons of the suite that the cell is part of, such as "compute"; no part of its identity.
+        tasks: evaluations of the model at every horizon.
+        model_options: further arguments for the model family's `build`.
+        job: what a worker does with the cell: the name of a file in bench/execute/jobs/.
+        held_out: whether upstream accuracy is measured on a part of the training images, which are then not trained on,
+            so that choices made by it (learning rates) do not use the test images.
+        rehearsal: whether network, images and steps are shrunk (`bench.plan.passes.rehearsal`) to try out a study in
+            seconds; the numbers then mean nothing.
+        axes: comparisons of the suite that the cell is part of, such as "compute"; not part of its identity.
     """
 
     model: str
@@ -185,25 +190,26 @@ class Cell:
 
     @property
     def data_name(self) -> str:
-        """`name@N`, or the plain name for the whole training split."""
+        """Name of the upstream set: `name@N` for a subset of N images, `name` for the whole training split."""
         return self.data if self.num_images is None else f"{self.data}@{self.num_images}"
 
     @property
     def readable_name(self) -> str:
-        """A file name a person can read; the hash makes it unique."""
-        model = re.sub(r"^.*/(?=[^/]*:(?![a-z_]+=))", "", self.model)  # a file's without folders: "a/b.py:Net"
+        """A folder name for people, not unique: `registry.directory_name` adds a hash."""
+        model = re.sub(r"^.*/(?=[^/]*:(?![a-z_]+=))", "", self.model)  # drops the folders of a file: "a/b.py:Net"
         return slug(f"{model[:100]}_{self.data_name}_s{self.seed}")
 
 
 def slug(text: str) -> str:
-    """`text` with only [a-z0-9._+-] left, for use in a path."""
+    """Return `text` in lower case, with all but [a-z0-9._+-] replaced by "-", for use in a path."""
     return re.sub(r"[^a-z0-9._+-]+", "-", text.lower()).strip("-")
 
 
 def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
-    """A dataclass tree as JSON types; tuples become lists. With `omit_defaults`, fields at their default go."""
+    """Return a tree of dataclasses as JSON types; tuples become lists. With `omit_defaults`, fields that equal their
+    default, or that are not compared, are left out."""
     kind = type(value)
-    if kind in SCALARS:  # the usual case: a plan of a thousand cells comes here 200,000 times
+    if kind in SCALARS:  # first, as the most frequent case: a plan of a thousand cells calls this 200,000 times
         return value
     if dataclasses.is_dataclass(kind):
         result = {}
@@ -221,14 +227,18 @@ def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
 
 @cache
 def _entries(kind: type) -> tuple[tuple[str, bool, Any], ...]:
-    """(name, whether it is part of the identity, its default as JSON without defaults) of a dataclass's fields."""
+    """Return for each field of a dataclass: (name, whether it is part of the identity, its default as JSON)."""
     return tuple(
         (entry.name, entry.compare, to_json(entry.default, omit_defaults=True)) for entry in dataclasses.fields(kind)
     )
 
 
 def cell_from_json(data: Mapping[str, Any]) -> Cell:
-    """The inverse of `to_json` for a cell. Unknown fields are an error: they would be silently ignored otherwise."""
+    """Return the cell that `to_json` wrote.
+
+    Raises:
+        UserError: a field is unknown; otherwise it would be silently ignored.
+    """
     values = dict(data)
     values["recipe"] = _build(Recipe, values.get("recipe", {}))
     values["tasks"] = tuple(_build(TaskSpec, task) for task in values.get("tasks", ()))
@@ -253,6 +263,6 @@ def _tuples(value: Any) -> Any:
 
 
 def cell_id(cell: Cell, revisions: Mapping[str, int]) -> str:
-    """The first ten hex digits of sha256(canonical spec + revisions)."""
+    """Return the identity of a cell: the first ten hex digits of the sha256 of its canonical JSON and the revisions."""
     identity = {"cell": to_json(cell, omit_defaults=True), "revisions": dict(revisions)}
     return hashlib.sha256(canonical(identity).encode()).hexdigest()[:10]

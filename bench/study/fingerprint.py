@@ -1,11 +1,11 @@
 """Code fingerprints: detect whether a model's code has changed since its results were produced.
 
-A fingerprint covers the Python source of a model family's file and of everything that it imports, as far as that is
-neither an installed package nor the harness (`bench`). It stays the same where no behaviour changes: comments,
-docstrings, layout, annotations of functions, moving a definition to another file. It is not part of a cell's id.
+A fingerprint covers the Python source of a model family's file and of everything that it imports, except installed
+packages and the harness (`bench`). It does not change with what leaves behaviour alone: comments, docstrings, layout,
+annotations of functions, moving a definition to another file. It is not part of a cell's id.
 
 For a model that is not the project's own (timm, torchvision, a user's file, a plug-in) it also covers the versions of
-the installed packages that its file imports, but for torch and numpy, which the record's environment has.
+the installed packages that its file imports, except torch and numpy, which the record's environment states.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bench.core import environment
 from bench.core.errors import PROJECT
 from bench.study import registry
 
-DIGITS = 16  # hex, of a digest
+DIGITS = 16  # hexadecimal digits of a digest
 HARNESS, SUBJECT = "bench", "vit"
-IN_RECORDS = ("torch", "numpy")  # packages that change no network
+IN_RECORDS = ("torch", "numpy")  # packages that change no network; records state their versions
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-INSTALLED = frozenset(("site-packages", "dist-packages"))  # folders
+INSTALLED = frozenset(("site-packages", "dist-packages"))  # names of folders that hold installed packages
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-IGNORED = ("returns", "annotation", "type_comment", "type_params", "kind", "ctx")  # fields of syntax trees
+IGNORED = ("returns", "annotation", "type_comment", "type_params", "kind", "ctx")  # AST fields left out of the digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,33 +40,33 @@ class Fingerprint:
     """A digest of code.
 
     Attributes:
-        digest: of all definitions, wherever they lie.
-        modules: name of a module -> digest of its own; of a package or another file that counts as a whole -> "version
-            …" or its digest.
+        digest: digest of all definitions, in whatever file they lie.
+        modules: name of a module -> digest of its definitions; name of an installed package -> "version …"; name of
+            another file that counts as a whole -> its digest.
     """
 
     digest: str
     modules: Mapping[str, str] = field(default_factory=dict)
 
     def differing(self, other: Fingerprint) -> list[str]:
-        """Modules that are not the same in both."""
+        """Return the names of the modules that differ between the two, or that only one has."""
         return sorted({name for name, _ in self.modules.items() ^ other.modules.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Basis:
-    """What results rest on beside their cell, as far as it is known.
+    """The code and images that results were made with, as far as they are known; a cell names them only.
 
     Attributes:
-        code: of the model.
-        images: set -> digest of its images (`bench.data.identity`).
+        code: fingerprint of the model's code; None if it is not known.
+        images: data set -> digest of its images (`bench.data.identity`).
     """
 
     code: Fingerprint | None = None
     images: Mapping[str, str] = field(default_factory=dict)
 
     def agrees(self, other: Basis) -> bool:
-        """Whether nothing that both know differs."""
+        """Whether everything that is known in both is equal."""
         return (self.code is None or other.code is None or self.code.digest == other.code.digest) and not any(
             other.images.get(name, digest) != digest for name, digest in self.images.items()
         )
@@ -76,10 +76,11 @@ NOTHING_KNOWN = Basis()
 
 
 def of_model(name: str) -> Fingerprint | None:
-    """Fingerprint of the family that builds a model; None where its source cannot be read. Imports no torch.
+    """Return the fingerprint of the model family that builds a model; None if its source cannot be read. Does not
+    import torch.
 
     Raises:
-        UserError: nobody builds it.
+        UserError: no family builds a model of this name.
     """
     family, path = registry.family_of(name), registry.source_of(name)
     code = of_module(sys.modules[family.module]) if path == family.file else of_file(path.stem, path)
@@ -92,12 +93,13 @@ def of_model(name: str) -> Fingerprint | None:
 
 @cache
 def of_module(module: ModuleType) -> Fingerprint | None:
-    """Fingerprint of a module and of what it imports: some milliseconds for each, once in a process."""
+    """Return the fingerprint of a module and of what it imports. Cached, because each takes some milliseconds."""
     return of_file(module.__name__, Path(module.__file__ or ""))
 
 
 def of_file(root: str, path: Path) -> Fingerprint | None:
-    """Fingerprint of a file, as module `root`, and of what it imports; None where it cannot be read."""
+    """Return the fingerprint of a file, taken as the module `root`, and of what it imports; None if one of them cannot
+    be read."""
     waiting = {root: path}
     outside = not any(path.is_relative_to(PROJECT / own) for own in ("baselines", SUBJECT))
     sources: dict[str, _Source] = {}
@@ -120,8 +122,8 @@ def of_file(root: str, path: Path) -> Fingerprint | None:
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of what a package belongs to, whatever it is called (PIL is of pillow); None where it is
-    not installed."""
+    """Return the installed version of the distribution that an importable package belongs to (PIL belongs to pillow);
+    None if it is not installed."""
     return environment.version(package) or next(map(environment.version, _distributions().get(package, ())), None)
 
 
@@ -129,7 +131,7 @@ _distributions = cache(importlib.metadata.packages_distributions)
 
 
 def path_of(module: str) -> Path | None:
-    """The file of a module, found without importing it; None where it has none."""
+    """Return the file of a module, found without importing the module; None if it has no file."""
     if (loaded := sys.modules.get(module)) is not None:
         file = getattr(loaded, "__file__", None)
         return Path(file) if file else None
@@ -140,7 +142,7 @@ def path_of(module: str) -> Path | None:
             found = PathFinder.find_spec(".".join(parts[:count]), where)
         except (ImportError, ValueError):
             return None
-        parent = sys.modules.get(".".join(parts[:count]))  # plug-ins are searched for by its path
+        parent = sys.modules.get(".".join(parts[:count]))  # its __path__ also has the folders of plug-ins
         where = getattr(parent, "__path__", None) or (found.submodule_search_locations if found else None)
         if where is None and count < len(parts):
             return None
@@ -149,8 +151,13 @@ def path_of(module: str) -> Path | None:
 
 @dataclass(frozen=True)
 class _Source:
-    """The contribution of one file: a text for each of its definitions, the modules it imports that count too, and the
-    first names of all modules it imports."""
+    """What one file contributes to a fingerprint.
+
+    Attributes:
+        definitions: one text for each top-level statement.
+        imports: module that it imports and that is part of the fingerprint -> its file.
+        packages: top-level names of all modules that it imports.
+    """
 
     definitions: tuple[str, ...]
     imports: Mapping[str, Path]
@@ -169,13 +176,13 @@ def _read(name: str, path: Path, package: str) -> _Source:
             node.module = ".".join([*base, *([node.module] if node.module else [])])
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             if any(_counts(module, package) for module in names):
-                node.module = None  # where in the project it lies makes no difference
+                node.module = None  # so that moving a definition within the project does not change the fingerprint
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:
             continue
         packages |= {module.partition(".")[0] for module in names}
-        for parts in (module.split(".") for module in names):  # a module's parents are run before it
+        for parts in (module.split(".") for module in names):  # importing a module also runs its parent packages
             for module in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
                 if (found := _counts(module, package)) is not None:
                     imports[module] = found
@@ -184,7 +191,8 @@ def _read(name: str, path: Path, package: str) -> _Source:
 
 @cache
 def _counts(module: str, package: str) -> Path | None:
-    """The file of a module that counts: of the family's own package or the subject's, or else not installed."""
+    """Return the file of a module that is part of the fingerprint: one of the model family's own `package`, of `vit`,
+    or one that is not installed. None for all others: the standard library, installed packages, `bench`."""
     top = module.partition(".")[0]
     path = None if top == HARNESS else path_of(module)
     if path is None or path.suffix != ".py":
@@ -194,7 +202,7 @@ def _counts(module: str, package: str) -> Path | None:
 
 
 def _run(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node below one, but for what only type checkers look at: that is taken out of the tree."""
+    """Yield every node below `node`. `if TYPE_CHECKING:` blocks, which never run, are removed from the tree first."""
     for block in (getattr(node, name, None) for name in ("body", "orelse")):
         if isinstance(block, list):
             block[:] = [n for n in block if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))]
@@ -204,7 +212,7 @@ def _run(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _body(node: ast.AST) -> list[ast.AST]:
-    """The statements of a definition, without its docstring."""
+    """Return the statements of a definition without its docstring."""
     body: list[ast.AST] = node.body  # type: ignore[attr-defined]
     match body:
         case [ast.Expr(value=ast.Constant(value=str())), *rest]:
@@ -213,7 +221,7 @@ def _body(node: ast.AST) -> list[ast.AST]:
 
 
 def _text(value: object) -> str:
-    """A syntax tree as text that is the same for every version of Python."""
+    """Return a syntax tree as text that is the same in every version of Python."""
     if isinstance(value, ast.AST):
         fields = {name: item for name, item in ast.iter_fields(value) if name not in IGNORED and item not in (None, [])}
         if isinstance(value, DEFINITIONS):

@@ -1,13 +1,13 @@
-"""Everything that can be plugged in, on one page.
+"""All kinds of plug-ins, on one page.
 
 A plug-in is one file that exports one object: `TASK = Task(…)`. Its public name is that of its file with "_" written as
-"-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_" holds what several of them share and is
-not listed, nor is the file that defines the kind. `bench.study.registry` finds them.
+"-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_" holds code that several plug-ins share;
+it is not listed, nor is the file that defines the kind. `bench.study.registry` finds plug-ins.
 
 Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
 for the processes that a study starts), and the packages that installed distributions name as entry points of the group
 `vit_bench`. Such a folder has the subfolders that are named below; their files are found as if they lay in the project,
-and may not have the names of others.
+and may not have the name of another plug-in of their kind.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class PluginKind:
     """A kind of plug-in.
 
     Attributes:
-        package: where the project's own lie.
-        export: what the object is called in its file.
-        defined: "module:Class" of the object; without a class where what makes the object is exported.
-        subfolder: of a folder of plug-ins; "" where only the project has them.
+        package: the package in which the project's own plug-ins of this kind lie.
+        export: the variable under which a file exports its object.
+        defined: "module:Class" of the object; "module" or "" where a function that makes the object is exported.
+        subfolder: the subfolder of a plug-in folder that is searched; "" where only the project has such plug-ins.
     """
 
     package: str

@@ -1,4 +1,4 @@
-"""Names that say several things: each is parsed here, once, and nowhere cut at ":" again."""
+"""Names of models and data sets with options after colons. They are parsed here only; no other code splits at ":"."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bench.core.cli import literal
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model and its options: ViT-pico/7:position=none:depth=6.
+    """The name of a model with its options: ViT-pico/7:position=none:depth=6.
 
     Attributes:
-        base: the name that a family accepts; a colon in it belongs to it (timm:resnet18).
-        options: arguments of the family's `build`, with values that are numbers where they look like some.
+        base: the name that a model family accepts; it may contain a colon (timm:resnet18).
+        options: arguments for the family's `build`; values that are Python literals, such as numbers, are converted.
     """
 
     base: str
@@ -30,11 +30,11 @@ class ModelName:
 
 @dataclass(frozen=True)
 class DataName:
-    """A data set and what follows its name: folder:mine:64px:rgb.
+    """The name of a data set with its options: folder:mine:64px:rgb.
 
     Attributes:
-        base: the name of its file.
-        option: the words that the file itself reads; empty without any.
+        base: name of the plug-in file that reads the set: "folder".
+        option: the text after the first colon, which that file interprets: "mine:64px:rgb"; may be empty.
     """
 
     base: str
@@ -51,7 +51,7 @@ class DataName:
 
     @property
     def side(self) -> int | None:
-        """Pixels per side that the name says."""
+        """Pixels per side that an option such as "64px" states; None without one."""
         said = re.search(r"(?:^|:)(\d+)px(?=:|$)", self.option)
         return int(said[1]) if said else None
 

@@ -1,8 +1,8 @@
-"""Options as data: a frozen group declares each of its fields as an option, once, and from there a verb has its flags,
-a study file its keys, and a Python call its arguments.
+"""Options as data. Each option is declared once, as a field of a frozen dataclass (a group); from it the flags of a
+command, the keys of a study file and the arguments of a Python call are derived.
 
-A study file (TOML) says what flags say: `models = ["ViT-nano/7"]` is `--models ViT-nano/7`, `calibrate = true` is
-`--calibrate`, and a table `[set]` with `lr = 1e-3` is `--set lr=1e-3` (`bench.study.option_values`).
+A study file (TOML) can state whatever flags can: `models = ["ViT-nano/7"]` is `--models ViT-nano/7`, `calibrate = true`
+is `--calibrate`, and a table `[set]` with `lr = 1e-3` is `--set lr=1e-3` (`bench.study.option_values`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 
 class Kind(Enum):
-    """How an option is given: on a command line, and in a study file."""
+    """How an option is given. The values describe the command line; the comments, the TOML type in a study file."""
 
     VALUE = "one value"  # a scalar
     LIST = "comma-separated values"  # a list
@@ -29,14 +29,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option.
+    """One option of a command, a study file and a Python call.
 
     Attributes:
-        name: of the key and the argument; the flag has "-" for "_".
-        type: of the value, as the field is annotated.
-        called: the flag's name, where people know it by another.
-        read: the value of one word.
-        here: it says something about this machine or this call, which is not kept with results.
+        name: name of the study file's key and of the Python argument; the flag has "-" for "_".
+        read: parses one word of the command line into a value.
+        here: whether the option concerns this machine or this call only, so that it is not saved with results.
+        called: name of the flag, if it differs from `name`.
+        type: type of the value, as the field's annotation states it.
     """
 
     name: str
@@ -56,26 +56,27 @@ class Option:
 
 
 Call = TypeVar("Call", bound=Callable[..., Any])
-OPTION = "option"  # the key of a field's metadata
+OPTION = "option"  # key under which a dataclass field's metadata holds its `Option`
 
 
 def option(help: str, *, default: Any = None, **how: Any) -> Any:
-    """A field of a frozen dataclass that is an option of the field's name.
+    """Return a dataclass field that declares an option; the option gets the field's name.
 
     Args:
-        how: other fields of `Option`.
+        how: further attributes of `Option`.
     """
     return field(default=default, metadata={OPTION: Option(name="", help=help, default=default, **how)})
 
 
 def options_of(*groups: type) -> tuple[Option, ...]:
-    """The options that these dataclasses declare, in order."""
+    """Return the options that the fields of these dataclasses declare, in order."""
     declared = (entry for group in groups for entry in fields(group))
     return tuple(replace(entry.metadata[OPTION], name=entry.name, type=str(entry.type)) for entry in declared)
 
 
 def spelt_out(options: Sequence[Option]) -> Callable[[Call], Call]:
-    """Give a function that ends in `**options` a signature and a docstring that name every option, for notebooks."""
+    """Return a decorator for a function that takes `**options`: it adds every option to the function's signature and
+    docstring, so that notebooks show them."""
 
     def wrap(function: Call) -> Call:
         own = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -91,14 +92,15 @@ def spelt_out(options: Sequence[Option]) -> Callable[[Call], Call]:
 
 @dataclass(frozen=True, kw_only=True)
 class Alias:
-    """Another name for an option, or for one value of it: `--lr 1e-3` is `--set lr=1e-3`. Other tools call it so.
+    """Another name for an option, or for one value of it, that users know from other tools: `--lr 1e-3` is `--set
+    lr=1e-3`.
 
     Attributes:
-        name: of the key and the argument, as an option's.
-        option: the option that it stands for.
-        read: the option's value of one word; None: as the option reads it.
-        value: the option's value where the flag alone says it.
-        help: "" of a name that --help leaves out.
+        name: name of the study file's key and of the Python argument; the flag has "-" for "_".
+        option: name of the option that it stands for.
+        read: parses one word into the option's value; None: the option's own `read` does.
+        value: value that the option gets if the alias is a flag without a value; None if it takes a value.
+        help: help text; "" hides the alias from --help.
     """
 
     name: str
@@ -113,14 +115,16 @@ class Alias:
 
 
 Values = dict[str, Any]
-"""Given values, by name of the option: a list for REPEATED; (name, value) pairs for FIELDS."""
+"""Name of an option -> its value: a list for REPEATED, a list of (name, value) pairs for FIELDS. Options that were not
+given may be missing."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def add_flags(p: argparse._ActionsContainer, options: Iterable[Option], aliases: Sequence[Alias] = ()) -> None:
-    """Add the options to a parser, each with its aliases; what is not given stays out of its result."""
+    """Add options, each with its aliases, to an argument parser. Options that are not given are missing from the parsed
+    namespace."""
     for option in options:
         _add_flag(p, option, option.flag, option.read, option.help)
         for alias in aliases:
@@ -147,13 +151,16 @@ def _add_flag(p: argparse._ActionsContainer, option: Option, flag: str, read: Ca
 
 
 def given(arguments: argparse.Namespace, options: Iterable[Option]) -> Values:
-    """The values that a command line gives, by the names of their options."""
+    """Return name of the option -> value for all options that were given on a command line."""
     return {option.name: getattr(arguments, option.name) for option in options if hasattr(arguments, option.name)}
 
 
 def resolve(options: Iterable[Option], *layers: Values) -> Values:
-    """All values: a later layer overrides an earlier one, and any of them the defaults. A layer replaces those FIELDS
-    that it names, in every option of that kind: `--set lr=` overrides a file's `[sweep] lr`."""
+    """Return the values of all options. A later layer overrides an earlier one, and each overrides the defaults.
+
+    Options of kind FIELDS are merged name by name, and a name in one layer replaces it in all FIELDS options of earlier
+    layers: `--set lr=…` overrides `[sweep] lr` of a study file.
+    """
     known = list(options)
     resolved: Values = {each.name: each.default for each in known}
     tables = [each.name for each in known if each.kind is Kind.FIELDS]
@@ -169,10 +176,11 @@ def resolve(options: Iterable[Option], *layers: Values) -> Values:
 
 
 def to_toml(values: Values, options: Iterable[Option], *, always: Sequence[str] = ()) -> str:
-    """A study file with what differs from the defaults, but for what is said about this machine or this call.
+    """Return the text of a study file with all values that differ from their defaults, except those of options that are
+    `here` (about this machine or this call).
 
     Args:
-        always: options that are written whatever their value.
+        always: names of options that are written even if they equal their default or are `here`.
     """
     lines, tables = [], []
     for option in options:

@@ -1,5 +1,5 @@
-"""Options from a study file, or from the arguments of a call: turned into the words of a command line, and read by the
-same functions."""
+"""Options from a study file or from the arguments of a Python call. Values are converted to the words of a command line
+first, so that the same functions parse both."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from bench.core.errors import UserError, unknown
 from bench.study.option import Alias, Kind, Option, Values
 
-YAML = (".yaml", ".yml")  # ends of the names of study files that are not TOML
+YAML = (".yaml", ".yml")  # suffixes of study files in YAML; all others are TOML
 
 
 def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = ()) -> Values:
-    """The layer of a study file, TOML or YAML by its name.
+    """Return the values of the options in a study file, which is TOML or YAML by its suffix.
 
     Raises:
-        UserError: no file, no TOML, an unknown key, a value that its option does not take.
+        UserError: there is no such file; it is not TOML (YAML); a key is unknown; an option does not take its value.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -41,7 +41,7 @@ def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = 
             f"The study file {path} cannot be read: {error.strerror}.",
             "Name a .toml file, or give a suite's name with --suite; several values of an option are joined by commas.",
         ) from error
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number of thousands of digits
         kind, line = ("YAML", "models: [ViT-nano/7]") if path.suffix.lower() in YAML else ("TOML", 'suite = "scaling"')
         raise UserError(f"{path} is not {kind}: {error}.", f"A line is like: {line}") from error
     try:
@@ -51,10 +51,10 @@ def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = 
 
 
 def _yaml(text: str) -> dict[str, Any]:
-    """The table that a YAML file holds.
+    """Parse a YAML text that holds a mapping.
 
     Raises:
-        ValueError: no YAML, or no table.
+        ValueError: it is not YAML, or not a mapping with text keys.
     """
     import yaml
 
@@ -68,10 +68,12 @@ def _yaml(text: str) -> dict[str, Any]:
 
 
 def read_mapping(values: Mapping[str, Any], options: Sequence[Option], aliases: Sequence[Alias] = ()) -> Values:
-    """Values that a study file's tables, or the arguments of a call, give. None is as good as not given.
+    """Parse the tables of a study file, or the arguments of a Python call, into values of options. A value of None
+    counts as not given.
 
     Raises:
-        UserError: an unknown key (with the nearest), a value that its option does not take, two names of one option.
+        UserError: a key is unknown (the nearest is suggested); an option does not take its value; an option is given
+            under two names.
     """
     by_name: dict[str, Option | Alias] = {alias.name: alias for alias in aliases}
     by_name |= {option.called: option for option in options if option.called}
@@ -97,7 +99,7 @@ def read_mapping(values: Mapping[str, Any], options: Sequence[Option], aliases: 
 
 
 def _read_alias(alias: Alias, option: Option, value: Any) -> Any:
-    """The value that an alias gives to its option; None where a flag is not raised."""
+    """Return the value that an alias gives to its option; None for a flag that is set to false."""
     if alias.value is not None:
         return alias.value if _read(replace(option, name=alias.name, kind=Kind.FLAG), value) else None
     named = replace(option, name=alias.name, read=alias.read or option.read)
@@ -137,7 +139,8 @@ def _word(option: Option, text: str) -> Any:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
-    """[set.model] dropout = 0.1 is the field model.dropout."""
+    """Yield (name, value) for all entries of nested tables, names joined by dots: `[set.model] dropout = 0.1` gives
+    ("model.dropout", 0.1)."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
@@ -146,7 +149,11 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any
 
 
 def _text(option: Option, value: Any, *, between: str = ",") -> str:
-    """A value as the word of a command line. A list within a list is a pair: "0.9/0.999"."""
+    """Return a value as the word that a command line would have. A list within a list becomes a pair: "0.9/0.999".
+
+    Raises:
+        UserError: no word stands for such a value.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float | str | Path):

@@ -1,7 +1,7 @@
 """The options of a study, in seven groups: each is a frozen dataclass that declares its options once.
 
-Flags, headings of --help, keys of study files and arguments of Python calls are read from the fields of the groups.
-What does a part of the work takes the group that it needs, and never all options.
+Flags, headings of --help, keys of study files and arguments of Python calls are derived from the fields of the groups.
+A function takes the groups that it needs, never all options.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from bench.study.option import Alias, Kind, Option, Values, add_flags, given, op
 from bench.study.overrides import Overrides
 
 T = TypeVar("T")
-MPS_CELLS = 4  # that share a GPU by NVIDIA's MPS
+MPS_CELLS = 4  # cells that share a GPU under NVIDIA's Multi-Process Service (MPS)
 CHANGED = ("refuse", "keep", "redo")
 EQUAL = ("flops", "images", "seconds")
 
 
 def read_share(text: str) -> str:
-    """How cells share a GPU: "none", a number of them, or "mps"."""
-    text = text.removeprefix("nvidia-")  # --device mps is Apple's
+    """Parse how cells share a GPU: "none", the number of cells that take turns, or "mps"."""
+    text = text.removeprefix("nvidia-")  # "nvidia-mps" is accepted too, because --device mps means Apple's GPU
     if text not in ("none", "mps") and not re.fullmatch("[1-9][0-9]{0,2}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of runs up to 999")
     return text
@@ -40,7 +40,7 @@ def read_share(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class What:
-    """The study: which one, of which models, data and tasks. None, or an empty tuple, means the suite's own."""
+    """What is studied: the suite, models, data sets and tasks. None or an empty tuple stands for the suite's own."""
 
     HEADING: ClassVar[str] = "the study"
 
@@ -125,7 +125,7 @@ class What:
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Folders of plug-ins, of results and of the user's data, and how its images are left out or kept together."""
+    """Folders of plug-ins, results and the user's data; and the labels, groups and unreadable images of that data."""
 
     HEADING: ClassVar[str] = "where"
 
@@ -169,15 +169,16 @@ class Where:
     )
 
     def store(self, what: What) -> Path:
-        """A study's folder. A rehearsal has one of its own, so that its numbers never lie beside others."""
+        """Return the folder of a study. A rehearsal has a folder of its own, so that its numbers are never mixed with
+        real ones."""
         return self.results / folder_name(what.suite, what.scale, rehearse=what.rehearse)
 
     def use(self) -> None:
-        """Search the folders of plug-ins, and read data as it is said here, in this process and those that it starts.
-        A command does so once, before it plans.
+        """Apply these options to this process and those that it starts: folders of plug-ins are searched, and data is
+        read with these labels, groups and limits. A command calls this once, before it plans.
 
         Raises:
-            UserError: a folder of plug-ins that is none, or no share of images.
+            UserError: a folder of plug-ins is invalid, or `max_unreadable` is not a fraction.
         """
         for path in self.plugins:
             registry.add_plugins(path)
@@ -191,7 +192,7 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Devices and processes that do the cells, and what each of them is asked to note."""
+    """Devices and processes that run the cells, and what each of them records besides results."""
 
     HEADING: ClassVar[str] = "devices and processes"
 
@@ -259,7 +260,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The cells that this run does, of all that a study has."""
+    """Which cells of the study are run now."""
 
     HEADING: ClassVar[str] = "which runs now"
 
@@ -289,7 +290,7 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Pricing:
-    """Devices that costs are predicted for, and what they cost."""
+    """Devices for which the cost of the study is predicted, and their price."""
 
     HEADING: ClassVar[str] = "what it costs"
 
@@ -325,7 +326,7 @@ class Pricing:
 
 @dataclass(frozen=True, kw_only=True)
 class Reporting:
-    """What a report adds to a study's own results, and what shows a run."""
+    """What a report shows besides the study's own results, and which experiment trackers show the runs."""
 
     HEADING: ClassVar[str] = "report"
 
@@ -353,11 +354,11 @@ GROUPS = (What, Overrides, Where, Machine, Selection, Pricing, Reporting)
 """Every group of options, in the order of --help and of study files."""
 RUN = options_of(*GROUPS)
 STUDY = options_of(*(group for group in GROUPS if group is not Reporting))
-"""The options of a plan."""
+"""The options of `vit-bench plan`: all but those of the report."""
 
 
 class RanksPerNode(int):
-    """A number of ranks on each machine, as torchrun counts them."""
+    """A number of ranks (processes) on each machine, as torchrun counts them; `ranks` counts those of all machines."""
 
 
 ALIASES = (
@@ -387,7 +388,7 @@ ALIASES = (
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """All options of a study, in the groups that its parts are given: whoever needs some takes their group."""
+    """All options of a study, in groups. Functions take the group that they need."""
 
     what: What
     overrides: Overrides
@@ -399,10 +400,10 @@ class StudyOptions:
 
     @classmethod
     def of(cls, *layers: Values) -> StudyOptions:
-        """Options from what a study file, a call and flags say, the last of them first.
+        """Merge values from a study file, a Python call and flags; a later layer overrides an earlier one.
 
         Raises:
-            UserError: a field that is both set and swept; too many combinations.
+            UserError: a field is both set and swept; a sweep has too many combinations; see also `by_path`.
         """
         values = resolve(RUN, *layers)
         for name in ("plugins", "tasks", "only", "job", "grid"):
@@ -421,32 +422,32 @@ class StudyOptions:
         )
 
     def values(self) -> Values:
-        """Every value by the name of its option: the inverse of `of`."""
+        """Return name of the option -> value for all options; the inverse of `of`."""
         groups = [getattr(self, entry.name) for entry in fields(self)]
         return {entry.name: getattr(group, entry.name) for group in groups for entry in fields(group)}
 
     def changed(self, **values: Any) -> StudyOptions:
-        """The same options with other values, each given by the name of its option."""
+        """Return a copy with some values replaced. `values`: name of the option -> new value."""
         if unknown := values.keys() - self.values().keys():
             raise TypeError(f"no option is called {', '.join(sorted(unknown))}")
         return StudyOptions.of(self.values() | values)
 
     @classmethod
     def parsed(cls, arguments: argparse.Namespace) -> StudyOptions:
-        """Options from a command line to which `add_options` was added, and the study file that it names.
+        """Return the options of a command line, parsed by a parser with `add_options`, and of the study file it names.
 
         Raises:
-            UserError: see `of` and `bench.study.option_values.read_file`.
+            UserError: see `of` and `read_study`.
         """
         asked = given(arguments, RUN)
         return cls.of(read_study(arguments.study, plugins=asked.get("plugins", ())), asked)
 
     @classmethod
     def called(cls, study: Path | str | None, options: Mapping[str, Any]) -> StudyOptions:
-        """Options from the arguments of a Python call, and the study file that it names.
+        """Return the options of a Python call's arguments, and of the study file that the call names.
 
         Raises:
-            UserError: as `parsed`.
+            UserError: see `of`, `read_study` and `bench.study.option_values.read_mapping`.
         """
         from bench.study.option_values import read_mapping
 
@@ -454,7 +455,8 @@ class StudyOptions:
         return cls.of(read_study(study, plugins=asked.get("plugins", ())), asked)
 
     def to_toml(self) -> str:
-        """A study file that asks for the same, wherever it is read, but for how it is run and where results go."""
+        """Return a study file that asks for the same study from any working directory. It leaves out how the study is
+        run and where results go."""
         values = self.values()
         for name in ("plugins", "data_root", "groups", "labels"):
             values[name] = _absolute(values[name])
@@ -462,16 +464,16 @@ class StudyOptions:
 
 
 def _group(group: type[T], values: Values) -> T:
-    """A group with its own values of all that there are."""
+    """Build one group from the values of all options."""
     return group(**{each.name: values[each.name] for each in options_of(group)})
 
 
 def by_path(values: Mapping[str, Any]) -> Values:
-    """Sets that are named by a folder's path, as `folder:NAME` below the data root: photos/flowers is folder:flowers
-    with --data-root photos.
+    """Return replacements for `data`, `downstream` and `data_root` if data sets are named by the path of a folder:
+    photos/flowers becomes folder:flowers with the data root photos.
 
     Raises:
-        UserError: there is no such folder; it is not in the data root.
+        UserError: there is no such folder, or it is not in the data root.
     """
     root, changed = values["data_root"], {}
     for given_as in ("data", "downstream"):
@@ -486,19 +488,19 @@ def by_path(values: Mapping[str, Any]) -> Values:
 
 
 def folder_name(suite: str, scale: str, *, rehearse: bool) -> str:
-    """The name of a study's folder."""
+    """Return the name of a study's folder below the folder for results."""
     return f"rehearsal-{suite}-{scale}" if rehearse else suite
 
 
 def _absolute(value: Any) -> Any:
-    """The folders of an option, wherever this process is."""
+    """Return a path, or a tuple of paths, in absolute form; None stays None."""
     if isinstance(value, tuple):
         return tuple(map(_absolute, value))
     return value and str(Path(value).absolute())
 
 
 def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
-    """The options that make `StudyOptions`, and a study file."""
+    """Add options of a study, and the argument STUDY.toml, to a parser."""
     p.add_argument(
         "study",
         nargs="?",
@@ -515,13 +517,14 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
 
 
 def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Values:
-    """The values in a study file; none without one. Its plug-ins are code, which a file alone does not get to run.
+    """Return the values in a study file; an empty dict for None. A study file may only ask for folders of plug-ins that
+    the user has named too, because plug-ins are code and are run.
 
     Args:
-        plugins: folders that the user has named beside those of VIT_BENCH_PLUGINS.
+        plugins: folders that the user has named, in addition to those of VIT_BENCH_PLUGINS.
 
     Raises:
-        UserError: see `bench.study.option_values.read_file`; it asks for plug-ins that the user has not named.
+        UserError: see `bench.study.option_values.read_file`; or the file asks for plug-ins that the user has not named.
     """
     if path is None:
         return {}
@@ -542,8 +545,8 @@ def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Value
 
 
 def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
-    """(study, folder with results) for a verb that reads what is there: --suite and --results, else what its study file
-    says.
+    """Return (name of the study's folder or None, folder for results) for a command that reads existing results: from
+    --suite and --results, else from its study file.
 
     Raises:
         UserError: see `read_study`.

@@ -1,9 +1,10 @@
-"""Changes to a suite's training runs, as a user asks for them: horizons, a recipe by name, single fields, sweeps.
+"""Options with which a user changes a suite's training runs: horizons (budgets), a recipe by name, single fields,
+sweeps.
 
     --horizons 8000,100steps,2epochs      --recipe paper:ViT-B/16:imagenet
     --set clip=0 --set warmup=5%          --sweep lr=1e-4,3e-4,1e-3 --sweep weight_decay=0.03,0.1
 
-Every field of `bench.study.cell.Recipe` can be set; an option of the model as model.<option>. Lengths take a unit.
+Every field of `bench.study.cell.Recipe` can be set; an option of the model as model.<option>. Lengths can have a unit.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from bench.study.cell import CHOICES, PARTS, Recipe
 from bench.study.option import Kind, option
 from bench.study.registry import names
 
-MODEL_PREFIX = "model."  # before the name of an option of the model
-CHOSEN_BY_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
-MAX_COMBINATIONS = 10_000  # values of a sweep, all combinations
+MODEL_PREFIX = "model."  # precedes the name of a model's option
+CHOSEN_BY_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # a model's arguments that users cannot set
+MAX_COMBINATIONS = 10_000  # most combinations of values that sweeps may have
 DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
 ALSO_CALLED = {
     "learning_rate": "lr",
@@ -39,12 +40,16 @@ ALSO_CALLED = {
     "opt": "optimizer",
     "dropout": "model.dropout",
 }
-"""Names that other trainers give to a field."""
+"""Name that other tools give to a field of a recipe -> the field, to suggest it."""
 Setting = tuple[str, str]
 
 
 def setting(text: str) -> Setting:
-    """ "lr=1e-3" -> the field's name in full, and the value as typed."""
+    """Parse FIELD=VALUE into (full name of the field, value as typed): "warmup=5%" -> ("warmup_images", "5%").
+
+    Raises:
+        UserError: the text has another form, or there is no such field.
+    """
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
         raise UserError(f"{text!r} is not a setting.", "Give field=value, e.g. lr=1e-3.")
@@ -60,7 +65,7 @@ def setting(text: str) -> Setting:
 
 
 def _example(key: str) -> str:
-    """Two values that a field can be swept over."""
+    """Return an example of two comma-separated values for a sweep over a field."""
     default = DEFAULTS.get(key)
     if key in CHOICES:
         return ",".join(CHOICES[key][:2])
@@ -70,7 +75,11 @@ def _example(key: str) -> str:
 
 
 def _swept(text: str) -> tuple[str, tuple[str, ...]]:
-    """ "lr=1e-3,2e-3" -> the field's name in full, and the values as typed."""
+    """Parse FIELD=V1,V2,… into (full name of the field, values as typed): "lr=1e-3,2e-3" -> ("lr", ("1e-3", "2e-3")).
+
+    Raises:
+        UserError: the text has another form, there is no such field, or a value is given twice.
+    """
     key, values = setting(text)
     if not names_list(values):
         raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
@@ -82,8 +91,8 @@ def _swept(text: str) -> tuple[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """Changes as they were typed. `bench.plan.apply_overrides` makes them, but for `grid`, which is that of the pass
-    `chosen_grid`."""
+    """The user's changes as they were typed. `bench.plan.apply_overrides` applies them; `grid` is applied by the pass
+    `bench.plan.passes.chosen_grid`."""
 
     HEADING: ClassVar[str] = "changes to its recipes and grid"
 
@@ -121,10 +130,10 @@ class Overrides:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Overrides:
-        """The group from values of its options.
+        """Build the group from the values of all options.
 
         Raises:
-            UserError: a field that is both set and swept; too many combinations.
+            UserError: a field is both set and swept, or sweeps have too many combinations.
         """
         settings, sweeps = dict(values["set"]), dict(values["sweep"])
         if (total := math.prod(map(len, sweeps.values()))) > MAX_COMBINATIONS:
@@ -145,5 +154,5 @@ class Overrides:
 
     @property
     def chooses_warmup(self) -> bool:
-        """Whether the warm-up is not the suite's."""
+        """Whether the user has chosen the warm-up, by a recipe or by its field."""
         return self.recipe is not None or self.changes("warmup_images")

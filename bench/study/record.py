@@ -1,4 +1,4 @@
-"""The result of a finished cell as frozen data: one `Record`, written and read by `bench.store.records` alone.
+"""The result of a finished cell as frozen data: one `Record`. Only `bench.store.records` writes and reads it.
 
 Units: times in seconds, memory in bytes, compute in FLOP (2 per multiply-add) or MAC, as each name says; dates in UTC,
 ISO 8601. A value that is missing, or does not apply, is None, never 0.
@@ -17,30 +17,30 @@ from bench.core.environment import Environment
 from bench.study.cell import Cell
 
 Status = Literal["complete", "diverged", "oom", "failed"]
-"""How a cell ended. "diverged" (a loss or weight was not finite) and "oom" (memory ran out) are results too."""
+"""How a cell ended. "diverged" (a loss or weight was not finite) and "oom" (memory ran out) also count as results."""
 
 STATUSES: tuple[Status, ...] = ("complete", "diverged", "oom", "failed")
-UNKNOWN = "unknown"  # kind of a data set, family of a model
+UNKNOWN = "unknown"  # the kind of a data set, or the family of a model, that is not known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operations:
-    """A number of MACs, or of FLOPs, under both conventions of counting.
+    """A number of MACs, or of FLOPs, counted by two conventions.
 
     Attributes:
-        dense: every tap of a convolution counts.
-        paper: taps on zero padding are left out, as in the tables of the ViT paper (arXiv 2010.11929).
+        dense: counts every tap (kernel element) of a convolution.
+        paper: leaves out taps on zero padding, as the tables of the ViT paper do (arXiv 2010.11929).
     """
 
     dense: float | None = None
     paper: float | None = None
 
     def of(self, convention: str) -> float | None:
-        """The count under "dense" or "paper"."""
+        """Return the count by the convention "dense" or "paper"."""
         return self.paper if convention == "paper" else self.dense
 
     def times(self, factor: int) -> Operations:
-        """Both counts times a whole number; exact where they are whole."""
+        """Return both counts multiplied by a whole number; exact if they are whole numbers."""
         dense, paper = (None if count is None else count * factor for count in (self.dense, self.paper))
         return Operations(dense=dense, paper=paper)
 
@@ -56,29 +56,29 @@ class Seconds:
 
     @property
     def total(self) -> float | None:
-        """The sum of all purposes; None where nothing was timed."""
+        """The sum over all purposes; None if nothing was timed."""
         known = [s for s in (self.train, self.evaluate, self.save, self.wait) if s is not None]
         return sum(known) if known else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """One number that a task found.
+    """One number that a task measured.
 
     Attributes:
         task, data, metric: for example "fewshot", "fashion-mnist", "accuracy".
         value: the score, in [0, 1] for accuracies.
-        stderr: standard error over the test images of this one draw.
-        num_test: test images that were scored.
-        num_classes: classes of the test set.
+        stderr: standard error over the test images, for this one few-shot sample.
+        num_test: number of test images that were scored.
+        num_classes: number of classes of the test set.
         chance: the value that guessing reaches.
         shots: labelled images per class of the probe; None where it does not apply.
-        draw: which few-shot draw; None where it does not apply.
-        detail: what else a reader may want (the ridge strength chosen, …), JSON types. "correct": which test images
-            were right, as `bench.store.prediction_bits` packs it. "group": the group of tasks that this one belongs to.
-            "num_duplicates", "value_without_duplicates": copies of training images among the test images.
-            "num_support": labelled images that a few-shot score used. "same_images": True where all draws use the same.
-    """
+        draw: index of the few-shot sample (a random choice of labelled images); None where it does not apply.
+        detail: further facts (the chosen ridge strength, …), as JSON types. "correct": which test images were
+            classified correctly, packed by `bench.store.prediction_bits`. "group": the task's group of tasks.
+            "num_duplicates", "value_without_duplicates": test images that are copies of training images, the score
+            without these. "num_support": labelled images that a few-shot score used. "same_images": True if all samples
+    are the same."""
 
     task: str
     data: str
@@ -94,7 +94,7 @@ class Score:
 
 
 class Scored(NamedTuple):
-    """What a score is of, without its value: as of `Score`. Runs of a study share these."""
+    """What a score measures: fields of `Score` except value, stderr and detail. Runs of a study share these objects."""
 
     task: str
     data: str
@@ -108,18 +108,19 @@ class Scored(NamedTuple):
 
 _OF_SCORED = itemgetter(*Scored._fields)
 _KNOWN: dict[tuple[Any, ...], Any] = {}
-"""What scores read so far are of, one by one and together, each held once: a study of 10,000 runs has two million."""
-MOST_KNOWN = 100_000  # of these; strange records would fill the memory
+"""All `Scored` objects, and tuples of them, that were read so far. They are shared, because a study of 10,000 runs has
+two million scores."""
+MOST_KNOWN = 100_000  # entries of `_KNOWN`, beyond which it is cleared: unusual records would fill the memory
 
 
 class Scores(Sequence[Score]):
-    """The scores of a record that was read, as columns: a tenth of the memory of so many `Score`s, each of which is
-    made when it is asked for.
+    """The scores of a record, stored as columns, which take a tenth of the memory of `Score` objects. A `Score` is made
+    each time that one is accessed.
 
     Attributes:
-        of: what each is of; the same object in all runs that are evaluated alike.
-        values, errors: of each, as `Score.value` and `Score.stderr`; NaN where that is None.
-        details: of each; None where none has any.
+        of: what each score measures; the same tuple object for all runs with the same evaluations.
+        values, errors: `value` and `stderr` of each score; NaN stands for None.
+        details: `detail` of each score; None if no score has any.
     """
 
     __slots__ = ("details", "errors", "of", "values")
@@ -137,14 +138,14 @@ class Scores(Sequence[Score]):
 
     @classmethod
     def of_json(cls, items: Sequence[Mapping[str, Any]]) -> Scores:
-        """From JSON types.
+        """Build scores from the JSON objects of a record.
 
         Raises:
             LookupError, TypeError: a field is missing or of the wrong type.
         """
         try:
             of = [_OF_SCORED(item) for item in items]
-        except KeyError:  # those that may be missing
+        except KeyError:  # "shots" and "draw" may be missing
             of = [_OF_SCORED({"shots": None, "draw": None} | dict(item)) for item in items]
         details = [item.get("detail") or {} for item in items]
         return cls(
@@ -156,7 +157,7 @@ class Scores(Sequence[Score]):
 
     @classmethod
     def of_all(cls, scores: Iterable[Score]) -> Scores:
-        """The same scores as columns."""
+        """Return `scores` as columns."""
         if isinstance(scores, cls):
             return scores
         scores = tuple(scores)
@@ -199,7 +200,7 @@ class Scores(Sequence[Score]):
 
 
 def _known(of: Sequence[tuple[Any, ...]]) -> tuple[Scored, ...]:
-    """What scores are of, in the objects that an earlier record used for the same."""
+    """Return a tuple of `Scored` for the given field values; equal ones are the same object as in earlier records."""
     if len(_KNOWN) > MOST_KNOWN:
         _KNOWN.clear()
     together = tuple(of)
@@ -211,23 +212,24 @@ def _known(of: Sequence[tuple[Any, ...]]) -> tuple[Scored, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Horizon:
-    """A cell evaluated at one budget.
+    """The evaluation of a cell at one horizon (budget).
 
     Attributes:
         images_seen: the budget that was asked for, in images.
-        images_trained: whole batches of it.
-        unique_images: different ones among them.
+        images_trained: images trained on: the budget rounded to whole batches.
+        unique_images: number of different images among them.
         epochs: passes over the training set.
-        steps, batch: optimizer steps, of so many images.
+        steps: optimizer steps.
+        batch: images per step.
         train_flops: FLOPs of a training to this horizon alone: the trunk up to its branch, and the branch.
-        spent_images, spent_flops: what was done for this horizon beyond the horizon before it.
-        seconds: train: of a training to this horizon alone, as `train_flops`; evaluate: its evaluation; save, wait:
-            since the horizon before it was read.
-        images_per_second, flops_per_second: in training, dense FLOPs.
-        utilisation: share of the peak of all ranks, by the architecture's FLOPs, in [0, 1].
+        spent_images, spent_flops: work done for this horizon in addition to that of the horizons before it.
+        seconds: train: for a training to this horizon alone, like `train_flops`; evaluate: of its evaluation; save,
+            wait: since the horizon before it was evaluated.
+        images_per_second, flops_per_second: throughput of training; dense FLOPs.
+        utilisation: FLOP/s (dense FLOPs of the architecture) as a fraction of the peak of all ranks, in [0, 1].
         core_days: devices × days of `seconds.train`.
-        final_train_loss: mean of the last steps, nats.
-        smaller_batches: "evaluate", "finetune": images at a time that fitted, where memory ran out in an evaluation.
+        final_train_loss: mean training loss of the last steps, in nats.
+        smaller_batches: "evaluate" or "finetune" -> images per batch that fitted, if memory ran out in that evaluation.
         scores: all scores, in the order of the evaluation.
     """
 
@@ -252,12 +254,13 @@ class Horizon:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningCurve:
-    """Mean training loss between points fixed in advance, in the order of the work: one entry per point in each tuple.
+    """Mean training losses between points that were fixed in advance, in the order in which the work was done. Each
+    tuple has one entry per point.
 
     Attributes:
-        images: seen from the start of the training.
-        losses: nats.
-        horizons: the budget that a cool-down is for; None on a trunk that horizons share.
+        images: images seen since the start of the training.
+        losses: mean loss since the previous point, in nats.
+        horizons: the budget whose cool-down the point is part of; None on the trunk, which horizons share.
     """
 
     images: tuple[int, ...]
@@ -265,7 +268,8 @@ class LearningCurve:
     horizons: tuple[int | None, ...]
 
     def parts(self) -> list[tuple[int | None, list[int], list[float]]]:
-        """(horizon or None, images, losses) of each stretch; a cool-down starts where it left its trunk."""
+        """Return (horizon or None, images, losses) for each segment. A segment after the first begins with the last
+        point of the trunk before it, so that the curves connect."""
         parts: list[tuple[int | None, list[int], list[float]]] = []
         trunk: list[tuple[int, float]] = []
         for images, loss, horizon in zip(self.images, self.losses, self.horizons, strict=True):
@@ -282,15 +286,15 @@ class LearningCurve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """The network that was built.
+    """Facts about the network that was built.
 
     Attributes:
-        params: all parameters.
-        params_body: without head and embeddings.
-        num_features: width of what feeds the head.
-        forward_macs: multiply-accumulates of one image.
-        train_flops_per_image: forward and backward.
-        fingerprint: digest of the model's code (bench.study.fingerprint); None where none was taken.
+        params: number of parameters.
+        params_body: number of parameters without head and embeddings.
+        num_features: width of the features that feed the head.
+        forward_macs: multiply-accumulates of the forward pass of one image.
+        train_flops_per_image: FLOPs of forward and backward pass.
+        fingerprint: digest of the model's code (bench.study.fingerprint); None if none was taken.
     """
 
     name: str
@@ -305,13 +309,14 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataFacts:
-    """The upstream data: its training and its test split.
+    """Facts about the upstream (pre-training) data.
 
     Attributes:
-        kind: "photographs", "handwriting", "rendered".
-        num_images, num_val: in the training and the test split.
+        kind: "photographs", "handwriting" or "rendered".
+        num_images, num_val: number of images in the training and the test split.
         content_hash: digest of the training images and labels.
-        image_size, channels: of the model's input, pixels per side.
+        image_size: pixels per side of the model's input.
+        channels: channels of the model's input.
     """
 
     name: str
@@ -327,7 +332,8 @@ class DataFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatch:
-    """Memory ran out in training, which went on after `work` steps with `images` at a time."""
+    """A reduction of the micro-batch: memory ran out after `work` training steps, and training continued with `images`
+    images per forward pass."""
 
     work: int
     images: int
@@ -339,16 +345,16 @@ class Execution:
 
     Attributes:
         device: "cpu" or "cuda".
-        accelerators: how many; 0 on a CPU.
-        ranks: processes that trained together.
-        sharding: how weights lie among ranks; None for one rank.
+        accelerators: number of accelerators; 0 on a CPU.
+        ranks: number of processes that trained together.
+        sharding: how weights are distributed among ranks; None for one rank.
         threads: CPU threads of each rank.
         dtype: precision of the network's forward pass, "float32" or "bfloat16".
-        evaluation_dtype: of the features and logits that were judged; None where there were none, or the record is
-            older: then features were float32.
-        compile_mode: torch.compile's mode; "off" where the network was not compiled; None where nothing was trained.
-        attention_kernels: fused attention, the fastest first; empty where torch chose, or there was nothing to choose.
-        micro_batches: where memory ran out.
+        evaluation_dtype: precision of the features and logits that were evaluated; None if there were none, or if the
+            record is older: then features were float32.
+        compile_mode: torch.compile's mode; "off" if the network was not compiled; None if nothing was trained.
+        attention_kernels: kernels of fused attention, the fastest first; empty if torch chose, or had no choice.
+        micro_batches: every reduction of the micro-batch because memory ran out.
     """
 
     device: str
@@ -365,13 +371,14 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Energy:
-    """Electrical energy of a cell in joules, over all attempts, repeated work included; a killed attempt counts until
-    shortly before its end.
+    """Electrical energy of a cell in joules, over all attempts, repeated work included. A killed attempt is counted
+    until shortly before its end.
 
     Attributes:
-        processor_joules: energy of processors and memory (RAPL), the share of the processor time that the cell used.
-        accelerator_joules: energy of its GPUs (NVML), whole. Each is None where it was not measured.
-        co2_grams_per_kwh: intensity of the electricity, as the user gave it.
+        processor_joules: energy of processors and memory (RAPL), in proportion to the processor time that the cell
+            used; None if it was not measured.
+        accelerator_joules: whole energy of its GPUs (NVML); None if it was not measured.
+        co2_grams_per_kwh: CO2 intensity of the electricity, as the user gave it.
     """
 
     processor_joules: float | None = None
@@ -380,33 +387,33 @@ class Energy:
 
     @property
     def joules(self) -> float:
-        """All that was measured."""
+        """The sum of all measured energies."""
         return (self.processor_joules or 0.0) + (self.accelerator_joules or 0.0)
 
     @property
     def co2_grams(self) -> float | None:
-        """Grams of CO2; None where no intensity was given."""
+        """Grams of CO2; None if the user gave no intensity."""
         return None if self.co2_grams_per_kwh is None else self.joules / 3.6e6 * self.co2_grams_per_kwh
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """The cost of a cell, repeated work included once.
+    """The cost of a cell. Work that was repeated after an interruption counts once.
 
     Attributes:
-        seconds: over all attempts.
-        spent_images: every image that a step was taken on, trunk and branches.
-        spent_flops: what these took.
+        seconds: seconds over all attempts.
+        spent_images: images trained on, on the trunk and on all branches.
+        spent_flops: FLOPs of training on them.
         core_days: devices × days.
-        devices: accelerators, or CPU threads, of all ranks.
-        image_wait_seconds: of `seconds.train`, in which steps waited for images that were still being read (of several
-            ranks, the first's); None where nothing was trained.
-        peak_memory_bytes: most memory of the accelerator, or else of the process.
-        peak_flops_per_second: peak of one rank's device, by which utilisation is a share.
-        peak_source: where it is from.
-        energy: None where the hardware tells of none, or ranks were on several machines.
-        processor_seconds: that rank 0's process used, over all attempts; None where one was killed, or where other
-            processes did the work.
+        devices: number of accelerators, or of CPU threads, of all ranks.
+        image_wait_seconds: the part of `seconds.train` in which steps waited for images that were still being read (by
+            rank 0 if there are several); None if nothing was trained.
+        peak_memory_bytes: peak memory of the accelerator, or of the process if there is none.
+        peak_flops_per_second: peak of one rank's device, to which `Horizon.utilisation` refers.
+        peak_source: where that peak is from.
+        energy: None if the hardware does not measure it, or if ranks were on several machines.
+        processor_seconds: processor time of rank 0's process, over all attempts; None if an attempt was killed, or if
+            other processes did the work.
     """
 
     seconds: Seconds = Seconds()
@@ -424,19 +431,20 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """One try at a cell. `outcome`: "complete", "interrupted", "failed", "running" (killed), "unknown", …."""
+    """One attempt at a cell. `outcome`: "complete", "interrupted", "failed", "running" (it was killed), "unknown",
+    …."""
 
     outcome: str
     started: str | None = None
     ended: str | None = None
 
 
-# -- what the jobs `speed` and `peers` find ----------------------------------------------------------------------------
+# -- results of the jobs `speed` and `peers` ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spread:
-    """Median, quartiles and extremes of `n` values, in their unit. All None where there are none."""
+    """Median, quartiles and extremes of `n` values, in the unit of the values; all None for n = 0."""
 
     median: float | None = None
     q1: float | None = None
@@ -448,17 +456,17 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Throughput:
-    """Windows of one workload.
+    """The throughput of one workload, measured in several windows of time.
 
     Attributes:
         batch: images per call.
-        windows: images per second of each.
-        images_per_second: their spread.
-        first_call_seconds: allocation, compilation and autotuning included.
-        utilisation: share of the peak, by the median and dense FLOPs, in [0, 1].
-        scan_images_per_second: while batch sizes were scanned, before the windows.
+        images_per_second: spread of the windows' throughputs.
+        windows: throughput of each window, in images per second.
+        first_call_seconds: seconds of the first call, including allocation, compilation and autotuning.
+        utilisation: FLOP/s (median throughput, dense FLOPs) as a fraction of the device's peak, in [0, 1].
+        scan_images_per_second: throughput while batch sizes were scanned, before the windows.
         limit: why no larger batch was tried.
-        optimizer: the optimizer's part of a training step.
+        optimizer: description of what the optimizer does in a training step.
     """
 
     batch: int
@@ -474,7 +482,7 @@ class Throughput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Latency:
-    """Milliseconds of `n` single calls, each waited for."""
+    """Percentiles of the latency of `n` single calls in milliseconds; the device is synchronised after each call."""
 
     batch: int
     p50_ms: float | None
@@ -487,7 +495,7 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reference:
-    """The small model that takes its turn in every cell: where its speed differs, the machine did."""
+    """A small model that is measured in turns with every cell's own: where its speed differs, the machine's did."""
 
     model: str
     image_size: int
@@ -498,7 +506,8 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Peak bytes: of the process so far, or, by an accelerator's allocator, of one call. `how` says which."""
+    """Peak memory in bytes: of the process so far, or of one call as an accelerator's allocator counts it. `how` says
+    in words which."""
 
     how: str
     process_peak_bytes: int | None = None
@@ -508,11 +517,11 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LargestBatch:
-    """Images that fit at once.
+    """The largest batches that fit into memory, in images.
 
     Attributes:
-        inference, training: predicted from shapes for `budget_bytes`; `how` names the rule.
-        found_inference: found by trying, in `device_bytes` of memory; None where it was not tried.
+        inference, training: predicted from shapes for a memory of `budget_bytes`; `how` names the rule.
+        found_inference: found by trying, in a memory of `device_bytes`; None if it was not tried.
     """
 
     inference: int | None
@@ -529,9 +538,9 @@ class Conditions:
 
     Attributes:
         device: name of the processor or accelerator.
-        load_before: the system's load average.
-        windows, window_seconds: of each workload.
-        slowest_call_seconds: beyond which no larger batch was tried.
+        windows, window_seconds: number and length of the windows of each workload.
+        slowest_call_seconds: if a call took longer than this, no larger batch was tried.
+        load_before: the system's load average before the measurement.
     """
 
     device: str
@@ -547,7 +556,8 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpeedResult:
-    """One model measured at one input size. All but the first two are None where not even the model fits."""
+    """The measured speed of one model at one input size. If the model does not fit into memory, only `revision` and
+    `conditions` are set."""
 
     revision: int
     conditions: Conditions
@@ -563,14 +573,14 @@ class SpeedResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeerSettings:
-    """How a contender trains, in words that `bench.execute.peers.settings` explains.
+    """How a contender trains; `tools.race.settings` explains the values.
 
     Attributes:
-        layout: how images and convolutions' weights lie in memory.
-        dtype: precision of products; weights are float32 everywhere.
-        attention: torch's fused kernel, or plain products and a softmax.
-        compiled: what of the network is.
-        optimizer: the implementation of AdamW and of clipping.
+        layout: memory layout of images and of convolutions' weights.
+        dtype: precision of matrix products; weights are float32 in all settings.
+        attention: torch's fused kernel, or separate matrix products and a softmax.
+        compiled: which part of the network is compiled.
+        optimizer: the implementation of AdamW and of gradient clipping.
     """
 
     layout: str = "contiguous"
@@ -582,8 +592,13 @@ class PeerSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeerTrial:
-    """A short trial of other settings. over_best: speed over that of the best settings so far; None where they do not
-    work, for a `reason`. kept: whether they became the best."""
+    """A short trial of other settings.
+
+    Attributes:
+        over_best: their speed divided by that of the best settings so far; None if they do not work.
+        kept: whether they became the best settings.
+        reason: why they do not work.
+    """
 
     settings: PeerSettings
     over_best: float | None
@@ -593,18 +608,18 @@ class PeerTrial:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContenderResult:
-    """One way to train the model, beside others.
+    """The speed of one contender: one library's way to train a model, compared with others.
 
     Attributes:
-        package: the library's package; None for this project's own step.
-        left_out: why it did not take part, or None.
-        windows: images per second of each round, start after start.
-        images_per_second: their spread.
-        share_of_peak: utilisation by the median and dense FLOPs, in [0, 1].
-        losses: losses of the first steps, nats.
-        same_function: whether it computes what this project's model does, from the same weights.
-        settings: the settings with which it raced; None in older records.
-        trials: the trials by which they were chosen.
+        package: the library's package; None for this project's own training step.
+        left_out: why the contender did not take part; None if it did.
+        windows: throughput of each window in images per second, all windows of the first start first.
+        images_per_second: spread of the windows' throughputs.
+        share_of_peak: FLOP/s (median throughput, dense FLOPs) as a fraction of the device's peak, in [0, 1].
+        same_function: whether it computes the same as this project's model from the same weights.
+        losses: losses of the first steps, in nats.
+        settings: the settings with which it was measured; None in older records.
+        trials: the trials by which these settings were chosen.
     """
 
     name: str
@@ -625,11 +640,12 @@ class ContenderResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeersResult:
-    """A race: contenders in turns on the same batches.
+    """A comparison of training speeds: contenders train in turns on the same batches.
 
     Attributes:
-        peaks: dtype -> FLOP/s of the device.
-        starts: how often all processes began anew, each time for as many windows; None in records of one start.
+        peaks: dtype -> peak FLOP/s of the device.
+        starts: how many times all processes were started, each time for the same number of windows; None in records
+            with one start.
     """
 
     revision: int
@@ -645,7 +661,7 @@ class PeersResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result of a job on its cell. `reason`: why it is not complete."""
+    """The result of a job on its cell. `reason`: why `status` is not "complete"."""
 
     status: Status
     reason: str | None = None
@@ -661,15 +677,16 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Record(Result):
-    """A result with its identity and its origin.
+    """A result with the identity of its cell and its origin.
 
     Attributes:
-        suite: the suite that ran it.
-        cell_id: `bench.study.cell.cell_id`.
-        directory: the cell's folder below `cells/`.
-        revisions: of what the cell uses, part of its identity: "model", "recipe", "job:NAME", "data:NAME", "task:NAME".
-        attempts: oldest first.
-        source: the publication that it is quoted from; None for what was run here.
+        suite: the suite that the cell was run for.
+        cell_id: the cell's identity, see `bench.study.cell.cell_id`.
+        directory: name of the cell's folder below `cells/`.
+        revisions: revisions of what the cell uses, which are part of its identity: "model", "recipe", "job:NAME",
+            "data:NAME", "task:NAME".
+        attempts: all attempts, oldest first.
+        source: the publication that the result is quoted from; None for a cell that was run.
     """
 
     suite: str

@@ -1,8 +1,8 @@
-"""The plug-in registry: finds everything of one of the `KINDS` by file name.
+"""The plug-in registry: finds plug-ins of each kind (`bench.study.kinds.KINDS`) by file name.
 
 Listing reads directory entries only and imports nothing; a file is imported when it is asked for by name.
 
-A model's name is looked up without torch; building it needs torch. Options may follow any model's name, as in
+A model's name is looked up without torch; building the model needs torch. Options may follow any model's name, as in
 "ViT-pico/7:position=none:depth=6": arguments of the family's `build`, or fields of its `vit.config.ViTConfig`.
 """
 
@@ -36,16 +36,16 @@ from vit.model_family import PRETRAINED, Classifier, ModelFamily, Weights
 if TYPE_CHECKING:
     from torch import nn
 
-LONGEST, LONGEST_PATH = 100, 1000  # letters of a model's name; of one that holds a path
-ADAPTERS = ("file", "hf", "timm", "torchvision")  # families of any network, whose names begin with where it comes from
+LONGEST, LONGEST_PATH = 100, 1000  # most characters of a model's name; of a name that holds a path
+ADAPTERS = ("file", "hf", "timm", "torchvision")  # families of networks from outside; model names begin with these
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
 
 def add_plugins(folder: str) -> str:
-    """Search a folder of plug-ins, in this process and those that it starts.
+    """Add a folder of plug-ins to those that are searched, in this process and those that it starts. Return `folder`.
 
     Raises:
-        UserError: it is no folder, or has none of the subfolders.
+        UserError: it is not a folder, or has none of the subfolders of plug-ins.
     """
     path = Path(folder).absolute()
     if not any((path / name).is_dir() for name in SUBFOLDERS.values()):
@@ -58,18 +58,22 @@ def add_plugins(folder: str) -> str:
 
 
 def forget() -> None:
-    """Clear all caches of look-ups."""
+    """Clear the caches of this module, so that new plug-ins are found."""
     for cached in (names, load, _accepting, _plugin_folders):
         cached.cache_clear()
 
 
 @cache
 def _plugin_folders() -> tuple[Path, ...]:
-    """Folders of plug-ins: named by the environment, then by entry points. Nothing is imported."""
+    """Return the folders of plug-ins: those in the environment variable, then those of entry points. Imports nothing.
+
+    Raises:
+        UserError: an entry point does not name a package.
+    """
     named = [Path(text) for text in os.environ.get(PLUGINS, "").split(os.pathsep) if text]
     for point in sorted(_entry_points(), key=lambda point: point.name):
         first, *parts = point.module.split(".")
-        found = importlib.util.find_spec(first)  # by whatever finds packages, as those of an editable installation
+        found = importlib.util.find_spec(first)  # not PathFinder: editable installations have import hooks of their own
         where: Any = found.submodule_search_locations if found else []
         for count in range(1, len(parts) + 1):
             found = PathFinder.find_spec(".".join((first, *parts[:count])), where)
@@ -82,8 +86,8 @@ def _plugin_folders() -> tuple[Path, ...]:
 
 
 def _entry_points() -> list[importlib.metadata.EntryPoint]:
-    """The entry points of installed distributions. A checkout says itself which are its own: it need not be installed,
-    and an installation that leads to it may be older."""
+    """Return the entry points of installed distributions. In a checkout, this project's own are read from its
+    pyproject.toml: it need not be installed, and an editable installation of it may state older ones."""
     points = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
     if (about := PROJECT / "pyproject.toml").is_file():
         project = tomllib.loads(about.read_text(encoding="utf-8")).get("project", {})
@@ -95,10 +99,10 @@ def _entry_points() -> list[importlib.metadata.EntryPoint]:
 
 @cache
 def names(kind: str) -> tuple[str, ...]:
-    """Public names of everything of one kind, sorted; cached per process.
+    """Return the public names of all plug-ins of a kind, sorted; cached per process.
 
     Raises:
-        UserError: a plug-in has the name of another.
+        UserError: two plug-ins have the same name.
     """
     package = importlib.import_module(KINDS[kind].package)
     own = vars(package).setdefault("_own_path", list(package.__path__))
@@ -117,13 +121,13 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def places(kind: str) -> tuple[str, ...]:
-    """The folders in which files of one kind lie, the project's own first."""
+    """Return the folders that are searched for plug-ins of a kind, the project's own first."""
     names(kind)
     return tuple(importlib.import_module(KINDS[kind].package).__path__)
 
 
 def plugged_in(kind: str) -> tuple[str, ...]:
-    """Names of one kind whose files lie outside the project."""
+    """Return the names of the plug-ins of a kind whose files lie outside the project."""
     every = names(kind)
     own = vars(importlib.import_module(KINDS[kind].package))["_own_path"]
     of_project = {module.name.replace("_", "-") for module in pkgutil.iter_modules(own)}
@@ -131,22 +135,23 @@ def plugged_in(kind: str) -> tuple[str, ...]:
 
 
 def _row_names(kind: str) -> tuple[str, ...]:
-    """Names of plug-ins that are rows of a table rather than files: its package has `ROW_NAMES`, and `row(name)`."""
+    """Return the names of a kind's plug-ins that are rows of a table, not files: the kind's package then has
+    `ROW_NAMES` and `row(name)`."""
     return tuple(getattr(importlib.import_module(KINDS[kind].package), "ROW_NAMES", ()))
 
 
 @cache
 def load(kind: str, name: str) -> Any:
-    """The object that the file of this public name exports; of the class that `KINDS` says.
+    """Return the object that the plug-in of this public name exports; `KINDS` states its class.
 
     Raises:
-        UserError: no such file (suggests the nearest names), one that is broken (says where), or one that exports
-            something else.
+        UserError: there is no such file (the nearest names are suggested), it is broken (the message says where), or it
+            exports something else.
     """
     if kind == "data set":
-        name = DataName.parse(name).base  # the words after a colon are for the file itself: "folder:flowers"
+        name = DataName.parse(name).base  # what follows the colon is for the file itself to interpret: "folder:flowers"
     elif kind in PARTS:
-        name = name.partition(":")[0]  # what follows is a name of the library that the file stands for: "timm:muon"
+        name = name.partition(":")[0]  # what follows the colon is a name in the library of that file: "timm:muon"
     if name not in names(kind):
         path = Path(name) if kind == "data set" and os.path.isdir(name) else Path()
         raise unknown(kind, name, names(kind), meant=path.name and f"folder:{path.name} --data-root {path.parent}")
@@ -156,28 +161,28 @@ def load(kind: str, name: str) -> Any:
 
 
 def _module(kind: str, name: str) -> ModuleType:
-    """The module of a plug-in.
+    """Import and return the module of a plug-in.
 
     Raises:
-        UserError: it is broken.
+        UserError: it cannot be imported.
     """
     module = f"{KINDS[kind].package}.{name.replace('-', '_')}"
     try:
         with prints_aside():
             return importlib.import_module(module)
-    except UserError:  # raised by a file that knows what it lacks
+    except UserError:  # the file itself says what is wrong
         raise
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever somebody's file raises
+    except BaseException as error:  # a user's file may raise anything, even SystemExit
         raise _broken(kind, module, error) from error
 
 
 def exported(kind: str, name: str, module: ModuleType) -> Any:
-    """The object that a module exports.
+    """Return the object that a plug-in's module exports.
 
     Raises:
-        UserError: there is none, or it has the name of another file.
+        UserError: it exports none of the right class, or the object's name is not that of the file.
     """
     about = KINDS[kind]
     made = getattr(module, about.export, None)
@@ -199,7 +204,7 @@ def exported(kind: str, name: str, module: ModuleType) -> Any:
 
 
 def _broken(kind: str, module: str, error: BaseException) -> UserError:
-    """The error for a file that cannot be imported: the line of it that fails."""
+    """Return the error for a plug-in that cannot be imported; it names the file and the line that failed."""
     package, _, name = module.rpartition(".")
     parent = importlib.import_module(package)
     found = PathFinder.find_spec(module, parent.__path__)
@@ -216,22 +221,22 @@ def _broken(kind: str, module: str, error: BaseException) -> UserError:
 
 
 def missing_package(error: BaseException) -> str | None:
-    """The package that an import did not find; None for other errors, and for a module missing from a package that is
-    there."""
+    """Return the package that an import did not find; None for other errors, and if only a module of an installed
+    package is missing."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return package if package and package not in sys.modules and PathFinder.find_spec(package) is None else None
 
 
 def _line(error: BaseException, path: str) -> str:
-    """ ", line 3": the last line of a file that an error passed through; nothing where it did not."""
+    """Return ", line 3" for the innermost line of a file in an error's traceback; "" if the file is not in it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else None
     return f", line {line}" if line else ""
 
 
 def families() -> Iterator[ModelFamily]:
-    """Every family, the subject (ViT) first, adapters to networks from outside last; imported one by one. A file of the
-    folder without FAMILY is no family."""
+    """Yield every model family: ViT first, adapters to networks from outside last. Each file is imported when its turn
+    comes; files without FAMILY are skipped."""
     from vit import family as subject
 
     yield replace(subject.FAMILY, module=subject.__name__)
@@ -241,15 +246,15 @@ def families() -> Iterator[ModelFamily]:
 
 
 def model_names() -> tuple[str, ...]:
-    """Every registered model name. Grammars accept more (any patch size, width, …)."""
+    """Return all listed model names. Families accept more names than they list (any patch size, width, …)."""
     return tuple(name for family in families() for name in family.names)
 
 
 def family_of(name: str) -> ModelFamily:
-    """The family that builds `name`, whatever options follow it.
+    """Return the family that builds the model `name`; options after the name are ignored.
 
     Raises:
-        UserError: no family accepts the name; suggests the nearest registered names.
+        UserError: no family accepts the name; the nearest listed names are suggested.
     """
     base = ModelName.parse(name).base
     if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) and (family := _accepting(base)):
@@ -264,12 +269,14 @@ def family_of(name: str) -> ModelFamily:
 
 @cache
 def _accepting(base: str) -> ModelFamily | None:
-    """The first family that accepts a name without options. A plan asks thousands of times, of a few names."""
+    """Return the first family that accepts a model name without options. Cached, because a plan asks thousands of times
+    about a few names."""
     return next((family for family in families() if family.accepts(base)), None)
 
 
 def _meant(name: str) -> str:
-    """A network of somebody else's by the name that its library has, as it is named here; "" for all others."""
+    """Guess what a user meant by the name that a network has in its own library, and return it with the prefix needed
+    here: "resnet50" -> "timm:resnet50"; "" if it does not look like such a name."""
     if name.endswith(".py"):
         return f"{name}:CALLABLE"
     if re.fullmatch(r"[a-z0-9][\w.-]*/[\w.-]*[a-z][\w.-]*", name):
@@ -278,10 +285,10 @@ def _meant(name: str) -> str:
 
 
 def as_named_in_results(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Models without the folders of their files: see `baselines.file.without_folder`.
+    """Return model names as results state them, files without their folders: see `baselines.file.without_folder`.
 
     Raises:
-        UserError: two files would have one name.
+        UserError: two files would have the same name.
     """
     from baselines import file
 
@@ -292,10 +299,10 @@ def as_named_in_results(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_model(name: str) -> None:
-    """Refuse a model that is not there: a misspelt name, a missing file.
+    """Check that a model exists, without building it.
 
     Raises:
-        UserError: what is there instead.
+        UserError: its name is misspelt, or its file is missing; the message says what exists instead.
     """
     family = family_of(name)
     try:
@@ -307,19 +314,20 @@ def check_model(name: str) -> None:
 
 
 def family_label(name: str) -> str:
-    """The family of a model, as figures call it: of its architecture, where one file has several. May import torch."""
+    """Return the family of a model as figures label it. Where one file builds several architectures, it is that of the
+    model's architecture. May import torch."""
     family = family_of(name)
     return family.label_of(ModelName.parse(name).base) if family.label_of else family.label
 
 
 def source_of(name: str) -> Path:
-    """The file that a model is made in."""
+    """Return the file whose code builds a model."""
     family = family_of(name)
     return family.source(ModelName.parse(name).base) if family.source else family.file
 
 
 def own_image_size(name: str) -> int | None:
-    """Pixels per side of the images that a model was made for; None where any will do."""
+    """Return the pixels per side of the images that a model was made for; None if it is made for any size."""
     return family_of(name).input_size(ModelName.parse(name).base)
 
 
@@ -330,35 +338,37 @@ def comes_trained(name: str) -> bool:
 
 
 def about(name: str) -> str:
-    """What is taken of a model from elsewhere (the class token, its processor's size), in words; "" of others."""
+    """Return, in words, what of a model from outside is used (the class token, the image size of its processor); "" for
+    other models."""
     parsed = ModelName.parse(name)
     return family_of(name).about(parsed.base, **parsed.options)
 
 
 def weights_of(name: str) -> Weights | None:
-    """What fetching the trained weights of a model takes; None where it comes without any."""
+    """Return the source and size of a model's trained weights, known without fetching them; None if it has none."""
     return family_of(name).weights_of(ModelName.parse(name).base) if comes_trained(name) else None
 
 
 def own_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """A checkpoint with the classifier that it was trained with.
+    """Return a trained model with the classifier that it was trained with.
 
     Raises:
-        UserError: nobody builds it, it has none, or its weights are not to be had.
+        UserError: no family builds the model, it has no classifier, or its weights cannot be fetched.
     """
     try:
         return family_of(name).classifier(ModelName.parse(name).base, checkpoint=checkpoint)
     except ValueError as error:
         raise UserError(f"{name} cannot be judged by its own classifier: {str(error).rstrip('.')}.") from error
-    except OSError as error:  # All errors of the hub are of this kind.
+    except OSError as error:  # the Hugging Face hub raises subclasses of OSError only
         raise _unfetched(name, error) from error
 
 
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
-    """A freshly initialised model: `model(x_BCHW) -> logits_BK`, `model.features(x_BCHW) -> x_BD`.
+    """Build a freshly initialised model: `model(x_BCHW) -> logits_BK`, `model.features(x_BCHW) -> x_BD`.
 
     Raises:
-        UserError: unknown name, or a size the model cannot take (an image that the patch does not divide).
+        UserError: the name is unknown, an option is not accepted, the model cannot take this image size (the patch does
+            not divide it), its weights cannot be fetched, or its code fails.
     """
     build = family_of(name).build
     named = ModelName.parse(name)
@@ -377,7 +387,7 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
     except Exception as error:
         if "out of memory" in str(error).lower():
             raise
-        if base.endswith(PRETRAINED) and isinstance(error, OSError):  # as all errors of the hub are
+        if base.endswith(PRETRAINED) and isinstance(error, OSError):  # all errors of the Hugging Face hub are OSErrors
             raise _unfetched(name, error) from error
         path = str(source_of(name))
         what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
@@ -397,18 +407,18 @@ def _unfetched(name: str, error: OSError) -> UserError:
 
 
 def model_revision(name: str) -> int:
-    """The revision of a model: its family's, or its own where that is higher."""
+    """Return the revision of a model: its family's, or the model's own if that is higher."""
     family = family_of(name)
     own = family.revision_of(ModelName.parse(name).base) if family.revision_of else 0
     return max(family.revision, own)
 
 
 def revisions_of(cell: Cell) -> dict[str, int]:
-    """The integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
-    Images count by the name and the revision of their set, not by content.
+    """Return the integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
+    Images are identified by the name and the revision of their set, not by content.
 
-    The recipe's revision stands for the revision of the job "train". The first revision of another job, and of a
-    recipe's optimizer, loss, augmentation or schedule, is left out, as fields at their defaults are.
+    The recipe's revision stands for the revision of the job "train". Revision 1 of another job, and of a recipe's
+    optimizer, loss, augmentation or schedule, is left out, as fields at their defaults are.
     """
     revisions = {"recipe": RECIPE_REVISION, "model": model_revision(cell.model)}
     if cell.job != "train" and (job := load("job", cell.job).revision) != 1:
@@ -426,5 +436,5 @@ def revisions_of(cell: Cell) -> dict[str, int]:
 
 
 def directory_name(cell: Cell) -> str:
-    """Folder of a cell under `cells/`: readable name and hash."""
+    """Return the name of a cell's folder under `cells/`: its readable name and its hash."""
     return f"{cell.readable_name}-{cell_id(cell, revisions_of(cell))}"

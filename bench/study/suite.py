@@ -1,4 +1,4 @@
-"""A suite, the options that it is asked with, and functions that suites share."""
+"""`Suite`, the design of a study; the options that a suite is called with; and functions that suites share."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
-    """Options of a suite. None leaves the suite's own choice for the scale.
+    """Options that a suite is called with. None stands for the suite's own choice at that scale.
 
     Attributes:
         scale: one of SCALES.
         models: names of models.
-        data: names of upstream sets.
-        sizes: numbers of images that an axis over images compares, ascending.
+        data: names of upstream (pre-training) sets.
+        sizes: numbers of training images that a comparison over images has, ascending.
         seeds: number of seeds.
         image_size: pixels per side.
-        hours: time on one data-centre GPU, at scale `gpu`; they also choose the size of images.
-        num_images: name of a set that was named -> training images, at scale `paper`.
+        hours: at scale `gpu`, hours on one data-centre GPU; budgets and the size of images are chosen to fit.
+        num_images: at scale `paper`, name of a data set that the user named -> its number of training images.
         data_root: folder with data sets that do not come with the installation.
     """
 
@@ -47,27 +47,28 @@ class SuiteOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A design of a study. A file in this folder exports one as `SUITE`.
+    """The design of a study. A file in bench/suites/ exports one as `SUITE`.
 
     Attributes:
-        name: its file's name, with "-" for "_".
-        question: what the study is to answer, for people.
-        cells: options -> what is to be trained.
-        figures: files of bench/report/figures/ that its report draws.
-        questions: files of bench/questions/ that its report asks; None for all that there are.
-        title: the file of bench/questions/ whose answer titles its report, decided or not; "" where the figures and the
-            order of questions say which.
-        headline: tasks (NAME:DATA) or downstream sets that answer its question; not the title of its report. "upstream"
-            among them: where none of these is scored, the test images of the set that was trained on.
+        name: the file's name, with "-" for "_".
+        question: the question that the study answers, for people.
+        cells: returns the cells to train for given options.
+        figures: names of the figures in its report (files of bench/report/figures/).
+        questions: names of the questions that its report answers (files of bench/questions/); None for all.
+        title: name of the question whose answer is the title of its report, conclusive or not; "" if the figures and
+            the order of questions decide which.
+        headline: main tasks (NAME:DATA) or downstream sets, by which the question is answered; unrelated to `title`. If
+            "upstream" is among them and no other of them is scored, the test images of the upstream set are used.
         far: downstream sets that are unlike the upstream set.
-        downstream: all downstream sets, or those of each scale; None for the headline and the far ones.
-        varies: axis -> fields of a recipe that its cells differ in on purpose. The others are equal along the axis.
-        exclusive: cells measure time, so that one worker has the machine to itself.
-        compares_changes: its models are baselines, each trained beside the same with every `--change`.
-        advises: it says which model to take, so that a plan says which differences its test images can show.
-        compares_finetuning: it compares fine-tuning with frozen features, which a plan leaves out where it takes long.
-        purpose: "check" where its numbers mean nothing.
-        takes: how long it took at scale `cpu` on two cores; "" where nobody measured it.
+        downstream: all downstream sets, or scale -> those of that scale; None for `headline` and `far` together.
+        varies: axis -> fields of a recipe in which its cells differ on purpose. All others are equal along the axis.
+        exclusive: whether cells measure time, so that one worker must have the machine to itself.
+        compares_changes: whether its models are baselines, each also trained with every `--change`.
+        advises: whether it recommends a model; its plan then says which differences the test images can show.
+        compares_finetuning: whether it compares fine-tuning with frozen features; a plan leaves fine-tuning out where
+            it takes long.
+        purpose: "check" if its numbers mean nothing and it only checks that everything runs.
+        takes: how long it took at scale `cpu` on two cores; "" if that was not measured.
     """
 
     name: str
@@ -88,24 +89,24 @@ class Suite:
     takes: str = ""
 
     def downstream_at(self, scale: str) -> tuple[str, ...]:
-        """Downstream sets of a scale."""
+        """Return the downstream sets at a scale."""
         if self.downstream is None:
             return (*self.headline, *self.far)
         return self.downstream.get(scale, ()) if isinstance(self.downstream, Mapping) else self.downstream
 
 
 def load(name: str) -> Suite:
-    """The suite of this name.
+    """Return the suite of this name.
 
     Raises:
-        UserError: there is none; suggests the nearest.
+        UserError: there is none; the nearest names are suggested.
     """
     suite: Suite = registry.load("suite", name)
     return suite
 
 
 def pick(kind: str, scale: str, table: Mapping[str, T]) -> T:
-    """The entry of a table for a scale.
+    """Return the entry of a table for a scale. `kind`: what the table holds, for the error message.
 
     Raises:
         UserError: the suite has no such scale.
@@ -116,12 +117,12 @@ def pick(kind: str, scale: str, table: Mapping[str, T]) -> T:
 
 
 def task(name: str, data: str, **options: Any) -> TaskSpec:
-    """One evaluation with its options."""
+    """Return the evaluation of a task on a downstream data set, with the task's own options."""
     return TaskSpec(task=name, data=data, options=tuple(options.items()))
 
 
 def merge(cells: Iterable[Cell]) -> list[Cell]:
-    """Merge equal cells of several axes into one that carries all axis labels."""
+    """Return the cells without duplicates: equal cells become one, with the axes (comparisons) of all of them."""
     merged: dict[Cell, Cell] = {}
     for cell in cells:
         other = merged.setdefault(cell, cell)
@@ -131,8 +132,8 @@ def merge(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def trained_once(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells with every training once: those that differ in nothing but budgets, tasks and axes become one, which
-    has all of these. Training is what costs, and none of the three changes it."""
+    """Return the cells with every training only once: cells that differ only in budgets, tasks and axes become one with
+    all of these, because training is the expensive part and none of the three changes it."""
     once: dict[Cell, Cell] = {}
     for cell in cells:
         training = replace(cell, horizons=(0,), tasks=())
@@ -148,19 +149,21 @@ def trained_once(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def shortest_budget(cells: Iterable[Cell]) -> int:
-    """Images of the shortest budget that is trained; 0 where nothing is."""
+    """Return the shortest budget above 0 of all cells, in images seen; 0 if nothing is trained."""
     return min((h for cell in cells if cell.job == "train" for h in cell.horizons if h), default=0)
 
 
 def fitting(model: str, size: int) -> int:
-    """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128 or 384."""
+    """Return the multiple of the model's patch size that is nearest to `size`, in pixels per side: 14 px patches do not
+    divide 64, 128 or 384."""
     patch = patch_of(model)
     return max(patch, round(size / patch) * patch)
 
 
 def patched(model: str, size: int) -> str:
-    """The model in the patch nearest to its own (by ratio, the larger of two) that divides `size`: at 64 px
-    ViT-pico/7 -> ViT-pico/8. The model itself where none does, or where it has no patches."""
+    """Return the name of the model with the patch size that divides `size` pixels and is nearest to its own by ratio
+    (the larger of two equally near): at 64 px ViT-pico/7 -> ViT-pico/8. The name is unchanged if there is none, or if
+    the model has no patches."""
     patch, stem = patch_of(model), ModelName.parse(model).base.rpartition("/")[0]
     if size % patch == 0:
         return model
@@ -173,9 +176,9 @@ def patched(model: str, size: int) -> str:
 
 
 def patch_of(model: str) -> int:
-    """The total down-sampling in a model's name; 1 where it has none."""
+    """Return the total down-sampling factor (the patch size in pixels) in a model's name; 1 if it has none."""
     if model.startswith("R+"):
-        return 32  # the stem-only hybrid: its name is not its down-sampling
+        return 32  # the stem-only hybrid, whose name does not state its down-sampling
     base = ModelName.parse(model).base
     last = base.rpartition("/")[2]
     return int(last) if "/" in base and ":" not in base and last.isdigit() else 1

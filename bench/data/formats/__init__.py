@@ -1,1 +1,1 @@
-"""The formats in which `bench.data.sets.folder` recognises a folder of images, one file each."""
+"""The formats of folders of images that `bench.data.sets.folder` can read, one module for each."""

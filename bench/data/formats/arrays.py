@@ -1,4 +1,4 @@
-"""NumPy archives and IDX files: images that are pixels already.
+"""Reader of NumPy archives and IDX files, which hold decoded pixels.
 
 An archive per split (train.npz, test.npz with `images` and `labels`), or one for both (`train_images`, `train_labels`,
 `test_images`, `test_labels`, as MedMNIST has them; or `x_train`, `y_train`, …, as Keras has them).
@@ -23,7 +23,7 @@ from bench.data.source import MAX_BYTES, FolderContents, Source, by_split, found
 NAME = "NumPy arrays"
 PAIRS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"), ("{}_x", "{}_y"))
 EXPECTED = "Expected images and labels, or train_images, train_labels, test_images and test_labels."
-AT_ONCE = 16 << 20  # bytes unpacked at a time
+AT_ONCE = 16 << 20  # bytes that are unpacked at a time
 
 
 def recognises(names: set[str]) -> bool:
@@ -31,10 +31,11 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """The archive or archives in `folder`, else its IDX files.
+    """Read the NumPy archives in `folder`, or its IDX files if it has no archive.
 
     Raises:
-        UserError: damaged files, Python objects in them, arrays of another kind or shape, labels out of range.
+        UserError: a file is damaged or holds Python objects; arrays have another kind or shape; or labels are out of
+            range.
     """
     paths = sorted(folder.glob("*.npz"))
     if not paths:
@@ -55,7 +56,7 @@ def _idx(folder: Path) -> FolderContents:
 
 
 def _both(path: Path) -> dict[str, Source]:
-    """Both splits of one archive; empty when its arrays have other names."""
+    """Return both splits of one archive; an empty dict if its arrays have other names than those in `PAIRS`."""
     with guarded(path), zipfile.ZipFile(path) as archive:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
     for words in PAIRS:
@@ -75,21 +76,22 @@ def _single(paths: list[Path], folder: Path) -> Source:
 
 @contextmanager
 def guarded(path: Path) -> Iterator[None]:
-    """One message for whatever a damaged archive ends in."""
+    """Turn whatever exception a damaged archive causes in the block into one UserError."""
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # in any way
+    except Exception as error:  # damaged archives raise errors of many kinds
         what = f"{path} cannot be read as a NumPy archive: {error}."
         raise UserError(what, "It must hold plain arrays, no Python objects.") from error
 
 
 def read_npz(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
-    """Some arrays of an archive, unpacked in pieces: what is large comes to lie in a file, not in memory.
+    """Return the arrays of an archive with these names. They are unpacked in pieces, large ones into a file instead of
+    memory.
 
     Raises:
-        UserError: it is damaged, lacks one of the arrays, or together they would be larger than MAX_BYTES.
+        UserError: the archive is damaged, lacks one of the arrays, or they have more than MAX_BYTES together.
     """
     with guarded(path), zipfile.ZipFile(path) as archive:
         sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.infolist()}
@@ -110,10 +112,11 @@ def read_npz(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
 
 
 def unpacked(archive: zipfile.ZipFile, key: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, Iterator[np.ndarray]]:
-    """(shape, dtype, whether it lies column by column, its elements in pieces) of an array in an archive.
+    """Return (shape, dtype, whether it is stored in column-major order, iterator over its elements in pieces) of an
+    array in an archive.
 
     Raises:
-        ValueError: Python objects, fewer bytes than its header promises, damage.
+        ValueError: it holds Python objects, has fewer bytes than its header states, or is damaged.
     """
     info = archive.getinfo(f"{key}.npy")
     file = archive.open(info)

@@ -1,5 +1,5 @@
-"""Data sets of Hugging Face's `datasets` as they lie on the disk (`save_to_disk`, or its cache): Arrow files with the
-encoded images in them, which are read in place."""
+"""Reader of data sets that Hugging Face's `datasets` has stored on disk (`save_to_disk`, or its cache): Arrow files
+with embedded encoded images, which are read in place."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """All .arrow files in `folder` and one level below, by split; results kept by the package are passed over.
+    """Read all .arrow files in `folder` and one level below, by split. Files "cache-…", in which `datasets` keeps
+    results of operations, are ignored.
 
     Raises:
-        UserError: pyarrow is not installed; damaged files; no column of embedded images or of whole-number labels.
+        UserError: pyarrow is not installed; a file is damaged, or lacks a column of embedded images or integer labels.
     """
     paths = [*folder.glob("*.arrow"), *folder.glob("*/*.arrow")]
     groups = by_split([path for path in paths if not path.name.startswith("cache-")], below=folder)
@@ -55,7 +56,7 @@ def _source(paths: list[Path]) -> tuple[Source, list[str] | None]:
 
 
 def _rows(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str] | None]:
-    """(labels, first byte and length of each image in the file, names of the classes)."""
+    """Return (labels_N, offset of each image's first byte in the file, its length in bytes, names of the classes)."""
     try:
         import pyarrow
     except ImportError as error:
@@ -85,7 +86,12 @@ def _column(path: Path, schema: Any, names: tuple[str, ...]) -> str:
 
 
 def _placed(path: Path, whole: Any, batch: Any, image: str, label: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels, offsets and sizes of one record batch, whose buffers lie in the file as they are."""
+    """Return (labels, offsets in the file, sizes in bytes) of the images of one record batch, each int64 (N,). Its
+    buffers must lie in the file uncompressed.
+
+    Raises:
+        UserError: they do not, an image or a label is missing, or labels are not integers.
+    """
     labels, images = batch.column(label), batch.column(image)
     if not str(labels.type).removeprefix("u").startswith("int") or labels.null_count:
         raise UserError(f"{path}: {label} is {labels.type}.", "Every image needs a label, a whole number from 0.")

@@ -1,4 +1,4 @@
-"""Image files in one folder per class (ImageNet's layout), with or without folders for the splits above them."""
+"""Reader of image files in one folder per class (ImageNet's layout), with or without a folder per split above them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from bench.data.readable import printable
 from bench.data.source import SPLIT_WORDS, SUFFIXES, FolderContents, PathList, Source, checked_names, image_files
 
 NAME = "image folder"
-NO_CLASSES = ("__MACOSX", "@eaDir")  # folders that archives of a Mac and a Synology disk hold beside the images
+NO_CLASSES = ("__MACOSX", "@eaDir")  # folders that macOS archives and Synology disks add beside the images
 NOT_READ = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".nef")
 
 
 def recognises(names: set[str]) -> bool:
-    """This format is tried last, whatever else a folder holds."""
+    """Return True for any folder: this format is tried last."""
     return True
 
 
 def find(folder: Path) -> FolderContents:
-    """Class folders below `folder`, or below its folders "train" and "test" (or "val", "valid", "validation").
+    """Find class folders below `folder`, or below its folders "train" and "test" (or "val", "valid", "validation").
 
-    Files whose name starts with "." or does not end like an image's are passed over; images of kinds that are not read
-    are counted in the answer's `format`, and folders that are no classes or hold no images named there.
+    Files whose name starts with "." or has no suffix of an image are ignored. The result's `format` counts images of
+    kinds that are not read, and names folders without images, which are left out.
 
     Raises:
-        UserError: no class folders, a class whose images are all of kinds that are not read, a test class that is not a
-            training class, hostile names.
+        UserError: there are no class folders; all images of a class are of kinds that are not read; a test class is not
+            a training class; the name of a class is not allowed.
     """
     splits = {
         split: next((folder / word for word in words if _folders(folder / word)), None)
@@ -66,7 +66,7 @@ def find(folder: Path) -> FolderContents:
 
 
 def _folders(root: Path) -> list[str]:
-    """Names of the class folders: numbers in their order, anything else by character."""
+    """Return the names of the class folders: sorted as numbers if all are numbers, else as text."""
     if not root.is_dir():
         return []
     names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
@@ -74,10 +74,11 @@ def _folders(root: Path) -> list[str]:
 
 
 def _classes(root: Path, passed_over: Counter[str], *, below: Path) -> dict[str, PathList]:
-    """The images in each folder; none where it holds nothing that looks like one.
+    """Return class folder -> its image files, which may be none. `passed_over` is increased by the number of images of
+    each suffix that is not read.
 
     Raises:
-        UserError: all that a folder holds is of kinds that are not read: it is a class, but cannot be one here.
+        UserError: a folder has images, but only of kinds that are not read.
     """
     found: dict[str, PathList] = {}
     for name in _folders(root):
@@ -101,7 +102,7 @@ def _source(images: dict[str, PathList], names: tuple[str, ...]) -> Source:
 
 
 def _in_order(paths: Iterator[str]) -> list[str]:
-    """Paths as `Path`s are sorted: by the names of their folders, one after the other."""
+    """Sort paths as `pathlib.Path`s are sorted: by their parts, one after the other."""
     return sorted(paths, key=lambda path: path.split(os.sep))
 
 

@@ -1,4 +1,5 @@
-"""Parquet with embedded images, as the Hugging Face hub ships it: a struct {bytes, path} and a label per row."""
+"""Reader of Parquet files with embedded images, as on the Hugging Face hub: each row has a struct {bytes, path} and a
+label."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ NAME = "Parquet"
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "labels", "fine_label")
 MAX_ROWS_AT_ONCE = 256
-MAX_BATCH_BYTES = 16 << 20  # of images, as far as the file's metadata bound it
+MAX_BATCH_BYTES = 16 << 20  # bytes of a batch of images, as far as the file's metadata give an upper bound
 LABELS_AT_ONCE = 1 << 16
-BUFFER_BYTES = 1 << 20  # read at a time of a column; without it a row group's images are in memory twice
+BUFFER_BYTES = 1 << 20  # bytes of a column read at a time; unbuffered, a row group's images would be in memory twice
 
 
 def recognises(names: set[str]) -> bool:
@@ -27,10 +28,10 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """All .parquet files in `folder` and one level below (the hub's "data"), by split.
+    """Read all .parquet files in `folder` and one level below (the hub's "data"), by split.
 
     Raises:
-        UserError: pyarrow is not installed; damaged files; no column of images or of whole-number labels.
+        UserError: pyarrow is not installed; a file is damaged, or has no column of images or of integer labels.
     """
     _pyarrow()
     groups = by_split([*folder.glob("*.parquet"), *folder.glob("*/*.parquet")], below=folder)
@@ -81,7 +82,12 @@ def _source(paths: list[Path]) -> Source:
 
 
 def _labels(path: Path) -> np.ndarray:
-    """The labels of a file, whose every row takes a byte of it or more: a few bytes may promise any number of them."""
+    """Return the labels of a file, int64 (N,).
+
+    Raises:
+        UserError: a column is missing, labels are not integers or are missing, or the file claims more rows than it has
+            bytes: each row takes at least one, and damaged metadata could claim any number.
+    """
     with _open(path) as file:
         names = file.schema_arrow.names
         column = next((name for name in LABEL_COLUMNS if name in names), None)
@@ -105,7 +111,7 @@ def _labels(path: Path) -> np.ndarray:
 
 
 def _images(path: Path, *, first: int = 0) -> Iterator[bytes]:
-    """The encoded image of each row from the `first`, a batch in memory at a time."""
+    """Yield the encoded image of each row from row `first` on. One batch is in memory at a time."""
     with _open(path) as file:
         column = next(name for name in IMAGE_COLUMNS if name in file.schema_arrow.names)
         row = 0
@@ -114,7 +120,8 @@ def _images(path: Path, *, first: int = 0) -> Iterator[bytes]:
             if row + group.num_rows <= first:
                 row += group.num_rows
                 continue
-            # A value is stored at least once, but a dictionary's may be used by every row: any may be the largest.
+            # One image has at most as many bytes as its column. With dictionary encoding every row may have the
+            # largest.
             parts = [group.column(place) for place in range(group.num_columns)]
             largest = max(part.total_uncompressed_size for part in parts if part.path_in_schema.split(".")[0] == column)
             at_once = max(1, min(MAX_ROWS_AT_ONCE, MAX_BATCH_BYTES // max(1, largest)))
@@ -138,7 +145,11 @@ def _batches(path: Path, file: Any, column: str, groups: Any, at_once: int) -> I
 
 
 def _bytes(data: Any, name: str) -> bytes:
-    """The embedded file. A path without bytes is not followed: it was somebody else's disk."""
+    """Return the embedded image file. A value with a path but no bytes is refused: the path is of another machine.
+
+    Raises:
+        UserError: the value holds no bytes.
+    """
     if isinstance(data, dict):
         data = data.get("bytes")
     if not isinstance(data, bytes):
@@ -153,7 +164,8 @@ def _class_names(path: Path) -> list[str] | None:
 
 
 def hub_names(schema: Any, column: str) -> list[str] | None:
-    """The hub's ClassLabel names, from the metadata of the schema."""
+    """Return the class names that the Hugging Face hub stores in the schema's metadata (ClassLabel); None without
+    any."""
     stored = (schema.metadata or {}).get(b"huggingface")
     try:
         names = json.loads(stored)["info"]["features"][column]["names"] if stored else None

@@ -1,7 +1,8 @@
-"""WebDataset tar shards: members that share a name up to its first dot are one example, "x.jpg" + "x.cls".
+"""Reader of WebDataset tar shards: members whose names agree up to the first dot are one example, "x.jpg" + "x.cls".
 
-Shards are read in place, never unpacked. Labels come from `.cls` (a number) or `.json` (`{"label": 3}`). Images that
-belong together have one number there, under the name GROUP, in shards that `bench.data.pack` has written.
+Shards are read in place, never unpacked. Labels come from `.cls` (a number) or `.json` (`{"label": 3}`). In shards that
+`bench.data.pack` has written, the `.json` files of images that belong together have the same number under the key
+GROUP.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from bench.data.readable import printable
 from bench.data.source import MAX_FILE_BYTES, SUFFIXES, FolderContents, Places, Source, by_split, found, read_bytes
 
 NAME = "tar shards"
-PACKED = "packed.json"  # beside shards that `bench.data.pack` has made: of what, and how
+PACKED = "packed.json"  # file beside shards that `bench.data.pack` has written: states their source and settings
 GROUP = "vit-bench-group"
 MAX_LABEL_BYTES = 1 << 20
 BLOCK, MAX_PADDING = 512, 1 << 20  # a tar ends in at least one block of zeros
 
 
 class Place(NamedTuple):
-    """The place of an image's bytes."""
+    """Where the bytes of an image lie: its shard, the offset and number of bytes in it, and the member's name."""
 
     shard: Path
     offset: int
@@ -48,10 +49,11 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """All shards in `folder` and one level below, by split.
+    """Read all shards in `folder` and one level below, by split.
 
     Raises:
-        UserError: compressed, damaged or hostile shards; examples without an image or a label.
+        UserError: a shard is compressed or damaged, or has a member that points out of it; an example lacks an image or
+            a label.
     """
     packed = next((path for path in folder.rglob("*") if path.name.endswith((".tar.gz", ".tgz"))), None)
     if packed:
@@ -61,7 +63,7 @@ def find(folder: Path) -> FolderContents:
 
 
 def _origin(folder: Path) -> str:
-    """What packed shards were made of, for people; "" of others."""
+    """Return what packed shards were made from, in words; "" for other shards."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         facts = read_sealed(folder / PACKED)
         kind = f"JPEG quality {facts['quality']}" if facts["quality"] else "as pixels"
@@ -99,7 +101,11 @@ def _columns(places: list[Place], shards: list[Path]) -> Places:
 
 
 def _examples(shard: Path) -> dict[str, _Example]:
-    """Everything in a shard, by the name that its members share."""
+    """Return all examples in a shard, by the name that their members share.
+
+    Raises:
+        UserError: the shard is damaged or holds no images; see also `_check` and `_add`.
+    """
     examples: dict[str, _Example] = {}
     try:
         size = shard.stat().st_size
@@ -108,7 +114,7 @@ def _examples(shard: Path) -> dict[str, _Example]:
                 _check(member, shard=shard, shard_size=size)
                 if member.isfile():
                     _add(examples, member, shard=shard)
-            end = read_bytes(shard, tar.offset, MAX_PADDING)  # tarfile takes damage for the end
+            end = read_bytes(shard, tar.offset, MAX_PADDING)  # check the end, because tarfile mistakes damage for it
         if len(end) < BLOCK or len(end) == MAX_PADDING or any(end):
             raise UserError(f"{shard} is cut short or damaged after byte {size - len(end):,}.", "Get the file again.")
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
@@ -153,7 +159,7 @@ def _add(examples: dict[str, _Example], member: tarfile.TarInfo, *, shard: Path)
             group = facts.get(GROUP)
             example.groups += [group] if type(group) is int and 0 <= group < 1 << 64 else []
             if "label" not in facts:
-                return  # other facts about the image
+                return  # the .json holds other facts about the image, but no label
             value = facts["label"]
         if type(value) is not int or abs(value) >= 2**31:
             raise UserError(f"{name} is not a label: {text[:40]!r}.", "A label is a whole number, counted from 0.")

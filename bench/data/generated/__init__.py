@@ -1,1 +1,1 @@
-"""Images that are drawn."""
+"""Data sets whose images are rendered or cut out by this project's code."""

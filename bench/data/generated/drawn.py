@@ -1,5 +1,5 @@
-"""Sets of any number of drawn classes and images, named `SET:CLASSESxIMAGES:64px`: image (class, index) depends on
-nothing else, so a larger set holds every smaller one of the same size in pixels."""
+"""Rendered data sets with any number of classes and images, named `SET:CLASSESxIMAGES:64px`. An image depends only on
+(class, index), so a larger set contains every smaller one of the same size in pixels."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from bench.data.progress import Progress
 
 MAX_IMAGES = 100_000_000
 PER_CLASS_TEST = 25
-IMAGES_PER_PIECE = 512  # images that are drawn together
-MAX_IMAGES_OF_ONE_PROCESS = 20_000  # images up to which other processes are not worth their start
+IMAGES_PER_PIECE = 512  # images that are rendered in one call
+MAX_IMAGES_OF_ONE_PROCESS = 20_000  # largest set that one process renders: starting others would take longer
 
-Draw = Callable[..., np.ndarray]  # (numbers_N, classes, split, size) -> uint8 (N, size, size, C), in any process
+Draw = Callable[..., np.ndarray]  # (numbers_N, classes, split, size) -> uint8 (N, size, size, C); runs in any process
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Which of the sets is meant: classes, training images of each, pixels per side."""
+    """The size of a rendered set: number of classes, training images per class, pixels per side."""
 
     classes: int
     per_class: int
@@ -40,16 +40,17 @@ class Asked:
 
     @property
     def size(self) -> Numbers:
-        """Training and test images, and classes."""
+        """The numbers of training images, test images and classes."""
         test = self.classes * min(PER_CLASS_TEST, self.per_class)
         return {"train": self.classes * self.per_class, "test": test, "classes": self.classes}
 
 
 def parsed(name: str, option: str, usual: Asked) -> Asked:
-    """ "100x50:32px" -> 100 classes of 50 images at 32 px; what is left out is as usual.
+    """Parse the option of a set's name: "100x50:32px" means 100 classes of 50 images at 32 px. Parts that are left out
+    are taken from `usual`.
 
     Raises:
-        UserError: something else, or out of range.
+        UserError: the option has another form, or a number is out of range.
     """
     match = re.fullmatch(r"(?:(\d{1,6})x(\d{1,7}))?(?:(?:^|:)(\d{2,3})px)?", option)
     if match is None:
@@ -78,11 +79,14 @@ def image_set(
     made_of: str = "",
     groups_N: np.ndarray | None = None,
 ) -> ImageSet:
-    """One split, drawn once on all cores and mapped from the cache.
+    """Return one split of a rendered set. It is rendered once, on all cores, and then memory-mapped from the cache.
 
     Args:
-        made_of: what else the pixels depend on, for the name in the cache: font files, versions of libraries.
-        groups_N: as of an `ImageSet`, in the order (instance, class).
+        option: the text after the colon of the set's name.
+        asked: the size that the option means.
+        draw: renders images; see `Draw`.
+        made_of: identifies what else the pixels depend on (font files, versions of libraries); part of the cache key.
+        groups_N: see `ImageSet.groups_N`; in the order (instance, class).
     """
     total = asked.size["train"] if split == "train" else asked.size["test"]
     full = f"{name}:{option}" if option else name
@@ -106,12 +110,13 @@ def image_set(
 
 
 def numbered(noun: str, asked: Asked) -> tuple[str, ...]:
-    """Names of classes that have none: "system 0", …"""
+    """Return names for classes that have no names of their own: "system 0", "system 1", …."""
     return tuple(f"{noun} {number}" for number in range(asked.classes))
 
 
 def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: str) -> Iterator[np.ndarray]:
-    """All images in the order (instance, class): every beginning holds all classes equally."""
+    """Yield all images in pieces, in the order (instance, class), so that any first part holds all classes equally.
+    `what`: text of the progress display."""
     progress = Progress(what, total)
     parts = (np.arange(start, min(start + IMAGES_PER_PIECE, total)) for start in range(0, total, IMAGES_PER_PIECE))
     work = partial(draw, classes=classes, split=split, size=side)
@@ -121,7 +126,8 @@ def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: s
 
 
 def _ordered(work: Draw, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    """The work done by all cores, in order; a bounded number of pieces is under way."""
+    """Yield `work(part)` for all parts, in order, computed by processes on all cores. At most 2 parts per core are
+    computed ahead, which limits memory."""
     with ProcessPoolExecutor(cores(), mp_context=get_context("spawn"), initializer=end_with_starter) as pool:
         waiting: deque[Future[np.ndarray]] = deque(pool.submit(work, p) for p in itertools.islice(parts, 2 * cores()))
         while waiting:

@@ -1,15 +1,17 @@
-"""Characters drawn from fonts as 28 px grey images, light on black, each a pure function of its address.
+"""Characters rendered from fonts as 28 px grey images, light on black. Each image is a pure function of its address.
 
-Image i of a class is drawn with the font that i selects and deformed by numbers hashed from (stream, class, i): no
-generator state, so any subset can be drawn in any order and every longer set contains every shorter one. The same
-Pillow and FreeType give the same bytes on every machine; the content hash in a record shows when they do not.
+Image i of a class is rendered with the font that i selects and deformed by numbers hashed from (stream, class, i).
+There is no generator state, so any subset can be rendered in any order, and every longer set contains every shorter
+one. The same Pillow and FreeType give the same bytes on every machine; the content hash in a record shows when they do
+not.
 
-Images of one character are deformations of a few drawings, so they are no independent test images, and say which belong
-together (`ImageSet.groups_N`). What a test generalises over is designs of letters. A family's regular, bold and italic
-faces are one design, so the test images of one letter in one family are a group, and intervals count these. In 1,937
-differences between two networks on the first `scripts` (40 letters in four faces of one family, 50 images of each), the
-median standard error was 0.7 points over images, 1.6 over drawings and 2.9 over letters. Training images are grouped by
-their drawing, so that none is on both sides where some are held out.
+Images of one character are deformations of a few drawings (a character in one font), so test images are not
+independent; `ImageSet.groups_N` says which belong together. A test generalises over designs of letters. A font family's
+regular, bold and italic faces are one design, so the test images of one letter in one family form a group, and
+intervals are computed over groups. In 1,937 differences between two networks on the first `scripts` (40 letters in four
+faces of one family, 50 images of each), the median standard error was 0.7 points over images, 1.6 over drawings and 2.9
+over letters. Training images are grouped by drawing, so that no drawing is on both sides where some images are held
+out.
 """
 
 from __future__ import annotations
@@ -32,20 +34,21 @@ from bench.data import cache
 from bench.data.image_set import ImageSet
 from bench.data.readable import in_package
 
-if TYPE_CHECKING:  # a plan names what is drawn, and draws nothing
+if TYPE_CHECKING:  # imported in functions only: a plan uses this module without rendering anything
     from PIL import Image, ImageFont
 
-SIZE = 28  # pixels of the finished image
-BOX = 20  # the longer side of an undeformed character, as in MNIST
+SIZE = 28  # pixels per side of the finished image
+BOX = 20  # pixels of the longer side of an undeformed character in the finished image, as in MNIST
 OVERSAMPLE = 3
-CANVAS = 96  # of the undeformed master drawing; its character's longer side is MASTER
+CANVAS = 96  # pixels per side of the undeformed master drawing, whose character has MASTER pixels on its longer side
 MASTER = 64
 CELLS = 2  # the deformation is bilinear on CELLS x CELLS quadrilaterals
-NUMBERS = 8 + 2 * (CELLS + 1) ** 2  # per image: rotation, shear, scale, aspect, dx, dy, stroke, ink, then the mesh
+NUMBERS = 8 + 2 * (CELLS + 1) ** 2  # per image: rotation, shear, scale, aspect, dx, dy, stroke, ink, then mesh nodes
 
 
 def drawable(root: Path | None, *, fonts: Callable[[str], Sequence[Path]]) -> bool:
-    """Whether the fonts of a set are here, which lie below no data root."""
+    """Whether the fonts of a rendered set are installed. `root` is ignored, because fonts do not lie in the data
+    root."""
     try:
         fonts("train")
     except UserError:
@@ -55,13 +58,17 @@ def drawable(root: Path | None, *, fonts: Callable[[str], Sequence[Path]]) -> bo
 
 @dataclass(frozen=True, kw_only=True)
 class Variation:
-    """How far a drawn character may depart from its font; every amount is the half-width of a uniform range.
+    """How far a rendered character may depart from its font. Amounts are half-widths of uniform ranges around zero,
+    except `strokes` and `contrast`.
 
     Attributes:
-        rotation: degrees. shear: horizontal slant, dx/dy. scale, aspect: natural logarithms of factors.
-        shift: pixels of the finished image, fractions included. warp: pixels by which each node of the mesh moves.
-        strokes: odd sizes of the brush that thickens the master drawing (1 leaves it), one picked with equal chance.
-        contrast: the darkest brightness of the ink, as a fraction of white.
+        rotation: degrees.
+        shear: horizontal slant, dx/dy.
+        scale, aspect: natural logarithms of factors.
+        shift: pixels of the finished image, fractions included.
+        warp: pixels by which each node of the mesh moves.
+        strokes: odd sizes of the filter that thickens the master drawing (1 does nothing); one is chosen at random.
+        contrast: the lowest brightness of a character, as a fraction of white.
     """
 
     rotation: float = 12.0
@@ -86,13 +93,14 @@ def image_set(
     fonts: Callable[[str, str], Sequence[Path]],
     drawn_since: int | None = None,
 ) -> ImageSet:
-    """One split of a set of characters, rendered once and cached.
+    """Return one split of a set of characters, rendered once and cached.
 
     Args:
-        root: not needed: fonts come with packages.
-        per_class: images of each class, by split.
-        fonts: (split, character) -> the font files to draw it with; for "a", all of them.
-        drawn_since: the revision that the pixels date from, where a later one changed something else.
+        root: ignored, because fonts come with packages.
+        classes: see `render_classes`.
+        per_class: split -> images of each class.
+        fonts: (split, character) -> font files to render it with; for "a" it must return all fonts.
+        drawn_since: revision since which the pixels are unchanged, if a later revision changed something else.
     """
     of_split, count = functools.partial(fonts, split), per_class[split]
     key = f"{name}-r{revision}-{split}-{fingerprint(revision, classes, count, variation, fonts=of_split('a'))}"
@@ -112,7 +120,7 @@ def image_set(
 
 
 def faces(characters: str, fonts_of: Callable[[str], Sequence[Path]]) -> list[tuple[Path, str]]:
-    """The drawings of a class, every (font, character) that there is; its images use them in turn."""
+    """Return the drawings of a class: all (font, character) pairs that exist. Images of the class use them in turn."""
     return [(font, char) for char in characters for font in fonts_of(char) if has_character(font, char)]
 
 
@@ -123,7 +131,8 @@ def groups_N(
     labels_N: np.ndarray,
     indices_N: np.ndarray,
 ) -> np.ndarray:
-    """uint64: which images belong together, by their classes and numbers in their class; see `ImageSet.groups_N`."""
+    """Return the group of each image, uint64 (N,); see `ImageSet.groups_N`. `labels_N`: classes of the images;
+    `indices_N`: their indices within their class."""
     groups_of = [[_group(split, font, char) for font, char in faces(each, fonts_of)] for each in classes]
     counts_K = np.array([len(of_class) for of_class in groups_of])
     first_K = np.cumsum(counts_K) - counts_K
@@ -132,7 +141,8 @@ def groups_N(
 
 
 def _group(split: str, font: Path, char: str) -> int:
-    """A drawing, or of test images the letter in all faces of its family, which a file's name begins with."""
+    """Return the group of a drawing, a 64-bit hash. Training: each drawing is a group. Test: the letter in all faces of
+    a font family is one; the family is the part of a font's file name before the first "-"."""
     drawn = font.stem if split == "train" else font.stem.partition("-")[0]
     return int.from_bytes(hashlib.sha256(f"{split}/{drawn}/{char}".encode()).digest()[:8], "little")
 
@@ -145,12 +155,12 @@ def render_classes(
     variation: Variation,
     stream: str,
 ) -> Mapping[str, np.ndarray]:
-    """`per_class` images of every class, in class order.
+    """Render `per_class` images of every class, in class order.
 
     Args:
-        classes: each a string of one or more characters that count as the same shape ("Cc").
-        fonts_of: the font files to draw a character with; a class uses every (font, character) in turn.
-        stream: names the random stream; another split or revision is another stream.
+        classes: strings of one or more characters that count as the same class ("Cc").
+        fonts_of: character -> font files to render it with; a class uses all (font, character) pairs in turn.
+        stream: name of the random stream; each split and revision has its own.
 
     Returns:
         {"images": uint8 (N, 28, 28, 1), "labels": int64 (N)}.
@@ -166,12 +176,13 @@ def render_classes(
         for index, drawn_HW in enumerate(draw(of_class, numbers_NU, variation)):
             images_NHW[row + index] = drawn_HW
         row += per_class
-        master.cache_clear()  # a class's drawings are not needed again
+        master.cache_clear()  # the drawings of this class are not needed again
     return {"images": images_NHW[..., None], "labels": np.repeat(np.arange(len(classes)), per_class)}
 
 
 def draw(of_class: Sequence[tuple[Path, str]], numbers_NU: np.ndarray, variation: Variation) -> Iterator[np.ndarray]:
-    """uint8 images (28, 28): the i-th from `of_class[i % len(of_class)]` and row i of NUMBERS numbers in [0, 1)."""
+    """Yield uint8 images (28, 28). Image i is made from drawing `of_class[i % len(of_class)]` and from row i of
+    `numbers_NU`, which has NUMBERS random numbers in [0, 1)."""
     from PIL import Image
 
     corners_NQ8 = _corners(numbers_NU, variation)
@@ -193,9 +204,11 @@ def draw(of_class: Sequence[tuple[Path, str]], numbers_NU: np.ndarray, variation
 
 
 def _corners(numbers_NU: np.ndarray, variation: Variation) -> np.ndarray:
-    """The corners of each finished image in the master drawing: (N, quadrilaterals, 4 corners x 2), in master pixels.
+    """Return where the quadrilaterals of each finished image lie in the master drawing, in its pixels: (N,
+    quadrilaterals, 4 corners x 2).
 
-    A node of the finished image is moved by its jitter, then shift, rotation, shear and scale are undone.
+    The inverse map is computed: a node of the finished image is moved by its jitter, then shift, rotation, shear and
+    scale are undone.
     """
     count = len(numbers_NU)
     signed_NU = 2.0 * numbers_NU - 1.0
@@ -214,14 +227,19 @@ def _corners(numbers_NU: np.ndarray, variation: Variation) -> np.ndarray:
     x_NYX = (x_NYX - shear_N[:, None, None] * y_NYX) / x_scale_N[:, None, None]
     y_NYX = y_NYX / y_scale_N[:, None, None]
     at_NYX2 = np.stack([x_NYX, y_NYX], axis=-1) * (MASTER / BOX) + CANVAS / 2
-    # The order that Pillow expects: upper left, lower left, lower right, upper right.
+    # Pillow expects the corners in this order: upper left, lower left, lower right, upper right.
     corners = (at_NYX2[:, :-1, :-1], at_NYX2[:, 1:, :-1], at_NYX2[:, 1:, 1:], at_NYX2[:, :-1, 1:])
     return np.concatenate(corners, axis=-1).reshape(count, CELLS * CELLS, 8)
 
 
 @functools.lru_cache(maxsize=4096)
 def master(font: Path, char: str, stroke: int = 1) -> Image.Image:
-    """The undeformed character, white on a black square of CANVAS pixels, its longer side scaled to MASTER."""
+    """Render the undeformed character, white on a black square of CANVAS pixels per side, its longer side scaled to
+    MASTER pixels. `stroke`: size of the filter that thickens it; 1 does nothing.
+
+    Raises:
+        ValueError: the font renders nothing for this character.
+    """
     from PIL import Image, ImageFilter
 
     face = _face(font, 2 * MASTER)
@@ -248,22 +266,22 @@ def _face(font: Path, size: int) -> ImageFont.FreeTypeFont:
 
 @functools.cache
 def _missing(font: Path) -> bytes:
-    """The drawing of the font for a character that it does not have."""
+    """Return the pixels that the font renders for a character that it does not have."""
     return bytes(_face(font, MASTER).getmask("\U0010fffd"))
 
 
 @functools.cache
 def has_character(font: Path, char: str) -> bool:
-    """Whether the font draws `char` as something else than its sign for a missing character."""
+    """Whether the font has the character: it renders something other than its sign for missing characters."""
     drawn = bytes(_face(font, MASTER).getmask(char))
     return any(drawn) and drawn != _missing(font)
 
 
 def matplotlib_fonts(*names: str) -> tuple[Path, ...]:
-    """Font files inside the installed matplotlib, found without importing it.
+    """Return the paths of fonts inside the installed matplotlib, found without importing it. `names`: without ".ttf".
 
     Raises:
-        UserError: matplotlib, or one of the files, is not there.
+        UserError: matplotlib or one of the files is missing.
     """
     folder = in_package("matplotlib", "mpl-data/fonts/ttf")
     if folder is None:
@@ -276,7 +294,8 @@ def matplotlib_fonts(*names: str) -> tuple[Path, ...]:
 
 
 def fingerprint(*parts: object, fonts: Sequence[Path]) -> str:
-    """16 hex digits over everything that rendered pixels depend on: settings, font files, Pillow and FreeType."""
+    """Return 16 hex digits that identify everything that rendered pixels depend on: settings (`parts`), font files, and
+    the versions of Pillow and FreeType."""
     from PIL import Image, features
 
     digest = hashlib.sha256(repr((parts, Image.__version__, features.version("freetype2"))).encode())

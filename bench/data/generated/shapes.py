@@ -1,7 +1,8 @@
-"""Scenes of a few shapes, for tasks about structure: how many, where, at which angle, how far apart.
+"""Rendered scenes of a few shapes, for classification tasks about structure: how many, where, at which angle, how far
+apart.
 
-The property to be classified is balanced over the classes; everything else about a scene (shape, size, brightness,
-background, noise) is drawn independently of it. Every scene is a pure function of (task, split, index).
+The property to classify is balanced over the classes; everything else about a scene (shape, size, brightness,
+background, noise) is random and independent of it. Every scene is a pure function of (task, split, index).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from bench.data.image_set import ImageSet
 REVISION = 1
 SIZE = 28
 OVERSAMPLE = 4
-NOISE = 8  # grey levels either way
-NUMBERS = 64  # random numbers hashed at once
+NOISE = 8  # largest noise in grey levels, in either direction
+NUMBERS = 64  # random numbers that are hashed at a time
 COUNTS = {"train": 2_000, "test": 1_000}
 
-# Corners on the unit circle's scale, pointing to the right; the last two are the same from no two directions.
+# Corners of shapes that point to the right, in units of the radius. The last two have no rotational symmetry.
 OUTLINES: dict[str, tuple[tuple[float, float], ...]] = {
     "disc": tuple((math.cos(k * math.pi / 12), math.sin(k * math.pi / 12)) for k in range(24)),
     "square": ((0.9, 0.9), (-0.9, 0.9), (-0.9, -0.9), (0.9, -0.9)),
@@ -57,7 +58,14 @@ POINTED = ("arrow", "wedge")
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """One shape: outline, centre and radius in pixels of the finished image, angle in radians, brightness above 0."""
+    """One shape of a scene.
+
+    Attributes:
+        outline: a key of `OUTLINES`.
+        x, y, radius: centre and radius, in pixels of the finished image.
+        angle: rotation in radians.
+        ink: grey levels by which the shape is brighter than the background.
+    """
 
     outline: str
     x: float
@@ -68,7 +76,7 @@ class Shape:
 
 
 class Dice:
-    """The random numbers of one scene, in order, as many as it takes."""
+    """An endless source of the random numbers of one scene, which is named by `address`."""
 
     def __init__(self, address: str) -> None:
         blocks = (uniforms(f"{address}/{block}", count=NUMBERS).tolist() for block in itertools.count())
@@ -85,10 +93,10 @@ Compose = Callable[[int, Dice], list[Shape]]
 
 
 def data_set(name: str, description: str, *, compose: Compose, classes: tuple[str, ...]) -> DataSet:
-    """A set of drawn scenes with one question.
+    """Return a data set of rendered scenes, in which one property of the scene is classified.
 
     Args:
-        compose: gives the shapes of a scene whose answer is the label.
+        compose: (label, random numbers) -> shapes of a scene with this label.
     """
     train, test = COUNTS.values()
     return DataSet(
@@ -114,11 +122,12 @@ def image_set(
     classes: tuple[str, ...],
     revision: int = REVISION,
 ) -> ImageSet:
-    """A task's scenes, COUNTS of each split, classes in turn; drawn once and cached.
+    """Return one split of a task's scenes, rendered once and cached. COUNTS gives their number; labels cycle through
+    the classes.
 
     Args:
-        root: not needed: they are drawn.
-        compose: gives the shapes of a scene whose answer is the label.
+        root: ignored, because scenes are rendered.
+        compose: (label, random numbers) -> shapes of a scene with this label.
     """
     count = COUNTS[split]
     labels_N = np.arange(count, dtype=np.int64) % len(classes)
@@ -146,7 +155,12 @@ def image_set(
 
 
 def draw(shapes: list[Shape], *, ground: float, noise: str) -> np.ndarray:
-    """uint8 (28, 28): shapes on a plain ground, smoothed at their edges, with noise from the stream named."""
+    """Render shapes on a plain background, with antialiased edges and noise; return uint8 (28, 28).
+
+    Args:
+        ground: grey level of the background.
+        noise: name of the random stream of the noise.
+    """
     side = SIZE * OVERSAMPLE
     canvas = Image.new("L", (side, side), round(ground))
     pen = ImageDraw.Draw(canvas)
@@ -158,7 +172,8 @@ def draw(shapes: list[Shape], *, ground: float, noise: str) -> np.ndarray:
 
 
 def corners(shape: Shape) -> list[tuple[int, int]]:
-    """The outline on the oversampled grid; whole numbers, so that no machine rounds an edge differently."""
+    """Return the corners of a shape in pixels of the oversampled picture. They are integers, so that no machine rounds
+    an edge differently."""
     cos, sin = math.cos(shape.angle), math.sin(shape.angle)
     return [
         (
@@ -170,11 +185,11 @@ def corners(shape: Shape) -> list[tuple[int, int]]:
 
 
 def somewhere(dice: Dice, *, radius: float, margin: float = 0.5) -> tuple[float, float]:
-    """A centre for a shape of a radius, wholly inside the picture."""
+    """Return a random centre (x, y) in pixels such that a shape of this radius lies inside the picture."""
     reach = 1.3 * radius + margin
     return dice.between(reach, SIZE - reach), dice.between(reach, SIZE - reach)
 
 
 def look(dice: Dice, outlines: tuple[str, ...] = ANY) -> dict[str, Any]:
-    """Properties that no task classifies: outline, angle and brightness."""
+    """Return random values for the properties of a shape that are not classified: outline, angle and brightness."""
     return {"outline": dice.pick(outlines), "angle": dice.between(0, 2 * math.pi), "ink": dice.between(90, 185)}

@@ -1,8 +1,8 @@
-"""Tiles of the pictures that scikit-image carries: which picture is a tile from? Training and test tiles come from
-different parts of each picture, so that nothing is recognised by having been seen.
+"""Data sets of tiles cut from the pictures in scikit-image; the class of a tile is the picture that it is from.
+Training and test tiles come from different parts of each picture, so that no test tile has been seen in training.
 
-Tiles are 28 px and do not overlap. `name:56px` cuts larger ones at the same distance, which do overlap within a split:
-images that hold more than a network of 28 px sees, as photographs do for fine-tuning at a higher resolution.
+Tiles are 28 px and do not overlap. `name:56px` cuts larger tiles at the same distance, which overlap within a split:
+they show more than a network for 28 px sees, as photographs do for fine-tuning at a higher resolution.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from bench.study import registry
 
 REVISION = 1
 STEP = 28  # pixels from one tile to the next
-TRAIN_SHARE = 2 / 3  # of every picture's columns of tiles, from the left
-PLAIN = 2.0  # grey levels: a tile that varies less shows nothing
+TRAIN_SHARE = 2 / 3  # fraction of every picture's columns of tiles, from the left, that are training tiles
+PLAIN = 2.0  # least standard deviation of a tile in grey levels; tiles that vary less show nothing and are left out
 
 
 def data_set(name: str, description: str, *, files: Mapping[str, str], level: bool = False, **facts: Any) -> DataSet:
-    """A set of tiles of some pictures.
+    """Return a data set of tiles of some pictures.
 
     Args:
         files: class name -> file in scikit-image.
-        level: give all tiles one mean and contrast, so that only their texture tells.
-        facts: the rest of what a `DataSet` says of itself.
+        level: give all tiles the same mean and contrast, so that only their texture is informative.
+        facts: further attributes of the `DataSet`.
     """
     return DataSet(
         name=name,
@@ -58,10 +58,10 @@ def data_set(name: str, description: str, *, files: Mapping[str, str], level: bo
 
 
 def _side(name: str, option: str) -> int:
-    """ "56px" -> 56; STEP where nothing is said.
+    """Return the pixels per side of a tile: 56 for the option "56px", STEP for "".
 
     Raises:
-        UserError: no size, or one that is out of range.
+        UserError: the option is not a size, or is out of range.
     """
     match = re.fullmatch(r"(\d{1,3})px", option or f"{STEP}px")
     if match is None or not 8 <= (side := int(match.group(1))) <= 128:
@@ -92,16 +92,17 @@ def _load(
 
 
 def folder_with(files: tuple[str, ...], root: Path | None) -> Path | None:
-    """The folder that holds all of these files: below the data root, or in scikit-image (which is not imported)."""
+    """Return the folder that holds all of these files: in the data root, or in scikit-image (which is not imported).
+    None if there is none."""
     folders = [root / "scikit-image" if root else None, in_package("skimage", "data")]
     return next((folder for folder in folders if folder and all((folder / file).is_file() for file in files)), None)
 
 
 def cut(paths: Sequence[Path], split: str, *, side: int, level: bool) -> dict[str, np.ndarray]:
-    """`images`, grey tiles (N, side, side, 1), and `labels`, the number of the picture that each is from.
+    """Cut one split of tiles. Return {"images": uint8 (N, side, side, 1), "labels": index of each tile's picture (N,)}.
 
     Args:
-        split: the left two thirds of each picture to train, the right third to test, no pixel in common.
+        split: "train" for the left two thirds of each picture, "test" for the right third; they share no pixel.
         level: give every tile the same mean and contrast, so that only its texture is informative.
     """
     tiles = [_tiles(_read(path), split, side) for path in paths]
@@ -111,7 +112,7 @@ def cut(paths: Sequence[Path], split: str, *, side: int, level: bool) -> dict[st
 
 
 def _read(path: Path) -> np.ndarray:
-    """uint8 grey picture (H, W)."""
+    """Read a picture as grey uint8 (H, W)."""
     try:
         with Image.open(path) as picture:
             return np.asarray(picture.convert("L"))
@@ -120,7 +121,7 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _tiles(picture_HW: np.ndarray, split: str, side: int) -> np.ndarray:
-    """uint8 tiles (N, side, side) of one split, those that show nothing left out."""
+    """Return the tiles of one split of a picture, uint8 (N, side, side), without those that show nothing (`PLAIN`)."""
     height, width = picture_HW.shape
     border = round(width // STEP * TRAIN_SHARE) * STEP
     first, end = (0, border) if split == "train" else (border, width)
@@ -135,6 +136,6 @@ def _tiles(picture_HW: np.ndarray, split: str, side: int) -> np.ndarray:
 
 
 def _levelled(tiles_NHW: np.ndarray) -> np.ndarray:
-    """The tiles at mean 128 and a standard deviation of 48 grey levels."""
+    """Return the tiles, each with mean 128 and a standard deviation of 48 grey levels."""
     mean_N11, std_N11 = (f(axis=(1, 2), keepdims=True) for f in (tiles_NHW.mean, tiles_NHW.std))
     return np.clip(np.rint(128 + 48 * (tiles_NHW - mean_N11) / std_N11), 0, 255).astype(np.uint8)

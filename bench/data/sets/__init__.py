@@ -1,5 +1,5 @@
-"""Data sets by name: one file each, which exports DATASET, and the rows of the table of public sets, which is read when
-one is asked for."""
+"""Data sets by name: one file each, which exports DATASET, and the rows of the table of public sets, which is imported
+only when a row is needed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ __all__ = ["ROW_NAMES", "row"]
 
 
 def row(name: str) -> DataSet:
-    """The row of this name."""
+    """Return the data set of this name from the table of public sets."""
     data_set: DataSet = importlib.import_module("bench.data.public").ROWS[name]
     return data_set

@@ -1,6 +1,6 @@
 """scikit-learn's digits: 8 px handwritten digits, 1,797 images, 10 classes (UCI "Optical Recognition", its test part).
 
-So small and easy that raw pixels nearly solve it: a smoke test, not evidence.
+It is so small and easy that a classifier of raw pixels nearly solves it: use it as a smoke test, not as evidence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
 
 
 def _file() -> Path | None:
-    """The file inside scikit-learn, which takes a second to import."""
+    """Return the path of the file inside scikit-learn. The package is not imported, because that takes a second."""
     return in_package("sklearn", "datasets/data/digits.csv.gz")
 
 

@@ -1,7 +1,7 @@
 """Fashion-MNIST: 28 px grey photographs of clothing, 10 classes (Xiao et al., 2017, arXiv:1708.07747).
 
 A part of 10,000 training and 2,000 test images comes with the project. The full set (60,000 + 10,000) is read instead
-when its IDX files are found. The part was drawn by `subset.nested` with seed 0, so "fashion-mnist@1000" is the same
+when its IDX files are found. The part was chosen by `subset.nested` with seed 0, so "fashion-mnist@1000" is the same
 1,000 images either way, and so are the 2,000 test images that the few-shot probe scores. "fashion-mnist:part" is the
 part on every machine, so that a study of it has the same images and the same cost wherever it runs.
 """
@@ -52,8 +52,8 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def _folders(root: Path | None) -> list[Path]:
-    """Folders in which the full set may lie: below the data root (torchvision's layout too), then the system's
-    folder."""
+    """Return the folders in which the full set may lie: below the data root (also in torchvision's layout), then the
+    system's folder."""
     below = [root / "fashion-mnist", root / "fashion_mnist", root / "FashionMNIST" / "raw"] if root else []
     return [*below, SYSTEM_FOLDER]
 
@@ -65,7 +65,7 @@ def _unpack() -> Mapping[str, np.ndarray]:
 
 
 def _download(option: str) -> Download:
-    from bench.data.torchvision_sets import fetched_below  # which no study needs
+    from bench.data.torchvision_sets import fetched_below  # imported here, because studies do not need it
 
     return fetched_below(DATASET, of="FashionMNIST", archive_bytes=31_000_000)
 

@@ -1,4 +1,4 @@
-"""A folder of your own images: `folder:flowers` is <data root>/flowers, in whichever of the formats it is kept.
+"""A folder of the user's own images: `folder:flowers` is <data root>/flowers, in any of these formats:
 
 * a folder of images per class, with or without train/ and test/ (or val/) above them;
 * WebDataset shards, `train-0000.tar` …; * Parquet with embedded images, as the Hugging Face hub ships it, or the
@@ -9,10 +9,10 @@
 Large sets are streamed (bench/data/stream.py): their files are indexed once, and decoded when they are needed; random
 crops then come from the full image. Others are decoded once, at one size.
 
-Without a test split, a tenth of every class is held out, chosen by content. The images come in an order that follows
-their content alone (that of `subset.nested`), so the same images are the same set, to the hash, in every format.
+Without a test split, a tenth of every class is held out, chosen by content. The order of images depends on their
+content alone (`subset.nested`), so the same images are the same set, with the same hash, in every format.
 
-Where ImageNet's reassessed labels lie beside it (`real.json`, see bench/data/real.py), the test images carry them too.
+If ImageNet's ReaL labels lie in the folder (`real.json`, see bench/data/real.py), the test images get them too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from bench.data.source import FolderContents, Source
 from bench.data.stream import StreamedImages
 from bench.data.subset import HELD_OUT, held_out, nested
 
-REVISION = 2  # 2: upright as the camera was held, GIF files are read
+REVISION = 2  # 2: images are turned upright by EXIF, GIF files are read
 HOW_TO_GET = "Give --data-root, and name a folder in it that holds images: folder:flowers."
 OPTIONS = (
     "folder:NAME[:64px][:rgb|:grey][:stream|:stored] reads <data root>/NAME; 64px resizes the central square of every "
@@ -51,10 +51,10 @@ OPTIONS = (
 
 FORMATS: tuple[ModuleType, ...] = (parquet, arrow, tars, arrays, images)  # the first that recognises a folder reads it
 MAX_SIDE = 4096
-LOOKED_AT = 64  # images whose sizes are looked at first
-STREAMED_BYTES = 4 << 30  # of a split's pixels; more are not stored unless that is asked for
+LOOKED_AT = 64  # images whose sizes are read first
+STREAMED_BYTES = 4 << 30  # a split with more bytes of pixels is streamed, unless the option says "stored"
 INDEPENDENT = "Intervals take groups as independent, not their images."
-STREAMED_SIDE = 224  # where the option names none
+STREAMED_SIDE = 224  # pixels per side of streamed images if the option states none
 
 
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
@@ -66,19 +66,19 @@ def load(split: str, *, root: Path | None, option: str = "", as_published: bool 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Tables that say more of a folder's images than the folder does."""
+    """The labels and groups that tables give to a folder's images; None without such a table."""
 
     labels: labels.Labels | None = None
     groups: grouping.Groups | None = None
 
     @property
     def words(self) -> str:
-        """The parts of a set's name that they make, apart by blanks."""
+        """The parts of a set's name that identify the labels and groups, separated by blanks."""
         return " ".join(one.word for one in (self.labels, self.groups) if one is not None and one.word)
 
 
 def about_images(folder: Path, option: str = "") -> About:
-    """The tables that an option names by their hashes, or else that lie in the folder.
+    """Return the labels and groups whose hashes an option states, or else those of tables in the folder.
 
     Raises:
         UserError: see `bench.data.labels` and `bench.data.groups`.
@@ -87,23 +87,25 @@ def about_images(folder: Path, option: str = "") -> About:
 
 
 def _with_groups(labelled: labels.Labels | None, folder: Path, option: str, file: Path | None = None) -> About:
-    """A table of labels, and the groups of a file, of the folder's own, or of a column of that table."""
+    """Add groups to labels: those whose hash `option` states, or those in `file`, or those of the folder's own file, or
+    else those in a column of the table of labels."""
     word = _word(grouping.WORD, option)
     groups = grouping.of_folder(folder, word) if word or file is None else grouping.read(file)
     if groups is None and labelled is not None and labelled.groups:
-        groups = grouping.Groups(path=labelled.path, of=labelled.groups, word="")  # its hash is that of the labels
+        groups = grouping.Groups(path=labelled.path, of=labelled.groups, word="")  # the labels' hash covers them
     return About(labels=labelled, groups=groups)
 
 
 def grouped(
     option: str, *, root: Path | None, file: Path | None, table: Path | None = None, columns: Sequence[str] = ()
 ) -> tuple[str, tuple[str, ...]]:
-    """An option with the hashes of its images' labels and groups, and a sentence on each; as it is without any.
+    """Return (option extended by the hashes of the images' labels and groups, sentences for the user about these). The
+    option is unchanged if there are no such tables.
 
     Args:
-        file: of the groups; None for the one in the folder.
-        table: of the labels; None for the one in the folder.
-        columns: of that table, as `--label-columns` names them.
+        file: file of groups; None for the one in the folder.
+        table: table of labels; None for the one in the folder.
+        columns: columns of that table, in the form of `--label-columns`.
 
     Raises:
         UserError: see `bench.data.labels` and `bench.data.groups`.
@@ -123,22 +125,23 @@ def grouped(
 
 
 def _word(pattern: re.Pattern[str], option: str) -> str:
-    """The word of an option that a pattern describes; "" without."""
+    """Return the part of an option that a pattern matches; "" if there is none."""
     return next((word for word in option.split(":") if pattern.fullmatch(word)), "")
 
 
 def contents(folder: Path, about: About) -> FolderContents:
-    """The images in a folder, in whichever format, with what tables say of them.
+    """Return the images in a folder, in any format, with the labels and groups that tables give them.
 
     Raises:
-        UserError: as the formats; labels or groups of images that are no files.
+        UserError: see the formats; or tables give labels or groups to images that are not separate files.
     """
     found = _format(folder).find(folder) if about.labels is None else labels.contents(folder, about.labels)
     return grouping.divide(found, folder, about.groups) if about.groups is not None else found
 
 
 def _ungrouped(folder: Path, option: str = "") -> FolderContents:
-    """The images in a folder with their labels, whichever are held out."""
+    """Return the images in a folder with their labels, but without groups, which only decide which images are held
+    out."""
     labelled = labels.of_folder(folder, _word(labels.WORD, option))
     return contents(folder, About(labels=labelled))
 
@@ -146,12 +149,13 @@ def _ungrouped(folder: Path, option: str = "") -> FolderContents:
 def read(
     folder: Path, split: str, *, storage: Storage, streamed: bool | None, name: str, about: About | None = None
 ) -> ImageSet:
-    """One split of the images in a folder, in whichever format.
+    """Return one split of the images in a folder, in any format.
 
     Args:
-        streamed: None to stream large sets.
-        name: what the set is called.
-        about: tables about its images; None for labels in the folder.
+        storage: size and form in which images are decoded.
+        streamed: whether images are decoded only when they are read; None: if the set is large.
+        name: name of the set.
+        about: labels and groups of the images; None for labels from a table in the folder.
     """
     shown, as_published = name, storage.as_published
     about = About(labels=labels.of_folder(folder, "")) if about is None else about
@@ -189,13 +193,13 @@ def read(
 
 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
-    """(pixels per side, channels), from the heads of the images; see `bench.data.load.look`."""
+    """Return (pixels per side, channels), read from the headers of images; see `bench.data.load.look`."""
     name, storage, _ = parse_option(option)
     return look_into(_place(root, name), storage, option)
 
 
 def look_into(folder: Path, storage: Storage, option: str = "") -> tuple[int | None, int]:
-    """`look` of a `DataSet`, for folders."""
+    """Return (pixels per side or None, channels) of the images in a folder; see `DataSet.look`."""
     if (known := index.indexed(folder, "train", as_published=False)) is not None:
         return storage.size, storage.channels or int(known.channels.max())
     if storage.size is not None and storage.channels is not None:
@@ -208,8 +212,8 @@ def look_into(folder: Path, storage: Storage, option: str = "") -> tuple[int | N
 
 
 def _shapes(source: Source) -> set[tuple[int, int, int]]:
-    """(height, width, channels) of some images; where these are all alike, of all: one other image among them would
-    stop the decoding."""
+    """Return the different (height, width, channels) of some images. If these are all equal, all images are examined,
+    because a single different one would make decoding fail."""
     some = {int(number) for number in np.linspace(0, len(source) - 1, LOOKED_AT)}
     shapes = {shape for number in sorted(some) if (shape := head(source.read(number))) is not None}
     if source.is_pixels or len(some) == len(source) or len(shapes) != 1:
@@ -230,39 +234,39 @@ def _shapes(source: Source) -> set[tuple[int, int, int]]:
 
 
 def listed_images(option: str, *, root: Path | None) -> int:
-    """Training images by the number of files: before any is found unreadable."""
+    """Return the number of training images, as listed: unreadable ones are counted too, until the set is indexed."""
     return listed_in(_place(root, parse_option(option)[0]), option)
 
 
 def listed_in(folder: Path, option: str = "") -> int:
-    """`listed_images` of a `DataSet`, for folders."""
-    if (known := index.indexed(folder, "train", as_published=False)) is not None:  # headers of shards take minutes
+    """Return the number of training images in a folder; see `DataSet.listed_images`."""
+    if (known := index.indexed(folder, "train", as_published=False)) is not None:  # fast; listing shards takes minutes
         return len(known)
     sources = _ungrouped(folder, option).sources
     return len(sources["train"]) if "train" in sources else round(len(sources["all"]) * (1 - HELD_OUT))
 
 
 def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
-    """A few of the encoded images, from all over the set."""
+    """Return up to LOOKED_AT encoded images, spread evenly over the set."""
     return encoded_in(_place(root, parse_option(option)[0]), option)
 
 
 def encoded_in(folder: Path, option: str = "") -> list[bytes]:
-    """`some_encoded` of a `DataSet`, for folders."""
+    """Return up to LOOKED_AT encoded images of a folder, spread evenly over it; see `DataSet.some_encoded`."""
     contents = list[bytes]()
     known = index.indexed(folder, "train", as_published=False)
     source = known or next(iter(_ungrouped(folder, option).sources.values()))
     for number in np.linspace(0, len(source) - 1, LOOKED_AT).astype(int).tolist():
-        with contextlib.suppress(OSError, UserError):  # what cannot be read is counted when it is indexed
+        with contextlib.suppress(OSError, UserError):  # unreadable images are counted when the set is indexed
             contents += [data] if isinstance(data := source.read(number), bytes) else []
     return contents
 
 
 def _place(root: Path | None, name: str) -> Path:
-    """The folder of this name.
+    """Return the path of a folder in the data root.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no data root or no such folder.
     """
     if root is None:
         raise UserError("Data set 'folder' needs a place to look in.", HOW_TO_GET)
@@ -272,7 +276,8 @@ def _place(root: Path | None, name: str) -> Path:
 
 
 def _is_large(number: int, storage: Storage) -> bool:
-    """Whether a split of so many images is streamed where nobody says: it follows from the set, not from a machine."""
+    """Whether a split of `number` images is streamed if the option does not say. This depends on the set only, not on
+    the machine."""
     return storage.size is not None and number * storage.size**2 * (storage.channels or 3) > STREAMED_BYTES
 
 
@@ -298,11 +303,12 @@ def _left_out(number: int) -> str:
 
 
 def parse_option(option: str) -> tuple[str, Storage, bool | None]:
-    """ "flowers:64px:rgb" -> ("flowers", Storage(size=64, channels=3), None); without a name, the data root itself. The
-    last says whether the images are streamed, where the option does.
+    """Parse an option into (name of the folder, storage, whether images are streamed or None if the option does not
+    say): "flowers:64px:rgb" -> ("flowers", Storage(size=64, channels=3), None). Without a name the folder is the data
+    root.
 
     Raises:
-        UserError: a name that is not one plain folder name, a word that is not known.
+        UserError: the name is not a single plain folder name, or a word is unknown.
     """
     words = [w for w in option.split(":") if not (grouping.WORD.fullmatch(w) or labels.WORD.fullmatch(w))]
     first, option = words[0] if words else "", ":".join(words)
@@ -320,10 +326,11 @@ def parse_option(option: str) -> tuple[str, Storage, bool | None]:
 
 
 def parse_words(words: Sequence[str], *, shown: str, options: str) -> tuple[Storage, bool | None]:
-    """How images are stored, and whether they are streamed where a word says it.
+    """Parse the words of an option into (storage, whether images are streamed or None if no word says). `shown`: name
+    of the set in messages; `options`: explanation of the known words.
 
     Raises:
-        UserError: a word that is not known.
+        UserError: a word is unknown, or a size is out of range.
     """
     size, channels, streamed = None, None, None
     for word in words:
@@ -341,7 +348,8 @@ def parse_words(words: Sequence[str], *, shown: str, options: str) -> tuple[Stor
 
 
 def _format(folder: Path) -> ModuleType:
-    """The reader for what lies in a folder and one level below."""
+    """Return the module of `bench.data.formats` that reads a folder, by the names of files in it and one level
+    below."""
     names = {path.name for path in folder.iterdir()}
     names |= {path.name for pattern in ("*/*.parquet", "*/*.arrow", "*/*.tar") for path in folder.glob(pattern)}
     return next(reader for reader in FORMATS if reader.recognises(names))
@@ -375,7 +383,7 @@ def _build(
 
 
 def _multi_labels(stored: dict[str, np.ndarray], split: str, *, real_too: bool) -> real.MultiLabels | None:
-    """All classes of each image: by a table of labels, or ReaL's of test images."""
+    """Return all classes of each image: from a table of labels, or, with `real_too`, from ReaL labels; None without."""
     if f"{split}_several_classes" in stored:
         return real.from_arrays(stored, f"{split}_several")
     return real.from_arrays(stored) if real_too else None
@@ -384,7 +392,7 @@ def _multi_labels(stored: dict[str, np.ndarray], split: str, *, real_too: bool) 
 DATASET = DataSet(
     name="folder",
     revision=REVISION,
-    kind="own images",  # what they show is unknown
+    kind="own images",  # it is not known what they show
     description="your own images: a folder per class, a table of labels, tar shards, Parquet, NumPy or IDX files",
     licence="that of your images",
     source="a folder below --data-root",

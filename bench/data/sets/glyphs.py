@@ -1,13 +1,13 @@
 """Glyphs: letters and symbols rendered from the fonts inside matplotlib, 28 px grey; the default upstream set.
 
 Training images come from DejaVu Sans and, for the letters, Computer Modern; test images from DejaVu Sans Mono, so that
-no font family is on both sides. Characters that look alike share a class or are left out. Digits and scripts are judged
-downstream: no digit is in it and nothing that looks like one (no o, l, s, z, b, g, q, A, B, D, …), and nothing that
-looks like a letter of `scripts`. Only A to Z and a to z of Computer Modern are used: its files put other symbols on
-other characters' code points.
+no font family is on both sides. Characters that look alike share a class or are left out. Because digits and `scripts`
+are downstream sets, no digit is in this set, nothing that looks like one (no o, l, s, z, b, g, q, A, B, D, …), and
+nothing that looks like a letter of `scripts`. Only A to Z and a to z of Computer Modern are used: its files put other
+symbols on other characters' code points.
 
-How strongly images are deformed was chosen by looking at results: more of it did not help the larger models and kept
-the small ones from learning at all (`docs/limits.md`).
+The strength of the deformation was chosen by looking at results: more of it did not help the larger models and kept the
+small ones from learning at all (`docs/limits.md`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from bench.data.data_set import DataSet
 from bench.data.generated.render import Variation, drawable, image_set, matplotlib_fonts
 
 REVISION = 2  # 2: images of one letter in one family are a group
-# One class per entry. Chosen so that no two look alike (correlation of blurred drawings under small deformations), none
-# looks like a digit, and none looks like a class of `scripts`; tests/data/test_generated.py measures it.
+# One class per entry. They are chosen so that no two look alike (correlation of blurred drawings under small
+# deformations), none looks like a digit, and none looks like a class of `scripts`; tests/data/test_generated.py checks
+# it.
 _TABLE = (
     "Cc F H J K L M N P R T Vv Ww Xx d f k m n r t u y ɐ ɔ ɬ ɮ ɲ ɶ ʁ ʇ ʌ ʍ ʎ ʞ ʡ ʤ "
     "Բ Դ Է Ը Թ Ի Խ Հ Մ Ն Շ Պ Ռ Ր Ֆ թ ժ լ խ ռ և ო ჟ ფ ჩ ჭ ჯ ჱ æ Æ Þ "
@@ -40,7 +41,7 @@ TEST_FONTS = ("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique",
 
 
 def fonts(split: str, char: str = "a") -> Sequence[Path]:
-    """Font files that a character of a split is drawn with."""
+    """Return the font files with which a character of a split is rendered."""
     if split == "test":
         return matplotlib_fonts(*TEST_FONTS)
     return matplotlib_fonts(*TRAIN_FONTS, *(TRAIN_FONTS_LETTERS if char in string.ascii_letters else ()))

@@ -1,7 +1,7 @@
 """A data set of the Hugging Face hub, at one commit: `hf:owner/name:3fbd1f2`. See `bench.data.hub`.
 
 `vit-bench data hf:owner/name --download --data-root data` fetches the newest commit (or a branch, or a tag, after
-another colon) and prints the name with the commit in it: a study names that. Nothing is fetched by a study.
+another colon) and prints the name with the commit in it; use this name in studies. A study itself fetches nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ OPTIONS = (
 
 
 def parse(option: str) -> tuple[hub_copy.Repository, Storage, bool | None]:
-    """Which files, how images are stored, and whether they are streamed where the option says it.
+    """Parse an option into (files on the hub, storage, whether images are streamed or None if the option does not say).
 
     Raises:
-        UserError: no name of a set, a word that is not known.
+        UserError: the option does not begin with the name of a set, or has an unknown word.
     """
     repo, *words = option.split(":")
     if not hub_copy.NAME.fullmatch(repo):
@@ -54,38 +54,38 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
-    """What `bench.data.load.look` asks for."""
+    """Return (pixels per side or None, channels) of a set's images; see `bench.data.load.look`."""
     place, storage, _ = _here(option, root)
     return folder.look_into(place, storage)
 
 
 def listed_images(option: str, *, root: Path | None) -> int:
-    """Training images by the lists in the files."""
+    """Return the number of training images, from the lists in the set's files."""
     return folder.listed_in(_here(option, root)[0])
 
 
 def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
-    """A few of the encoded images, from all over the set."""
+    """Return a few encoded images, spread evenly over the set."""
     return folder.encoded_in(_here(option, root)[0])
 
 
 def download(option: str) -> Download:
-    """The download of a set, under the name with the commit in it. Asks the hub."""
-    from bench.data.hub import look_up  # what a study has no use for
+    """Ask the hub about a set and return what a download fetches. The download's name has the commit in it."""
+    from bench.data.hub import look_up  # imported here, because studies do not need it
 
     wanted, storage, streamed = parse(option)
     words = option.split(":")[1 + bool(wanted.revision) :]
     named = ":".join(["hf", wanted.repo, "{revision}", *words])
-    # Images of any sizes can be looked into when they are streamed at one.
+    # Images of different sizes can be loaded if they are streamed at one size.
     opened_as = named if storage.size else f"{named}:224px" + (":stream" if streamed is None else "")
     return look_up(wanted, named=named, opened_as=opened_as)
 
 
 def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
-    """The folder with the files of a set.
+    """Return (folder with the files of a set, storage, whether images are streamed or None).
 
     Raises:
-        UserError: no commit is named, or its files are not here.
+        UserError: the option names no commit, or its files are not all on this machine.
     """
     if not option or root is None:
         raise UserError("Data set 'hf' needs the name of a set on the hub, and a place to look in.", HOW_TO_GET)
@@ -103,7 +103,7 @@ def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
 
 DATASET = DataSet(
     name="hf",
-    kind="own images",  # what they show is unknown
+    kind="own images",  # it is not known what they show
     description="a data set of the Hugging Face hub at one commit: Parquet, Arrow, tar shards or image files",
     licence="that of the set, as its card on the hub says",
     source="https://huggingface.co/datasets",

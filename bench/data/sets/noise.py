@@ -1,4 +1,4 @@
-"""Made-up pixels with made-up labels: what the speed suite runs on. There is nothing to learn in them."""
+"""Random pixels with labels that mean nothing, used by the speed suite. There is nothing to learn in them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 
-COUNT = 1_000  # images of each split, and classes
+COUNT = 1_000  # number of images of each split, and of classes
 
 
 def load(split: str, *, root: Path | None) -> ImageSet:
-    """Images of random pixels, each a class of its own."""
+    """Return images of random pixels, each of which is a class of its own."""
     random = np.random.default_rng(0 if split == "train" else 1)
     return ImageSet(
         name="noise",

@@ -1,4 +1,4 @@
-"""Photo tiles: grey tiles of nine photographs. Which is a tile from?"""
+"""Photo tiles: grey tiles of nine photographs; the class is the photograph that a tile is from."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Scripts: Greek and Cyrillic letters in font families that the `glyphs` set never uses; the near downstream set.
+"""Scripts: Greek and Cyrillic letters in font families that `glyphs` never uses; the downstream set that is most
+similar to the default upstream set, `glyphs`.
 
-The probe learns from STIX and DejaVu Serif and is tested on four other families, two with serifs and two without, of
+The probe learns from STIX and DejaVu Serif and is tested on four other families, two with serifs and two without, with
 four faces each: 34 letters, 136 designs of them, 544 drawings, three images of each. Letters that look like a Latin
 letter, like a class of `glyphs` or like each other in any of the families are left out, and so are lower-case Cyrillic
-letters whose italic is another shape.
+letters whose italic has another shape.
 
-How strongly images are deformed was chosen on 27 November 2026 by a rule that looks at no network: the ranges of a
-published set of deformed characters, affNIST (T. Tieleman, 2013), are taken as they stand, and nothing else is added.
-These are rotations by up to 20 degrees, shears by up to 0.2, and heights and widths from 0.8 to 1.2. A letter is
-shifted as far as the largest upright one may be without leaving the image. In revision 1 the ranges were chosen by
+The strength of the deformation was chosen on 27 November 2026 by a rule that does not depend on any network: the ranges
+of a published set of deformed characters, affNIST (T. Tieleman, 2013), are used unchanged, and nothing else is added.
+They are rotations by up to 20 degrees, shears by up to 0.2, and heights and widths from 0.8 to 1.2. A letter is shifted
+by at most as much as the largest upright one can be without leaving the image. In revision 1 the ranges were chosen by
 results.
 """
 
@@ -23,10 +24,10 @@ from bench.data import embedded
 from bench.data.data_set import DataSet
 from bench.data.generated.render import BOX, SIZE, Variation, drawable, image_set, matplotlib_fonts
 
-REVISION = 2  # 2: several families, more images to learn from, a strength that was chosen beforehand, groups
+REVISION = 2  # 2: several families, more training images, a strength of deformation chosen in advance, groups
 CLASSES = tuple("ΞΣΦΨαβδεζηθλξςωϞДЖЗЙЦЧЩЪЫЮЯЋЉЊѢѪҐф")
-PER_CLASS = {"train": 300, "test": 48}  # two draws of 10 among 300 share 3 %
-LARGEST = 0.2  # natural logarithm of a side over the undeformed one
+PER_CLASS = {"train": 300, "test": 48}  # two few-shot samples of 10 from 300 share 3 % of their images
+LARGEST = 0.2  # largest change of a side: natural logarithm of its ratio to the undeformed side
 VARIATION = Variation(
     rotation=20.0,
     shear=0.2,
@@ -46,7 +47,7 @@ FACES = ("Regular", "Bold", "Italic", "BoldItalic")
 
 
 def fonts(split: str, char: str = "a") -> Sequence[Path]:
-    """Font files of a split, the same for every character."""
+    """Return the font files of a split; they are the same for every character."""
     if split == "train":
         return matplotlib_fonts(*TRAIN)
     folder = Path(embedded.__file__).with_name("fonts")

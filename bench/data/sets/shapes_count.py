@@ -1,4 +1,4 @@
-"""How many shapes are there? One to six, none touching another."""
+"""Shapes-count: the class is the number of shapes in a scene, one to six; no two touch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import math
 from bench.data.generated import shapes
 
 CLASSES = ("1", "2", "3", "4", "5", "6")
-TRIES = 40  # places before all shapes are placed anew
+TRIES = 40  # attempts to place a shape before all shapes are placed anew
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """`label + 1` shapes. Their common size does not depend on how many they are, so ink alone does not tell."""
+    """Return a scene of `label + 1` shapes. Their common size is random, so that the area they cover alone does not
+    tell their number."""
     common = dice.between(1.8, 2.9)
     placed: list[shapes.Shape] = []
     for attempt in itertools.count():

@@ -1,4 +1,4 @@
-"""How far apart are two shapes? Six bins of the distance between their centres."""
+"""Shapes-distance: the class is the distance between the centres of two shapes, in six bins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CLASSES = ("5.5 to 8 px", "8 to 10.5 px", "10.5 to 13 px", "13 to 15.5 px", "15.
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """Two shapes, the distance anywhere within the bin, in any direction, wherever both are inside the picture."""
+    """Return a scene of two shapes at a random distance within the bin `label`, in a random direction and place; both
+    lie inside the picture."""
     distance = NEAREST + (label + dice.between(0, 1)) * (FURTHEST - NEAREST) / len(CLASSES)
     sizes = (dice.between(1.5, 2.3), dice.between(1.5, 2.3))
     looks = (shapes.look(dice), shapes.look(dice))

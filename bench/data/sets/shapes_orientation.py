@@ -1,4 +1,4 @@
-"""Which way does the shape point? Eight directions, each anywhere within its 45 degrees."""
+"""Shapes-orientation: the class is the direction in which a shape points, in eight sectors of 45 degrees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CLASSES = ("east", "south-east", "south", "south-west", "west", "north-west", "n
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """One arrow or wedge anywhere; rows count downwards, so angles go clockwise."""
+    """Return a scene of one arrow or wedge in a random place, with a random angle in the sector `label`. Angles
+    increase clockwise, because rows are counted downwards."""
     radius = dice.between(3.5, 7.0)
     x, y = shapes.somewhere(dice, radius=radius)
     shape = shapes.Shape(x=x, y=y, radius=radius, **shapes.look(dice, shapes.POINTED))

@@ -1,15 +1,17 @@
-"""Where along the width is the shape? Eight bins from left to right, among smaller specks."""
+"""Shapes-position: the class is the horizontal position of a shape among smaller specks, in eight bins from left to
+right."""
 
 from __future__ import annotations
 
 from bench.data.generated import shapes
 
 CLASSES = tuple(f"bin {number} of 8" for number in range(1, 9))
-MARGIN = 4.0  # pixels at either side where no centre lies
+MARGIN = 4.0  # pixels at the left and right border in which no centre lies
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """The shape, its centre anywhere within the bin, and three specks that are no answer."""
+    """Return a scene of a shape, whose centre is at a random position in the bin `label`, and three small
+    distractors."""
     specks = []
     for _ in range(3):
         x, y = shapes.somewhere(dice, radius=0.9)

@@ -1,7 +1,7 @@
-"""Specimen tiles: grey tiles of medical, microscopic and astronomical pictures, of one mean and contrast.
+"""Specimen tiles: grey tiles of medical, microscopic and astronomical pictures, all with the same mean and contrast.
 
-There is one picture of each kind: the classes are kinds of pictures, not patients. Without levelling, brightness alone
-gives the answer.
+There is one picture of each kind: the classes are kinds of pictures, not patients. If mean and contrast were not made
+equal, brightness alone would give the class away.
 """
 
 from __future__ import annotations

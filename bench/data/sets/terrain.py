@@ -1,10 +1,11 @@
-"""Where on a slope is the centre of this shaded relief? Radar elevations of the Appalachians, six landforms.
+"""Terrain: shaded reliefs of radar elevations in the Appalachians; the class is the landform at the centre, one of six.
 
-Elevations: NASA's Shuttle Radar Topography Mission, 3 arc seconds, around Jacksboro, Tennessee, as matplotlib carries
-them. The image is the relief of 28 x 28 posts (about 2 x 2.6 km) lit from the north-west at 45 degrees. The class is
-Weiss's landform of its centre (2001, "Topographic position and landforms analysis"), from the elevation above the mean
-of a disc and from the slope, neither of which the shading shows directly. Training tiles come from the west, test tiles
-from the east, with no post in common; neighbouring tiles of one split overlap.
+Elevations: NASA's Shuttle Radar Topography Mission, 3 arc seconds, around Jacksboro, Tennessee, as shipped in
+matplotlib. An image is the relief of 28 x 28 posts (points with an elevation; about 2 x 2.6 km), lit from the
+north-west at 45 degrees. The class is the landform of its centre by Weiss (2001, "Topographic position and landforms
+analysis"), computed from the elevation above the mean of a disc and from the slope, neither of which the shading shows
+directly. Training tiles come from the west and test tiles from the east, without a common post; neighbouring tiles of
+one split overlap.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bench.data.readable import in_package
 REVISION = 1
 CLASSES = ("valley", "lower slope", "flat", "middle slope", "upper slope", "ridge")
 SIDE, STRIDE = 28, 3
-RADIUS = 10  # posts: of the disc that a place is compared with
+RADIUS = 10  # radius, in posts, of the disc with whose mean elevation a place is compared
 COUNTS = {"train": 3_000, "test": 1_500}
 METRES_PER_DEGREE = 111_320.0
 LIGHT_AZIMUTH, LIGHT_ALTITUDE = np.radians(315.0), np.radians(45.0)
@@ -54,7 +55,8 @@ def _file() -> Path | None:
 
 
 def _build(path: Path, split: str) -> dict[str, np.ndarray]:
-    """Tiles on a grid, thinned evenly to the number wanted."""
+    """Cut tiles at regular distances and keep COUNTS of them, evenly spaced. Return {"images": uint8 (N, 28, 28, 1),
+    "labels": int64 (N,)}."""
     try:
         with np.load(path, allow_pickle=False) as file:
             height_RC = file["elevation"].astype(np.float64)
@@ -79,7 +81,13 @@ def _build(path: Path, split: str) -> dict[str, np.ndarray]:
 
 
 def shade(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
-    """uint8 relief: the cosine between the ground's normal and the light, 0 where it faces away. North is up."""
+    """Return a shaded relief, uint8 (R, C): the cosine between the ground's normal and the light, times 255; 0 where
+    the ground faces away. North is up.
+
+    Args:
+        height_RC: elevations in metres.
+        spacing: metres between rows, and between columns.
+    """
     south_RC, east_RC = np.gradient(height_RC, *spacing)
     length_RC = np.sqrt(1 + south_RC**2 + east_RC**2)
     flat = np.cos(LIGHT_ALTITUDE)
@@ -89,7 +97,8 @@ def shade(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
 
 
 def landforms(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
-    """Weiss's six classes: by the standardised height above the mean of a disc, flat and middle slope by 5 degrees."""
+    """Return the class of each post, an index of CLASSES, by Weiss: from the standardised elevation above the mean of a
+    disc; "flat" and "middle slope" are divided at a slope of 5 degrees. Arguments are as in `shade`."""
     from scipy import ndimage
 
     reach = np.arange(-RADIUS, RADIUS + 1)

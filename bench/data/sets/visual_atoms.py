@@ -1,7 +1,7 @@
 """Visual atoms: formula-driven colour images for pre-training without photographs (Takashima et al., CVPR 2023,
 arXiv:2303.01112; `bench.data.generated.atoms` says what differs).
 
-`visual-atoms` is 100 classes x 100 images at 64 px; `visual-atoms:1000x1000` is a million images.
+`visual-atoms` has 100 classes x 100 images at 64 px; `visual-atoms:1000x1000` has a million images.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ USUAL = Asked(classes=100, per_class=100, side=64)
 
 
 def look(option: str, *, root: Path | None) -> tuple[int, int]:
-    """(pixels per side, channels); see `bench.data.load.look`."""
+    """Return (pixels per side, channels); see `bench.data.load.look`."""
     return parsed("visual-atoms", option, USUAL).side, 3
 
 
 def size(option: str) -> Numbers:
-    """Numbers of images and classes, without drawing any."""
+    """Return the numbers of images and classes, without rendering any."""
     return parsed("visual-atoms", option, USUAL).size
 
 
@@ -44,7 +44,7 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:
-    """uint8 images (N, size, size, 3) by their numbers in the set."""
+    """Render the images with these indices in the set, uint8 (N, size, size, 3)."""
     parts = np.array_split(numbers_N, max(1, len(numbers_N) // atoms.AT_ONCE))
     return np.concatenate([atoms.draw(part % classes, part // classes, split=split, size=size) for part in parts])
 
