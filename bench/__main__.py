@@ -15,8 +15,8 @@ from bench.core.errors import EXIT_OK, UserError, command, unknown
 from bench.study import registry
 
 FOLDER = Path(__file__).parent
-INTERNAL = ("worker",)  # started by others
-NAMED = {"suite": "suite", "data": "data set", "tasks": "task"}  # options that are completed with names of a kind
+INTERNAL = ("worker",)  # started by other commands, not by users
+NAMED = {"suite": "suite", "data": "data set", "tasks": "task"}  # option -> kind whose names complete its value
 EXAMPLES = """\
 examples:
   vit-bench run --suite smoke                                           the whole pipeline, small, with its report
@@ -24,11 +24,12 @@ examples:
   vit-bench run --suite adapt --data folder:NAME --data-root photos     the best model for photos/NAME/CLASS/*.jpg
   vit-bench run --suite scaling --models my_model.py:Net,ViT-pico/14    a network of your own, beside another
   vit-bench VERB --help                                                 options, and more examples"""
-MERGED = {"export": "report --to", "inspect": "report --cell"}  # commands of the last release, and what they are now
+MERGED = {"export": "report --to", "inspect": "report --cell"}  # command of the last release -> what replaces it
 
 
 def verbs() -> dict[str, Path]:
-    """Every verb with its file: commands, also those of plug-ins, what lies in bench/, and the rooms'."""
+    """Return the file of every verb (subcommand): files of `commands` folders, those of plug-ins included, files of
+    bench/ itself, and the `__main__.py` of its packages."""
     files = {
         path.stem: path for place in (*registry.places("command"), str(FOLDER)) for path in Path(place).glob("*.py")
     }
@@ -38,7 +39,7 @@ def verbs() -> dict[str, Path]:
 
 
 def listing() -> str:
-    """The verbs, each with the first sentence of its description."""
+    """Return the help text that lists every verb with the first sentence of its description."""
     lines = ["usage: vit-bench VERB …     or: python -m bench VERB …", "", "verbs:"]
     for name, path in verbs().items():
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
@@ -48,17 +49,17 @@ def listing() -> str:
 
 
 def imported(path: Path) -> ModuleType:
-    """The module of a verb's file."""
+    """Import and return the module of a verb's file."""
     if not path.is_relative_to(FOLDER) or path.parent.name == "commands":
         return importlib.import_module(f"bench.commands.{path.stem}")
     return importlib.import_module(".".join(("bench", *path.relative_to(FOLDER).with_suffix("").parts)))
 
 
 def completion(shell: str) -> str:
-    """A script for a shell (bash, zsh, tcsh) that completes verbs, options, their choices and names, and files.
+    """Return a script for a shell (bash, zsh, tcsh) that completes verbs, options, their choices and names, and files.
 
     Raises:
-        UserError: the package that writes it is not installed, or knows no such shell.
+        UserError: the package shtab, which writes the script, is not installed or does not know the shell.
     """
     try:
         import shtab

@@ -1,4 +1,4 @@
-"""The verbs as functions, for notebooks and scripts: `import bench.api`, then `bench.api.run("study.toml", seeds=2)`.
+"""The commands as functions, for notebooks and scripts: `import bench.api`, and `bench.api.run("study.toml", seeds=2)`.
 
 Options have the names of the flags, with "_" for "-", and take what a study file takes: `models=["ViT-nano/7"]`,
 `set={"clip": 0}`. A mistake raises `bench.core.errors.UserError`.
@@ -71,16 +71,17 @@ __all__ = [
     "status",
 ]
 Study = Path | str | None
-"""A study file; None: options alone."""
+"""Path of a study file (TOML); None: the study is given by options alone."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Results(Shown):
-    """A study's folder, read once when it is first asked for. As text: how many cells, and the report's answers.
+    """The results of a study, read from its folder when they are first used, and then kept. As text: the number of
+    runs, and the report's answers.
 
     Attributes:
         folder: `results/<suite>`.
-        paths: of the report, where one was built, with its findings.
+        paths: paths of the report that was just built, with its findings; None where none was.
         failures: cells that could not be run, with reasons.
     """
 
@@ -90,27 +91,29 @@ class Results(Shown):
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        """One per finished cell, ordered by name; `bench.study.record.Record` describes them."""
+        """One record per finished cell, ordered by name; `bench.study.record.Record` describes its fields."""
         return study_data.load(self.folder, rehearsals=True).records
 
     @cached_property
     def horizons(self) -> pd.DataFrame:
-        """One row per (cell, horizon): which cell, compute, time, recipe; columns: docs/api.md."""
+        """A table with one row per cell and horizon: which cell, compute, time, recipe; columns: docs/api.md."""
         return frames.horizons(self.records)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row per score, with its cell; columns: docs/api.md."""
+        """A table with one row per score, with its cell; columns: docs/api.md."""
         return frames.scores(self.records)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """One row per point of a learning curve: directory, model, seed, images seen, horizon, loss in nats."""
+        """A table with one row per point of a learning curve: directory, model, seed, images seen, horizon, loss in
+        nats."""
         return frames.curves(self.records)
 
     @cached_property
     def answers(self) -> tuple[Finding, ...]:
-        """The report's findings, typed: of the report just built, or of the one in the folder; none without one.
+        """The report's findings as `Finding` objects: of the report just built, else of the one in the folder; empty
+        where there is no report.
 
         Raises:
             UserError: findings.json is damaged, or of another version.
@@ -124,7 +127,7 @@ class Results(Shown):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The findings in a few columns."""
+        """The main columns of `findings`."""
         return self.findings[["question", "subject", "verdict", "estimate", "low", "high", "n_seeds"]]
 
     def __str__(self) -> str:
@@ -133,18 +136,18 @@ class Results(Shown):
         return "\n".join([*lines, self.table.to_string(index=False)] if self.answers else lines)
 
     def plot(self, name: str | None = None) -> Picture:
-        """A figure of the report; None: the one that its page shows first.
+        """Return the report's figure of this name; None: the one that its page shows first.
 
         Raises:
-            UserError: it was not drawn, or none was.
+            UserError: the report does not have this figure, or has none.
         """
         return self.figure(name or next(iter(self._drawn()), ""))
 
     def figure(self, name: str) -> Picture:
-        """A figure of the report, e.g. "compute", which a notebook shows.
+        """Return a figure of the report by its name, e.g. "compute"; a notebook displays it.
 
         Raises:
-            UserError: it was not drawn.
+            UserError: the report does not have this figure.
         """
         drawn = self._drawn()
         if name not in drawn:
@@ -152,18 +155,18 @@ class Results(Shown):
         return Picture(path=drawn[name])
 
     def _drawn(self) -> dict[str, Path]:
-        """Name -> PNG."""
+        """Return the report's figures: name -> path of the PNG."""
         files = self.paths.figures if self.paths else (self.folder / "figures").glob("*.png")
         return {path.stem: path for path in files if path.suffix == ".png"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(Shown):
-    """Fitted laws. Its text is that of `vit-bench fit`.
+    """Fitted scaling laws. As text they read as `vit-bench fit` prints them.
 
     Attributes:
         answer: what `vit-bench fit --json` prints.
-        ask: changed fields of the request -> the answer of the same runs and draws.
+        ask: a function: changed fields of the request -> the answer for the same runs and bootstrap resamples.
     """
 
     answer: Mapping[str, Any]
@@ -171,7 +174,7 @@ class Fit(Shown):
 
     @cached_property
     def parameters(self) -> pd.DataFrame:
-        """One row per group and parameter, with its interval."""
+        """A table with one row per group and parameter: its value and interval (low, high)."""
         rows = [
             {"group": group, "parameter": name, "value": fitted["card"]["parameters"].get(name), "low": low, "high": up}
             for group, fitted in self.answer["fits"].items()
@@ -185,11 +188,12 @@ class Fit(Shown):
         return self.parameters
 
     def predict(self, x: float | Sequence[float] | np.ndarray) -> pd.DataFrame:
-        """One row per group and place: y as the fit reads it (of an accuracy the error), the law's interval (low, high;
-        missing where no record supports one), and `reach`, how many times beyond the runs.
+        """Predict y at values of x. The table has one row per group and x: y (the error, where the column was an
+        accuracy), the interval of the law (low, high; missing where no past predictions support one), and `reach`, how
+        many times beyond the runs x lies.
 
         Args:
-            x: values of the only x, as the fit reads it: FLOPs of a column in exaFLOPs.
+            x: values of the law's only input, in the units of the fit, which reads a column in exaFLOPs as FLOPs.
         """
         fits = self.ask(at=np.atleast_2d(_given(x)))["fits"]
         rows = [
@@ -201,11 +205,12 @@ class Fit(Shown):
         return pd.DataFrame(rows)
 
     def reach(self, y: float | Sequence[float]) -> pd.DataFrame:
-        """One row per group and value: the x at which one more run has y, with its interval (low, high), as
-        `vit-bench fit --reach` answers; what is missing is not known, and `why` says so.
+        """Find the x that is needed to reach y, as `vit-bench fit --reach` does. The table has one row per group and y:
+        the x at which one more run has this y, and its interval (low, high). A missing number is not known; `why` gives
+        the reason.
 
         Args:
-            y: as the fit reads it: of an accuracy the error.
+            y: values of y; the error, where the column was an accuracy.
         """
         goals = _given(y).tolist()
         if self.answer["share"] and not all(0 < goal < 1 for goal in goals):
@@ -223,10 +228,10 @@ class Fit(Shown):
         return table.astype(dict.fromkeys(columns, float))
 
     def plot(self, path: Path | str | None = None) -> Picture:
-        """Runs, laws and intervals, as `vit-bench fit --figure` draws them.
+        """Draw runs, laws and intervals, as `vit-bench fit --figure` does.
 
         Args:
-            path: of a PNG; None: in a folder for temporary files.
+            path: path of the PNG; None: in a folder for temporary files.
         """
         drawn = Picture.at(path, "fit.png")
         fit_figure.save(self.ask(curves=True), drawn.path)
@@ -238,7 +243,7 @@ class Fit(Shown):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ShownPlan(Shown, Plan):
-    """A plan that shows itself as `vit-bench plan` prints it."""
+    """A plan whose text is what `vit-bench plan` prints."""
 
     def __str__(self) -> str:
         view.show(self, console := Console(file=io.StringIO(), width=LOG_WIDTH, force_jupyter=False))
@@ -247,7 +252,8 @@ class ShownPlan(Shown, Plan):
 
 @spelt_out(RUN)
 def plan(study: Study = None, **options: Any) -> Plan:
-    """Which cells of a study are done, what is left, and what that costs here. Nothing is trained.
+    """Plan a study: return which cells are done, which are left, and what those cost on this machine. Nothing is
+    trained.
 
     Raises:
         UserError: unknown names or options, missing data, ….
@@ -262,10 +268,11 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
     """Plan a study, run its missing cells in processes of their own, and report. To be called from the main thread.
 
     Args:
-        verbose: print the plan, progress and findings, as `bench.run` does.
+        verbose: print the plan, progress and findings, as the command does.
 
     Raises:
-        UserError: as `plan`; hardware or price, which are for plans; and as `report`, with notes on which cells failed.
+        UserError: as `plan`; `hardware` or `price` is given, which are for plans alone; as `report`, the cells that
+            failed being attached to the exception (`__notes__`).
         Interrupted: a signal asked for a stop; the same call continues.
     """
     asked = StudyOptions.called(study, options)
@@ -296,16 +303,17 @@ def ladder(
     verbose: bool = False,
     **options: Any,
 ) -> Results:
-    """Does a change survive scale? Tune the rates of every `change` and its baseline (`models`) alike, train the rungs,
-    and report: `vit-bench ladder`. To be called from the main thread; the same call goes on where it was stopped.
+    """Test whether a change still helps with more compute, as `vit-bench ladder` does: tune the learning rates of every
+    `change` and of the baseline (`models`) alike, train all of them at a series of growing budgets, and report. To be
+    called from the main thread; the same call goes on where it was stopped.
 
     Args:
         budget: choose budgets and seeds for "2gpuh" (hours of a device), "20min" or "1h"; minutes: the same as "Mmin".
-        detect: the gain, in points, that these are to find.
+        detect: the gain, in percentage points, that the chosen budgets and seeds are to detect.
         verbose: print the plans, progress and findings.
 
     Raises:
-        UserError: as `run`; no change, or one that cannot be made.
+        UserError: as `run`; `change` is missing, or cannot be made.
         Interrupted: a signal asked for a stop.
     """
     asked = StudyOptions.called(study, options).changed(suite="ladder")
@@ -323,8 +331,9 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
     """Rebuild a study's tables, figures and pages from its records.
 
     Args:
-        folder: `results/<suite>`, or the suite's name alone; "paper" and "published" are those of others' numbers.
-        reference: "paper" or "published" adds such results to the figures.
+        folder: `results/<suite>`, or the suite's name alone; "paper" and "published" are reports on numbers that others
+            have published.
+        reference: "paper" or "published" adds these published results to the figures.
 
     Raises:
         UserError: no results there.
@@ -336,10 +345,10 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
 
 
 def load(folder: Path | str) -> Results:
-    """A study's records and tables, and the findings and figures of its last report, without writing anything.
+    """Read a study's records and tables, and the findings and figures of its last report. Nothing is written.
 
     Args:
-        folder: as of `report`.
+        folder: as for `report`.
 
     Raises:
         UserError: no results there.
@@ -349,7 +358,7 @@ def load(folder: Path | str) -> Results:
 
 
 def _named(folder: Path | str) -> Path:
-    """A folder that is there, else that of a name below results/."""
+    """Return the path itself where it is a folder or has several parts, else the folder of this name below results/."""
     path = Path(folder)
     return path if path.is_dir() or path.parent != Path() else Path("results") / path
 
@@ -364,11 +373,11 @@ def _study(folder: Path | str) -> Path:
 
 
 def status(results: Path | str = "results") -> pd.DataFrame:
-    """How far every study in a folder is: one row per cell, whose columns are the fields of
+    """Return how far every study in a folder is: one row per cell; the columns are `study` and the fields of
     `bench.commands.status.CellStatus`.
 
     Raises:
-        UserError: a study that cannot be read.
+        UserError: a study cannot be read.
     """
     rows = [
         {"study": name, **vars(cell)}
@@ -379,7 +388,8 @@ def status(results: Path | str = "results") -> pd.DataFrame:
 
 
 def data(*, data_root: Path | str | None = None) -> pd.DataFrame:
-    """The data sets, one row each: name, whether it is here, what it holds, licence, how to get it. Opens none.
+    """List the data sets, one row each: name, whether it is on this machine, what it holds, licence, how to get it. No
+    data set is opened.
 
     Args:
         data_root: folder with sets that are not installed.
@@ -396,18 +406,18 @@ def flops(
     classes: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> ModuleCost | ModelCost:
-    """Parameters, MACs and FLOPs of a model by its name, or of any module on inputs. Nothing is trained.
+    """Count parameters, MACs and FLOPs of a named model, or of any module applied to inputs. Nothing is trained.
 
     Args:
-        model: a name, for one image; or a module, for `model(*inputs)`, or for one image of `image_size`.
+        model: a name, counted for one image; or a module, counted for `model(*inputs)` or one image of `image_size`.
         image_size: pixels per side; None: the named model's own.
-        channels: of the image; None: the named model's own, of a module 3.
-        classes: of the head; None: the named model's own.
-        options: of the named model.
+        channels: channels of the image; None: those of the named model, or 3 for a module.
+        classes: outputs of the classifier; None: the named model's own.
+        options: options of the named model.
 
     Raises:
         UserError: an unknown name, a size that the model does not take, a module without an input.
-        NotImplementedError: a module with a contraction without a formula.
+        NotImplementedError: the module runs a contraction (a matrix product, say) for which no count of MACs is known.
     """
     if isinstance(model, str):
         sizes = {"image_size": image_size, "channels": channels, "classes": classes}
@@ -422,7 +432,7 @@ def flops(
 
 
 def _image(module: nn.Module, side: int, channels: int) -> torch.Tensor:
-    """One image on the device of a module."""
+    """Return one black image, (1, channels, side, side), on the device of a module."""
     import torch
 
     device = next((parameter.device for parameter in module.parameters()), None)
@@ -443,21 +453,22 @@ def probe(
     data_root: Path | str | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Evaluate a model on a downstream set; one row per score, with the fields of `bench.study.record.Score`.
+    """Evaluate a model on a downstream data set. Return one row per score, with the fields of
+    `bench.study.record.Score`.
 
     Args:
         model: a name; or a module with its weights, which is not changed: (x_BCHW in [-1, 1]) -> logits_BK, see
             "A model of your own" in CONTRIBUTING.md.
-        data: a downstream set.
+        data: name of the data set.
         task: "fewshot", "linear", "neighbours", …; a module given as an object cannot be fine-tuned.
-        checkpoint: weights of a named model; None: untrained, or of the name (+pretrained).
+        checkpoint: file with weights of a named model; None: untrained, or pre-trained where the name has +pretrained.
         image_size: pixels per side of its input; a module needs it.
-        channels: 1 or 3; None: of the weights, else 3.
+        channels: 1 or 3; None: as stored with the checkpoint, else 3.
         device: such as "cpu", "cuda".
-        dtype: of features: "auto", "float32" or "bfloat16".
-        seed: of an untrained network's weights.
+        dtype: precision of the features: "auto", "float32" or "bfloat16".
+        seed: seed of an untrained network's weights.
         data_root: folder with sets that are not installed.
-        options: of the task, such as shots=(1, 5, 10) and draws=3.
+        options: options of the task, such as shots=(1, 5, 10) and draws=3.
 
     Raises:
         UserError: unknown names or options, a device that cannot be used, a model that the task does not suit.
@@ -496,22 +507,23 @@ def compare(
     results: Path | str = "results",
     at: Literal["compute", "images"] | None = None,
 ) -> Compared:
-    """B minus A, for two folders, commits, or models or families of a study; see `vit-bench compare`.
+    """Compare B with A (as B minus A): two folders of results, two commits, or two models or families of a study. See
+    `vit-bench compare`.
 
     Args:
-        at: of two models, what is equal: training compute (also where None), or images seen.
+        at: what is equal when two models are compared: training compute (also where None), or images seen.
 
     Returns:
         The comparison: its text is what the command prints; `table` is a data frame, `verdict` a word.
 
     Raises:
-        UserError: a side that is nothing known, nothing that both have, or an `at` that is for other sides.
+        UserError: a side is not known, the sides have nothing in common, or `at` does not apply to them.
     """
     return compare_sides(str(a), str(b), suite=suite, results=Path(results), at=at)
 
 
 def published(table: str = "checkpoints") -> pd.DataFrame:
-    """Accuracies and costs of others' networks; docs/published.md describes the columns.
+    """Return accuracies and costs of networks that others have published; docs/published.md describes the columns.
 
     Args:
         table: "checkpoints" (timm's), "clip" (open_clip's) or "paper" (Tables 5 and 6 of the ViT paper).
@@ -537,7 +549,7 @@ def fit(
     Args:
         runs: a table, or a CSV file.
         where: conditions such as "split=val"; see `bench.laws.runs_table.split`.
-        predict: values of the only x.
+        predict: values of x to predict y at, for laws of one x.
         options: fields of `bench.laws.table_fit.Request`: form, group, loss, draws, ….
 
     Raises:
@@ -570,7 +582,7 @@ def _asked(runs: pd.DataFrame, request: table_fit.Request, held: pd.DataFrame, *
 
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:
-    """A table as if read from a file: every value as text, missing ones empty, rows numbered from 2."""
+    """Return a table as if read from a CSV file: every value as text, missing ones empty, rows numbered from 2."""
     runs_table.check_columns(list(map(str, table.columns)), rows=len(table), of="The table")
     text = table.astype(object).where(table.notna(), "").astype(str).rename(columns=str)
     return text.set_axis(range(2, 2 + len(table)))

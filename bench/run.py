@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     options = StudyOptions.parsed(arguments)
     trackers.chosen(options.reporting.track)
     options.where.use()
-    for name in ("project", "entity"):  # for the process that sends the runs
+    for name in ("project", "entity"):  # read by the process that sends runs to the tracker
         if given := getattr(arguments, f"wandb_{name}"):
             os.environ[f"WANDB_{name.upper()}"] = given
     with sigterm_interrupts():
@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def table_of_suites() -> str:
-    """A line for each suite: how long it took on two cores where that was measured, and what it asks."""
+    """Return one line for each suite: how long it took on two cores, where that was measured, and what it asks."""
     made = [suites.load(name) for name in registry.names("suite")]
     return "\n".join(f"  --suite {suite.name:13} {suite.takes or '–':11} {suite.question}" for suite in made)
 

@@ -31,5 +31,5 @@ if __spec__ and __spec__.name != "bench.commands._old_names":
     answer = f"{old} is a command. Type: vit-bench {verb}, or python -m bench {verb}. In Python: bench.api."
     if __name__ == "__main__":
         sys.stderr.write(f"error: {answer}\n")
-        sys.exit(2)  # Every mistake of a user ends so.
-    raise ModuleNotFoundError(answer)  # a name would have `from bench import fit` say less
+        sys.exit(2)  # the exit code of every mistake of a user
+    raise ModuleNotFoundError(answer)  # not with `name=`: `from bench import fit` would say less

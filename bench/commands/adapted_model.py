@@ -22,16 +22,16 @@ from bench.store.grid import STUDY_FILE
 from bench.study import registry
 from bench.study.options import read_study
 
-MIN_SHARE_ALIKE = 0.99  # share of test images on which it is right, or wrong, as the study was
-CHECKED_IMAGES = 8  # images on which timm's own network must give the same
+MIN_SHARE_ALIKE = 0.99  # least fraction of test images that are right, or wrong, both here and in the study
+CHECKED_IMAGES = 8  # images on which timm's own network must give the same logits
 
 
 def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> str:
-    """Write the file; returns a sentence on it.
+    """Write the file of the exported model. Return a sentence that describes it.
 
     Raises:
-        UserError: no adapted model, or several sets of images; a network that timm alone does not make; images or
-            weights that are no longer those of the study.
+        UserError: the study has no adapted model, or adapted models for several data sets; timm alone cannot make the
+            network; images or weights are no longer those of the study.
     """
     evidence = measured(study, suite, None)[0]
     every = adapted(evidence)
@@ -68,7 +68,7 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
 
 
 def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tuple[dict[str, Any], np.ndarray]:
-    """The contents of the file, and which test images its classifier gets right.
+    """Return the contents of the file, and which test images its classifier gets right, (M,) bool.
 
     Args:
         tested: content hash of the study's test images, where it is known.
@@ -110,7 +110,7 @@ def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tu
     if any(then not in (None, now) for then, now in contents):
         what = f"{task.data} has other images than the study had."
         raise UserError(what, "Run the study again: its numbers are of other images.")
-    in_order_N = adapt.drawn(train, task.data, 0)[0]  # as the study had them: folds follow it
+    in_order_N = adapt.drawn(train, task.data, 0)[0]  # the study's order, on which cross-validation folds depend
     train, train_ND = train.take(in_order_N), train_ND[in_order_N]
     w_DK, b_K = adapt.HEADS[way](train_ND, train.labels_N, len(classes), train.groups_N)
     right_M = (test_MD.astype(np.float64) @ w_DK + b_K).argmax(1) == test.labels_N
@@ -134,7 +134,7 @@ def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tu
     try:
         plain = timm.create_model(source, num_classes=len(classes), img_size=own.input_size, **arguments)
         arguments["img_size"] = own.input_size
-    except TypeError:  # it takes any size
+    except TypeError:  # the network takes any size, and no `img_size`
         plain = timm.create_model(source, num_classes=len(classes), **arguments)
     plain.load_state_dict(state)
     with torch.inference_mode():

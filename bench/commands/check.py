@@ -44,19 +44,19 @@ Exit code 3: a requirement is not met."""
 UNCHECKED = ("family", "command", "quoted source")  # a family is checked by its models' names
 KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind not in UNCHECKED}
 CHECKED_TEST_IMAGES = 200
-FIRST_IMAGES = 1_000  # that are looked at, whether they are blank
-LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
-MADE_TWICE = 2e9  # bytes of decoded images, of a data set that is made a second time
+FIRST_IMAGES = 1_000  # images of a split that are searched for one that is not blank
+LONG_JOB = 60.0  # seconds; a job that expects to take longer for a cell is not tried
+MADE_TWICE = 2e9  # bytes of decoded images up to which a data set is made a second time
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedRequirement:
-    """A requirement that was looked at.
+    """The outcome of checking one requirement.
 
     Attributes:
-        what: is required.
-        met: None where it could not be looked at, or is not required of this extension.
-        detail: what was seen, what is wrong, or why it was not looked at.
+        what: what is required.
+        met: whether it is met; None where it could not be checked, or is not required of this extension.
+        detail: what was found, what is wrong, or why it was not checked.
     """
 
     what: str
@@ -69,7 +69,7 @@ MARKS = {True: "ok", False: "NO", None: "--"}
 
 
 def main_parser() -> cli.Parser:
-    """The command line."""
+    """Return the parser of the command line."""
     p = cli.parser("vit-bench check", __doc__ or "", EXAMPLES, plugins=registry.add_plugins)
     p.add_argument("name", help="a model, or the name of a data set, task, suite, question, figure or job (KIND:NAME)")
     p.add_argument("--image-size", type=cli.positive, default=28, help="for a model, pixels per side (default 28)")
@@ -115,10 +115,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def checked(kind: str, name: str, options: CheckOptions = DEFAULTS) -> Iterator[CheckedRequirement]:
-    """The requirements of an extension, looked at one after the other, up to a gate that is not met.
+    """Check the requirements of an extension one after the other, and yield each outcome. Stop at the first gate (a
+    requirement that all further ones rest on) that is not met.
 
     Args:
-        kind: one of CHECKS.
+        kind: a key of CHECKS.
     """
     unmet: set[str] = set()
     for required in CHECKS[kind](name, options):
@@ -130,7 +131,7 @@ def checked(kind: str, name: str, options: CheckOptions = DEFAULTS) -> Iterator[
                 detail = required.check()
         except Limited as limit:
             met, detail = None, str(limit)
-        except Exception as error:  # of whatever was written
+        except Exception as error:  # code of an extension may raise anything
             met = False
             unmet.add(required.what)
             detail = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -141,14 +142,14 @@ def checked(kind: str, name: str, options: CheckOptions = DEFAULTS) -> Iterator[
 
 @cache
 def _evidence(study: Path) -> Evidence:
-    """The records of a study, as its report reads them."""
+    """Return the evidence of a study, as its report computes it from the records."""
     from bench.analysis import lr_sweep, study_data
 
     return lr_sweep.of_chosen(study_data.load(study))
 
 
 def _tried_on(options: CheckOptions) -> Evidence:
-    """The evidence that a figure or question is tried on.
+    """Return the evidence that a figure or question is tried on.
 
     Raises:
         Limited: no study was named.
@@ -159,10 +160,10 @@ def _tried_on(options: CheckOptions) -> Evidence:
 
 
 def meanings(name: str) -> list[tuple[str, str]]:
-    """(kind, name) of all that a name may mean.
+    """Return (kind, name) of every extension that a name may refer to.
 
     Raises:
-        UserError: nothing is called so.
+        UserError: nothing has this name, or only something that cannot be checked.
     """
     prefix, _, rest = name.partition(":")
     if prefix == "recipe" and rest:
@@ -188,7 +189,8 @@ def meanings(name: str) -> list[tuple[str, str]]:
 
 
 def check_data(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A data set: described, loaded twice, and its subsets."""
+    """Return the requirements of a data set: it is described, is loaded, is the same every time, and has no image in
+    both splits."""
     import numpy as np
 
     from bench.data.data_set import Kind
@@ -275,7 +277,7 @@ def check_data(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A task: its interface, and its scores of raw pixels."""
+    """Return the requirements of a task: its interface, its scores with raw pixels as features, and its plan."""
     import inspect
 
     import numpy as np
@@ -340,7 +342,7 @@ def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A suite: what it asks, and its cells at scale `cpu`."""
+    """Return the requirements of a suite: what it asks, its figures, and its cells at scale `cpu`."""
     from bench.study import suite as suites
 
     made: dict[str, Any] = {}
@@ -393,7 +395,7 @@ def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_figure(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A figure: drawn twice from the records of a study."""
+    """Return the requirements of a figure: it is drawn from a study's records, and drawn alike a second time."""
     from bench.report.figures.figure import NothingToDraw, render
 
     figure = registry.load("figure", name)
@@ -427,7 +429,7 @@ def check_figure(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_question(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A question: asked of the records of a study, and its findings put into words."""
+    """Return the requirements of a question: it has texts, and its findings on a study can be put into words."""
     from bench.analysis import question as questions
 
     question = questions.load(name)
@@ -460,7 +462,8 @@ def check_question(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A job: its interface, how long it says that a cell takes, and its result of one, on a CPU."""
+    """Return the requirements of a job: its interface, its forecast of a cell's time, and its result for one cell on a
+    CPU."""
     import inspect
 
     from bench.execute.jobs.job import Job, JobContext
@@ -519,7 +522,11 @@ def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_recipe(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """The training recipe of a published checkpoint."""
+    """Return the requirements of the training recipe of a published checkpoint.
+
+    Raises:
+        UserError: no installed source of published numbers has recipes.
+    """
     sources = (registry.load("quoted source", source) for source in registry.names("quoted source"))
     known = [source.check_recipe for source in sources if source.check_recipe]
     if not known:

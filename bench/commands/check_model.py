@@ -12,12 +12,13 @@ from bench.core.errors import UserError
 from bench.study import registry
 
 CLASSES, BATCH, STEPS = 10, 16, 20
-TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
+TOLERANCE = 1e-4  # relative, between float32 results that are summed in different orders
 FEATURES = "has features, logits and a classifier"
 
 
 def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
-    """A model at one size: found, built, read, counted, trained, saved, fine-tuned."""
+    """Yield the requirements of a model at one image size: that it is found, built, gives features and logits, is
+    counted, trained, saved and fine-tuned."""
     import torch
     from torch.nn import functional as F
 
@@ -36,7 +37,8 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return registry.build_model(name, **sizes)
 
     def outputs(model: Any) -> Any:
-        """Logits, and the targets of a network that takes them from the images: by equal draws in every call."""
+        """Return logits and targets: the labels, or what a self-supervised network derives from the images. The random
+        numbers are the same in every call."""
         torch.manual_seed(0)
         output = model(x_BCHW)
         return output if isinstance(output, tuple) else (output, labels_B)
@@ -116,7 +118,7 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         without = [key for key, reached in trained.items() if not reached]
         body = [reached for key, reached in trained.items() if not key.startswith("head.")]
         require(any(body) or not body, f"none for {', '.join(without[:3])}: its body is detached, and learns nothing")
-        if without:  # a pooler, a mask token: they are saved and counted, and nothing else comes of them
+        if without:  # such as a pooler or a mask token: saved and counted, but without effect on the logits
             parts = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
             raise Limited(f"nothing of {parts} reaches the logits: they stay as they are made")
         return f"{sum(1 for _ in model.parameters())} tensors"

@@ -14,12 +14,12 @@ from bench.train.parts import check_part
 if TYPE_CHECKING:
     from torch import Tensor
 
-CLASSES, BATCH, WIDTH = 5, 8, 12  # A part is tried on a task of this size.
-FEW_NAMES = 3  # A file that stands for many parts is tried by so many of its names.
+CLASSES, BATCH, WIDTH = 5, 8, 12  # size of the toy problem on which a part is tried
+FEW_NAMES = 3  # how many names are tried of a file that stands for many parts
 
 
 def _tried(kind: str, name: str) -> list[Recipe]:
-    """A recipe with the part; with some of the names where its file stands for several."""
+    """Return recipes that use the part: one, or one for each of the first names where its file stands for several."""
     part = registry.load(kind, name)
     offered = () if part.names is None or ":" in name else part.names()[:FEW_NAMES]
     names = [f"{name}:{each}" for each in offered] or [name]
@@ -39,7 +39,7 @@ def _described(kind: str, name: str) -> Requirement:
 
 
 def check_optimizer(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """An optimizer: it changes weights, and goes on from what a checkpoint holds of it."""
+    """Return the requirements of an optimizer: it changes weights, and resumes exactly from a checkpoint."""
 
     def steps() -> str:
         import torch
@@ -74,7 +74,8 @@ def check_optimizer(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_loss(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A loss: a mean over the batch, whose class numbers and shares of one class are the same."""
+    """Return the requirements of a loss: it is a mean over the batch, and the same for class numbers as for one-hot
+    targets."""
 
     def is_mean() -> str:
         import torch
@@ -94,7 +95,7 @@ def check_loss(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_augmentation(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """An augmentation: the same from the same stream, and images stay images."""
+    """Return the requirements of an augmentation: equal random numbers give equal images, which keep shape and type."""
 
     def repeats() -> str:
         import numpy as np
@@ -128,7 +129,7 @@ def check_augmentation(name: str, options: CheckOptions) -> Iterable[Requirement
 
 
 def check_schedule(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """A schedule: a finite rate for each step."""
+    """Return the requirements of a schedule: a learning rate from 0 to 10 times the recipe's at each step."""
 
     def rates() -> str:
         from bench.train.schedule import learning_rate, segments, warmup_steps

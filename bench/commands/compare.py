@@ -50,7 +50,7 @@ exit codes: 0; 4 if --fail-if applies; 2 for a mistake
 FAIL_IF = {"worse": ("worse",), "different": ("worse", "better", "order changes")}
 AXES_AT = ("compute", "images")
 APART, BY_COMPUTE = (("not in the average:", *[""] * 6), ("the average, at:", *[""] * 6))  # headings of further rows
-COMMIT_LETTERS = 7  # letters that are shown
+COMMIT_LETTERS = 7  # letters of a commit's hash that are shown
 VERDICT_WORDS = {
     "better": "B is better than A",
     "worse": "B is worse than A",
@@ -60,8 +60,8 @@ VERDICT_WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One side, as it was named. `kind`: "folder", "model", "family" or "commit". `damaged`: path -> reason, of records
-    left out where it was looked for."""
+    """One side of a comparison. `name`: as the user gave it. `kind`: "folder", "model", "family" or "commit".
+    `damaged`: path -> reason, for records of the searched studies that cannot be read and are left out."""
 
     name: str
     kind: str
@@ -71,11 +71,11 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Compared(Shown):
-    """B minus A. As text it reads as `vit-bench compare` prints it.
+    """A comparison of two sides, B minus A. As text it reads as `vit-bench compare` prints it.
 
     Attributes:
         a, b: the two sides.
-        found: what was found, by task.
+        found: the differences, by task.
     """
 
     a: Side
@@ -89,18 +89,19 @@ class Compared(Shown):
 
     @property
     def average(self) -> TaskDifference:
-        """Over the tasks that decide."""
+        """The difference averaged over the tasks that decide."""
         return self.found.average
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The tasks that are averaged."""
+        """Names of the tasks that are averaged."""
         return tuple(task.task for task in self.found.tasks)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per task, their average, tasks apart from it, and the average at every level of compute: accuracies
-        and their difference as shares, with the interval's ends. `train_flops` is missing in rows over all compute."""
+        """A table with one row per averaged task, their average, each further task, and the average at every level of
+        compute. Accuracies, their difference (`estimate`) and its interval (`low`, `high`) are fractions.
+        `train_flops` is missing in rows over all compute."""
         import pandas as pd
 
         rows: list[tuple[str, float | None, TaskDifference]] = [("task", None, task) for task in self.found.tasks]
@@ -115,10 +116,10 @@ class Compared(Shown):
         return pd.DataFrame(made)
 
     def plot(self, path: Path | str | None = None) -> Picture:
-        """Differences with their intervals, by task and by compute.
+        """Draw the differences with their intervals, by task and by compute.
 
         Args:
-            path: of a PNG; None: in a folder for temporary files.
+            path: path of the PNG; None: in a folder for temporary files.
 
         Raises:
             UserError: the file cannot be written.
@@ -165,10 +166,10 @@ def compare(
     """Find both sides and compare them.
 
     Args:
-        at: "compute" or "images", for two models; None: compute.
+        at: what is equal when two models are compared, "compute" or "images"; None: compute.
 
     Raises:
-        UserError: a side that is nothing known, nothing that both have, or an `at` that is for other sides.
+        UserError: a side is not known, the sides have nothing in common, or `at` does not apply to them.
     """
     from bench.analysis import model_pairs, side_by_side
 
@@ -205,7 +206,7 @@ def compare(
 # -- sides -------------------------------------------------------------------------------------------------------------
 
 Studies = Mapping[Path, "Records"]
-"""The records of each folder of a study."""
+"""Folder of a study -> its records."""
 
 
 def _is_folder(name: str) -> bool:
@@ -217,17 +218,17 @@ def _is_study(name: str) -> bool:
 
 
 def study_of(path: Path) -> Records:
-    """The records of a study's folder, under the name of the suite that it answers."""
+    """Read the records of a study's folder, under the name of the suite that the study ran."""
     from bench.analysis import study_data
 
     return study_data.load(path, suite=index.suite_of(path))
 
 
 def find(name: str, studies: Studies) -> Side:
-    """The records that a name stands for: those of a folder; of a model, a family or a commit in the studies.
+    """Find the records that a name stands for: those of a folder, or of a model, family or commit in the studies.
 
     Raises:
-        UserError: it is none of these.
+        UserError: the name is none of these.
     """
     if _is_folder(name):
         study = study_of(Path(name))
@@ -264,7 +265,7 @@ def _damaged(studies: Studies) -> dict[str, str]:
 
 
 def _studies(suite: str | None, results: Path) -> dict[Path, Records]:
-    """One study, or all of them.
+    """Read the named study, or all of the folder `results` (without rehearsals): path -> records.
 
     Raises:
         UserError: there is no such study, or none at all.
@@ -278,10 +279,10 @@ def _studies(suite: str | None, results: Path) -> dict[Path, Records]:
 
 
 def _of_both(studies: Studies, a: str, b: str) -> Studies:
-    """The only study that has both models or families; all studies where none has both.
+    """Return the only study that has both models or families, or all studies where none has both.
 
     Raises:
-        UserError: several have.
+        UserError: several studies have both.
     """
     has = [
         path
@@ -294,7 +295,8 @@ def _of_both(studies: Studies, a: str, b: str) -> Studies:
 
 
 def _evidence(studies: Studies) -> Evidence:
-    """The records as the report reads them: by the headline tasks of the suite that the (first) study answers."""
+    """Return the evidence of all records, as a report computes it: judged by the headline tasks of the suite that the
+    first study ran."""
     from bench.analysis import lr_sweep
 
     first, *others = studies.values()
@@ -309,7 +311,8 @@ def _evidence(studies: Studies) -> Evidence:
 
 
 def _commit(name: str) -> str:
-    """The hash that a commit, branch or tag of the repository in this folder has; a hash itself without one."""
+    """Return the hash of a commit, branch or tag, as git in the working directory knows it. What git does not know is
+    returned as it is if it looks like a hash, else as ""."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"],
@@ -328,7 +331,7 @@ def _commit(name: str) -> str:
 
 
 def lines(made: Compared) -> list[str]:
-    """The comparison as text."""
+    """Return the comparison as lines of text."""
     sides, average = made.found, made.average
     text = [f"A: {_who(made.a)}", f"B: {_who(made.b)}", f"Compared at {_equal(sides)}.", ""]
     head = ("task", "A", "B", "B - A", f"{average.level:.0%} interval", "detectable", "")
@@ -374,7 +377,7 @@ def _notes(sides: SideBySide) -> list[str]:
 
 
 def verdict_text(sides: SideBySide) -> str:
-    """The verdict in words: by how much, on which tasks, at what."""
+    """Return the verdict in words: by how much, on which tasks, and what was equal on both sides."""
     average = sides.average
     rests_on = f"{judged_on([task.task for task in sides.tasks], sides.shots)}, at {_equal(sides, short=True)}"
     if sides.verdict == "equal":
@@ -393,7 +396,8 @@ def verdict_text(sides: SideBySide) -> str:
 
 
 def _along(sides: SideBySide) -> str:
-    """The verdicts from the least compute to the most: "worse at 16.5 to 66 GFLOPs, no difference at 132 GFLOPs"."""
+    """Return the verdicts from the least compute to the most, such as "worse at 16.5 to 66 GFLOPs, no difference at 132
+    GFLOPs"."""
     parts = []
     for verdict, group in groupby(sides.budgets, key=lambda budget: budget.contrast.verdict):
         at = [budget.train_flops for budget in group]
@@ -402,7 +406,7 @@ def _along(sides: SideBySide) -> str:
 
 
 def _equal(sides: SideBySide, *, short: bool = False) -> str:
-    """All that is equal on both sides."""
+    """Return in words what is equal on both sides (compute, images seen or the runs), with its range."""
     low, high = sides.span
     seen = f"{count(low)} to {count(high)} images seen" if low < high else f"{count(high)} images seen"
     if sides.at == "compute":
@@ -413,13 +417,13 @@ def _equal(sides: SideBySide, *, short: bool = False) -> str:
 
 
 def _stand_ins(made: Compared, a: str, b: str) -> str:
-    """The models that stand for families."""
+    """Return in words which model represents each side that is a family; "" where no side is."""
     named = [model for side, model in ((made.a, a), (made.b, b)) if side.kind == "family"]
     return f"({', '.join(named)})" if named else ""
 
 
 def left_out(made: Compared) -> str:
-    """One line on damaged records; "" where there are none."""
+    """Return one line that names damaged records; "" where there are none."""
     from bench.analysis import study_data
 
     return study_data.left_out({**made.a.damaged, **made.b.damaged})
@@ -446,7 +450,7 @@ def _row(contrast: TaskDifference, name: str, more: str = "") -> tuple[str, ...]
 
 
 def to_json(made: Compared) -> dict[str, Any]:
-    """Everything, for `--json`."""
+    """Return the whole comparison as JSON types, for `--json`."""
 
     def named(contrast: TaskDifference) -> dict[str, Any]:
         ends = {"low": contrast.low, "high": contrast.high, "verdict": contrast.verdict}

@@ -38,14 +38,14 @@ examples:
 
 
 def markdown(sections: dict[str, list[CheckResult]], facts: dict[str, Any]) -> str:
-    """The table, and where it was made."""
+    """Return the results as Markdown: the machine that was checked, and the table of checks."""
     where = ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
     rows = [f"| {line.check} | {line.value} | {line.limit} | {line.outcome} |" for s in sections.values() for line in s]
     return "\n".join([f"# Checked: {where}", "", "| check | value | limit | |", "|---|---|---|---|", *rows, ""])
 
 
 def show(console: Console, line: CheckResult) -> None:
-    """A line of the table as it comes."""
+    """Print the result of one check."""
     limit = f" ({line.limit})" if line.limit else ""
     write(
         console,
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     device, reason = find_device(options.device)
     console = make_console(stderr=options.json)
     write(console, f"Device: {device}{f' ({reason})' if reason else ''}")
-    from bench.execute.machine_checks import CHECKS, examine  # torch: --help does without
+    from bench.execute.machine_checks import CHECKS, examine  # imports torch, which --help does not need
     from bench.train import precision
 
     asked = options.only or [check.name for check in CHECKS if not (check.long and options.quick)]

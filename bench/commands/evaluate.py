@@ -105,10 +105,10 @@ def _judged(args: argparse.Namespace) -> tuple[Classifier, OwnHeadShares]:
 
 
 def _labels(args: argparse.Namespace, place: Path) -> Labels | None:
-    """The table that labels the images: the one that was named, or that lies in their folder; None without.
+    """Read the table that labels the images: the one that was named, else the one in their folder; None without one.
 
     Raises:
-        UserError: see `bench.data.labels`; several labels an image.
+        UserError: see `bench.data.labels`; the table has several labels per image.
     """
     from bench.core.data_settings import asked_columns
     from bench.data import labels
@@ -121,10 +121,10 @@ def _labels(args: argparse.Namespace, place: Path) -> Labels | None:
 
 
 def place_of(data: str, *, root: Path | None) -> Path:
-    """The folder of a set of images: its path, or where a data set of this name lies.
+    """Return the folder of a set of images: `data` itself if it is a folder, else where a data set of this name lies.
 
     Raises:
-        UserError: there is none; the set is not kept as files of images.
+        UserError: there is no such folder; the data set is not kept as image files.
     """
     from bench.data.load import data_set
 
@@ -142,7 +142,7 @@ def place_of(data: str, *, root: Path | None) -> Path:
 
 
 def _facts(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShares) -> dict[str, Any]:
-    """The result in JSON types."""
+    """Return the result as JSON types."""
     return {
         "model": args.model,
         "data": args.data,
@@ -160,7 +160,7 @@ def _facts(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShar
 
 
 def _text(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShares) -> list[str]:
-    """What was found, in lines."""
+    """Return the result as lines of text."""
     from bench.tasks._own_head import PARTS, SETS
 
     of = "all" if judged.classes == judged.num_classes else f"{judged.classes:,} of"

@@ -26,13 +26,13 @@ DEFAULT = Path("docs/findings")
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]*\.json")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 DATE, VERSION = re.compile(r"20\d\d-[01]\d-[0-3]\d"), re.compile(r"\d+\.\d+[\w.+-]*")
-OF_RECORDS = ("suite", "runs", "hardware", "date")  # fields that follow from the records, beside the answers
+OF_RECORDS = ("suite", "runs", "hardware", "date")  # fields that follow from the records, as the answers do
 ADDRESS = re.compile(r"\w://|www\.", re.IGNORECASE)
 TEXTS = ("title", "suite", "records", "digest", "hardware", "date", "version")
 ANSWER = {"question": str, "subject": list, "verdict": str, "sentence": str}
 NUMBERS = ("estimate", "low", "high")
 MAX_ANSWERS, MAX_LETTERS = 20, 300
-TOLERANCE = 2e-3  # Numbers may differ by this share: fits end differently on other processors.
+TOLERANCE = 2e-3  # relative difference that is accepted: fits end slightly differently on other processors
 PAGE = """\
 # Findings
 
@@ -102,10 +102,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def add(study: Path, target: Path, *, records: str | None, name: str | None) -> Path:
-    """Write the entry of a study.
+    """Write the entry of a study into the folder `target`; return its path.
 
     Raises:
-        UserError: no report, no place of its records, a name that no file has.
+        UserError: the study has no report, `records` is missing, the name is not allowed, or the entry would publish
+            something private.
     """
     from bench.report import private
 
@@ -124,10 +125,10 @@ def add(study: Path, target: Path, *, records: str | None, name: str | None) -> 
 
 
 def entry_of(study: Path, *, records: str) -> dict[str, Any]:
-    """The main answers of a study's last report, where its records are, and which these are.
+    """Return the entry of a study: the main answers of its last report, where its records are, and their digest.
 
     Raises:
-        UserError: no records, or no report.
+        UserError: the study has no records, or no report.
     """
     from bench import __version__
     from bench.analysis import saved_findings, study_data
@@ -171,7 +172,8 @@ def _number(value: float | None) -> float | None:
 
 
 def digest_of(study: Path) -> str:
-    """A digest of all records: of what identifies each run and of its scores, which publishing leaves as they are."""
+    """Return a digest (SHA-256) of a study's records: of each run's name, status and scores, which publishing does not
+    change."""
     from bench.store.study import Study
     from bench.study.cell import to_json
 
@@ -183,16 +185,17 @@ def digest_of(study: Path) -> str:
 
 
 def _scores(horizons: Any) -> Any:
-    """Values and metrics, without details (photos of a user's own set are not published)."""
+    """Return [images seen, scores] of each horizon. Details of scores are left out, since publishing leaves out the
+    photos of a user's own set."""
     keys = ("task", "data", "metric", "value", "shots", "draw")
     return [[h["images_seen"], [[score[key] for key in keys] for score in h["scores"]]] for h in horizons]
 
 
 def checked(place: Path, *, fetch: bool) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """(sound entries by file, what is wrong with the others).
+    """Read and check all entries of a folder. Return (sound entries by file, what is wrong with the others by file).
 
     Raises:
-        UserError: there is no such folder.
+        UserError: the folder does not exist.
     """
     if not place.is_dir():
         raise UserError(f"There is no folder {place}.", "vit-bench findings --add makes it.")
@@ -214,10 +217,10 @@ def checked(place: Path, *, fetch: bool) -> tuple[dict[str, dict[str, Any]], dic
 
 
 def read(path: Path) -> dict[str, Any]:
-    """An entry.
+    """Read an entry and check its form.
 
     Raises:
-        ValueError: what is wrong with it.
+        ValueError: the entry is not sound; the message says why.
     """
     from bench.report import private
 
@@ -274,11 +277,12 @@ def _check_answer(answer: Any, which: str) -> None:
 
 
 def compare_with_records(entry: Mapping[str, Any], *, fetch: bool) -> None:
-    """Whether the records that an entry names are those of its digest and give its answers, where they can be read.
+    """Check that the records that an entry names are those of its digest and give its answers. Records on the hub are
+    read only if `fetch`.
 
     Raises:
-        ValueError: they are others, or say something else.
-        UserError: they cannot be fetched.
+        ValueError: the records are others, or give other answers.
+        UserError: the records cannot be fetched.
     """
     from bench.report import hub
 
@@ -309,14 +313,14 @@ def compare_with_records(entry: Mapping[str, Any], *, fetch: bool) -> None:
 
 
 def _as_text(cell: str) -> str:
-    """A cell of a Markdown table that says what it says: no markup, no link."""
+    """Escape a text for a cell of a Markdown table, so that it is shown literally, without markup or links."""
     for mark, written in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("](", "] ("), ("![", "! ["), ("\n", " ")):
         cell = cell.replace(mark, written)
     return cell
 
 
 def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The entries as Markdown, newest first."""
+    """Return the entries as a Markdown table, newest first."""
     lines = ["| finding | suite, runs | on | date | records |", "|---|---|---|---|---|"]
     for entry in sorted(entries.values(), key=lambda one: one["date"], reverse=True):
         cells: Sequence[str] = (

@@ -46,8 +46,8 @@ is the median of four forms that bend; beyond the data its interval comes from w
 (--backtest), and from what such laws missed on other curves. Runs far off all others are left out of it, and named
 """
 FIGURES = (".png", ".svg", ".pdf")
-ACCELERATOR, UTILISATION = "H100", 0.4  # FLOPs are priced on this device, and are assumed to reach so much of its peak.
-BESIDE = Path(FIGURES[0])  # stands for a name made from that of the CSV
+ACCELERATOR, UTILISATION = "H100", 0.4  # FLOPs are priced on this device, at this assumed fraction of its peak
+BESIDE = Path(FIGURES[0])  # --figure without a value: the file is named after the CSV
 
 
 def arguments_parser() -> argparse.ArgumentParser:
@@ -157,7 +157,7 @@ def arguments_parser() -> argparse.ArgumentParser:
 
 
 def forms_table() -> str:
-    """Every form: the word for --form, its name, its formula, where it is from."""
+    """Return the help text on every form: the word for --form, its name, its formula, and its source."""
     from bench.laws.forms import FORM_NAMES, FORMS
 
     formulas = {name: form.formula for name, form in FORMS.items()} | {"isoflop": "best size = k budget^a"}
@@ -198,11 +198,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _logged(arguments: argparse.Namespace) -> tuple[pd.DataFrame, list[str]] | None:
-    """The runs of logs as a table, and how they were read; columns that were not named are filled in. None where there
-    is a table.
+    """Read logs of trackers as a table. Return it with lines on how it was read, and fill in `arguments` for columns
+    that were not named. None where the input is a table itself.
 
     Raises:
-        UserError: see `bench.logs`; --points of a table.
+        UserError: see `bench.logs`; --points is given for a table.
     """
     from bench.logs import read, run
 
@@ -221,10 +221,10 @@ def _logged(arguments: argparse.Namespace) -> tuple[pd.DataFrame, list[str]] | N
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """The command line as what is to be fitted.
+    """Return the request for a fit that the command line makes.
 
     Raises:
-        UserError: a value of --predict or --claimed that is none.
+        UserError: a value of --predict, --reach or --claimed is not a number, or options contradict each other.
     """
     from bench.laws.table_fit import Request
 
@@ -258,10 +258,10 @@ def request(arguments: argparse.Namespace) -> Request:
 
 
 def unit_prices(price: str, accelerator: str) -> dict[str, tuple[float, str]]:
-    """What a FLOP and an hour cost, and by what assumption.
+    """Return the price of a FLOP and of an hour: unit -> (price, the assumption behind it in words).
 
     Raises:
-        UserError: no price of a device's hour, or no such device.
+        UserError: `price` is not that of an hour of one device, or the device is not known.
     """
     from bench.cost import hardware, units
 
@@ -274,7 +274,7 @@ def unit_prices(price: str, accelerator: str) -> dict[str, tuple[float, str]]:
 
 
 def predict_at(text: str, inputs: int) -> np.ndarray:
-    """Values of --predict, (inputs, n)."""
+    """Parse the values of --predict into an array, (inputs, n)."""
     import numpy as np
 
     rows = [[number(part) for part in item.split(":")] for item in text.split(",")]
@@ -287,7 +287,7 @@ def predict_at(text: str, inputs: int) -> np.ndarray:
 
 
 def parse_claimed(text: str) -> dict[str, float]:
-    """ "A=406,B=410" -> {"A": 406.0, "B": 410.0}."""
+    """Parse the value of --claimed: "A=406,B=410" -> {"A": 406.0, "B": 410.0}."""
     claimed = {}
     for item in text.split(","):
         name, equals, value = item.partition("=")
@@ -298,7 +298,7 @@ def parse_claimed(text: str) -> dict[str, float]:
 
 
 def number(text: str, *, option: str = "--predict") -> float:
-    """A positive, finite number."""
+    """Parse a positive, finite number."""
     from bench.core.cli import above_zero
 
     try:

@@ -49,7 +49,7 @@ INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "      "}
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     result = cli.parser(
         "vit-bench flops",
         "Count parameters, MACs, FLOPs and training memory of any model, without allocating its weights.",
@@ -139,10 +139,11 @@ def model_cost(
     classes: int | None = None,
     options: Sequence[tuple[str, Any]] = (),
 ) -> ModelCost:
-    """Count a model by its name; sizes are the model's own where none are given, else 224 px, 3 and 1,000.
+    """Count the costs of a model by its name. Sizes that are not given are the model's own, else 224 px, 3 channels and
+    1,000 classes.
 
     Raises:
-        UserError: an unknown model, a size or an option that it does not take.
+        UserError: an unknown model, or a size or option that it does not take.
     """
     from bench.cost import flops
     from vit import config
@@ -171,7 +172,7 @@ def model_cost(
 
 
 def describe(cost: ModelCost, *, conventions: tuple[str, ...] = CONVENTIONS) -> dict[str, Any]:
-    """All that is counted, as JSON types, with the convention named at every number that depends on it."""
+    """Return all counts of a model as JSON types. Numbers that depend on the convention are given by convention."""
     return {
         "model": cost.model,
         "image_size": cost.image_size,
@@ -189,7 +190,8 @@ def describe(cost: ModelCost, *, conventions: tuple[str, ...] = CONVENTIONS) -> 
 
 
 def by_module(own: Mapping[str, int], *, depth: int) -> dict[str, int]:
-    """MACs of every module down to `depth`, each with all that is inside it, in the order they ran; "" = the model."""
+    """Return the MACs of every module down to `depth`, modules inside it included, in the order in which they ran; the
+    key "" is the whole model."""
     totals: dict[str, int] = {}
     for path, macs in own.items():
         parts = path.split(".") if path else []
@@ -200,7 +202,8 @@ def by_module(own: Mapping[str, int], *, depth: int) -> dict[str, int]:
 
 
 def checked(theirs: Crosscheck) -> dict[str, Any]:
-    """MACs forward (dense) by kind of operation and counter, and what explains a difference, as JSON types."""
+    """Return the MACs of a forward pass (dense) by kind of operation and counter, and what explains a difference
+    between counters, as JSON types."""
     return {
         "macs": {kind: [theirs.ours[kind], theirs.torch[kind], theirs.fvcore[kind]] for kind in theirs.ours},
         "counters": ["ours", "torch", "fvcore"],
@@ -214,7 +217,7 @@ def checked(theirs: Crosscheck) -> dict[str, Any]:
 
 
 def training(cost: ModelCost, images: float, *, accelerator: str, utilisation: float) -> dict[str, Any]:
-    """Cost of training on a number of image presentations, in the units people budget in."""
+    """Return the cost of training on so many images seen, in exaFLOPs, TPUv3-core-days and hours of `accelerator`."""
     flops = {convention: per_image * images for convention, per_image in cost.train_flops_per_image.items()}
     tpu = units.tpuv3_core_days(flops["paper"])
     gpu = units.gpu_hours(flops["dense"], accelerator, utilisation)
@@ -262,7 +265,7 @@ def _text(report: dict[str, Any]) -> str:
 
 
 def _module_lines(modules: Mapping[str, Mapping[str, int]], conventions: tuple[str, ...]) -> list[str]:
-    """A line per module: parameters, our MACs, fvcore's, and its share of the model's."""
+    """Return one line per module: parameters, our MACs, fvcore's, and its fraction of the model's MACs."""
     columns = ("params", *conventions, "fvcore")
     headings = ("parameters", *(f"MACs, {c}" for c in conventions), "fvcore")
     total = modules[conventions[0]].get("", 0) or 1
@@ -275,7 +278,7 @@ def _module_lines(modules: Mapping[str, Mapping[str, int]], conventions: tuple[s
 
 
 def _check_lines(check: Mapping[str, Any]) -> list[str]:
-    """A line per kind of operation, then what explains the differences."""
+    """Return one line per kind of operation, then lines that explain differences between the counters."""
     from bench.cost.crosscheck import ATTENTION, FVCORE_ONLY
 
     def line(name: str, numbers: Sequence[int | None]) -> str:
@@ -328,7 +331,7 @@ COSTS = {  # column of the table of timm's models -> heading, unit
 
 
 def _costs(pattern: str, *, as_json: bool) -> int:
-    """Rows of the table of timm's models that a pattern selects."""
+    """Print the costs of timm's models whose name or family matches a pattern; return the exit code."""
     from baselines import timm
     from baselines.published import timm_costs
 
@@ -348,7 +351,7 @@ def _costs(pattern: str, *, as_json: bool) -> int:
 
 
 def _list(*, as_json: bool) -> int:
-    """Every family: how its models are named, and those that are registered."""
+    """Print how the models of every family are named, and the names that are listed; return the exit code."""
     families = list(registry.families())
     if as_json:
         made: dict[str, dict[str, Any]] = {}  # several files may make models of one family

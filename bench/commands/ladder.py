@@ -42,19 +42,20 @@ examples:
   vit-bench ladder --change optimizer=timm:lion --plan              what it would train first, and how long that takes
 
 Give the same command again to continue; vit-bench report --suite ladder rebuilds the page."""
-ROUNDS = 12  # Trials of rates take at most eleven plans, and the rungs one.
+ROUNDS = 12  # plans in all: at most eleven to tune learning rates, and one for the ladder's runs themselves
 
 
 @dataclass(frozen=True, kw_only=True)
 class Climbed:
-    """The last plan of a ladder, and the runs that failed."""
+    """The outcome of a ladder: its last plan, and the runs that failed."""
 
     plan: Plan
     failures: tuple[Failure, ...]
 
 
 def climb(options: StudyOptions, console: Console, *, say: Callable[[Plan], None] | None = None) -> Climbed:
-    """Tune rates, then train the rungs: plans that follow each other, until one holds the rungs."""
+    """Run a ladder: plan after plan tunes learning rates, until a plan holds the ladder's own runs, or runs
+    fail. `say` shows each plan; None: on the console."""
     _check_change(options)
     failures: list[Failure] = []
     for _ in range(ROUNDS):
@@ -67,17 +68,18 @@ def climb(options: StudyOptions, console: Console, *, say: Callable[[Plan], None
 
 
 def is_last(plan: Plan) -> bool:
-    """Whether the rungs are among its runs."""
+    """Whether a plan holds the ladder's own runs, and not only trials of learning rates."""
     return any(place_of(cell.axes) for cell in plan.study.cells.cells)
 
 
 def designed(
     options: StudyOptions, console: Console, *, budget: str, detect: float = DETECT, to_run: bool = True
 ) -> StudyOptions:
-    """The options with budgets and seeds that `budget` (20min, 2gpuh) pays for; as before, where the same was asked.
+    """Return the options with the budgets and seeds that `budget` (20min, 2gpuh) pays for: those chosen earlier, where
+    the same was asked before.
 
     Raises:
-        UserError: budgets or seeds were given as well; no such budget.
+        UserError: `options` set budgets or seeds too; `budget` cannot be parsed.
     """
     if options.overrides.horizons or options.what.seeds:
         raise UserError(
@@ -109,10 +111,10 @@ def designed(
 
 
 def budget_of(budget: str | None, minutes: float | None) -> str | None:
-    """The one of them that was given, as a budget.
+    """Return the budget that was given, in either form, as a text such as "20min"; None where neither was.
 
     Raises:
-        UserError: both were.
+        UserError: both were given.
     """
     if budget and minutes is not None:
         raise UserError("--budget and --minutes are both given.", "Give one of them.")
@@ -120,8 +122,9 @@ def budget_of(budget: str | None, minutes: float | None) -> str | None:
 
 
 def _speeds(plan: Plan, options: StudyOptions) -> dict[str, float]:
-    """Seconds of every arm per image of the baseline, whose cells come first: at equal compute an arm sees fewer images
-    than that, or more. Changes of a recipe cost what the slowest of the others does."""
+    """Return, for the baseline and every change, seconds of training per image that the baseline sees: at equal compute
+    a change may see fewer images than the baseline, or more. The plan's first cells are the baseline's. Changes that
+    the plan does not tell apart from others are given the time of the slowest."""
     trials: dict[str, list[tuple[float, int]]] = {}
     for cell in plan.cells:
         if cell.seconds and cell.images:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from bench.data.image_set import ImageSet
     from bench.report.figures.figure import Drawing
 
-COMPONENTS = 28  # of the filters, as in Figure 7
-AVERAGED_IMAGES = 128  # for attention distances
-ROLLOUT_IMAGES = 7  # shown with a roll-out
-LABEL_LETTERS = 14  # of a class's name above its image
+COMPONENTS = 28  # principal components of the filters that are shown, as in Figure 7
+AVERAGED_IMAGES = 128  # images that attention distances are averaged over
+ROLLOUT_IMAGES = 7  # images that are shown with their attention roll-out
+LABEL_LETTERS = 14  # letters of a class's name that are shown above its image
 STATES = ("Before training", "After training")
 
 
@@ -36,14 +36,14 @@ class Inspected:
 
     Attributes:
         model: its name.
-        options: of the model, by name.
+        options: options of the model, by name.
         checkpoint: a file of trained weights.
         image_size: pixels per side.
-        channels: of an image.
+        channels: channels of an image.
         data: the set whose test images show attention; empty: no attention is drawn.
-        torch_seed: of the weights before training.
-        rehearsal: whether it was trained in a rehearsal, whose images it is then shown.
-        name: of its figures' files; "": the model's.
+        torch_seed: seed of the weights before training.
+        rehearsal: whether it was trained in a rehearsal; then the figures use the rehearsal's images.
+        name: name of the figures' files; "": that of the model.
     """
 
     model: str
@@ -58,7 +58,7 @@ class Inspected:
 
 
 def of_cell(folder: Path) -> Inspected:
-    """The model of a finished cell: its weights, data and seed.
+    """Return the model of a finished cell, with its weights, data and seed.
 
     Raises:
         UserError: the cell has left no weights.
@@ -85,7 +85,7 @@ def of_cell(folder: Path) -> Inspected:
 
 
 def print_drawn(of: Inspected, *, data_root: Path | None, into: Path, as_json: bool) -> int:
-    """Write every figure that the model allows into a folder; print their paths, and why others are not there.
+    """Write every figure that the model allows into a folder. Print their paths, and why other figures are missing.
 
     Returns:
         The exit code of a command.
@@ -113,7 +113,7 @@ def print_drawn(of: Inspected, *, data_root: Path | None, into: Path, as_json: b
 
 
 def inspect(of: Inspected, images: ImageSet | None) -> tuple[dict[str, Drawing], list[str]]:
-    """Every figure that the model allows, and why others are not there."""
+    """Draw every figure that the model allows: name -> drawing. Also return the reasons why others are missing."""
     import torch
 
     from bench.report.figures import _inspection
@@ -170,7 +170,7 @@ def inspect(of: Inspected, images: ImageSet | None) -> tuple[dict[str, Drawing],
 
 
 def _built(of: Inspected) -> Any:
-    """The model with its initial weights: those of the cell, where there is one."""
+    """Build the model with its initial weights, which are those of the cell where it is a cell's."""
     import torch
 
     torch.manual_seed(of.torch_seed)
@@ -179,7 +179,7 @@ def _built(of: Inspected) -> Any:
 
 
 def _spread(images: ImageSet, number: int) -> np.ndarray:
-    """Positions of images of all classes in turn."""
+    """Return the indices of `number` images, taken from all classes in turn."""
     import numpy as np
 
     from bench.data.subset import rank_within_class
@@ -189,7 +189,7 @@ def _spread(images: ImageSet, number: int) -> np.ndarray:
 
 
 def _inputs(images: ImageSet, of: Inspected) -> tuple[Any, np.ndarray]:
-    """Images as the network takes them, and as they are shown: in 0..1, NHWC."""
+    """Return images as the network takes them (NCHW in -1..1), and as they are shown (NHWC in 0..1)."""
     import numpy as np
     import torch
 

@@ -51,7 +51,7 @@ follows the paper's Table 4 and chooses its rate on a part of the training set: 
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     result = cli.parser(
         "vit-bench probe",
         "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a data set.",
@@ -133,10 +133,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def subject(args: argparse.Namespace) -> tuple[TaskContext, str]:
-    """The context that a task is given, and the name of its data.
+    """Return the context that a task is given, and the name of its data set.
 
     Raises:
-        UserError: neither features nor a model, an unknown set, or a size of it.
+        UserError: neither features nor a model is given; the data set is not known, or a number of images is given
+            with it.
     """
     if args.features is not None:
         features, load, data = read_features(args.features)
@@ -158,7 +159,12 @@ def subject(args: argparse.Namespace) -> tuple[TaskContext, str]:
 
 
 def fill_in(args: argparse.Namespace) -> None:
-    """Name, options and sizes that were not given: as the weights of a run here say."""
+    """Fill in the model's name, options and sizes where they were not given: as the checkpoint of a run states them,
+    else by default.
+
+    Raises:
+        UserError: the checkpoint does not exist; the model is not known.
+    """
     if args.checkpoint is not None and not args.checkpoint.is_file():
         raise UserError(f"There is no checkpoint {args.checkpoint}.", "Name an .npz, .safetensors or .pth file.")
     known: dict[str, Any] = {}
@@ -174,7 +180,7 @@ def fill_in(args: argparse.Namespace) -> None:
 
 
 def _draw(args: argparse.Namespace) -> int:
-    """Figures of the inside of a model in place of its scores."""
+    """Draw figures of the inside of a model instead of scoring it; return the exit code."""
     from bench.commands import look_inside
 
     if not args.model or args.checkpoint is None:
@@ -192,7 +198,8 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _cell_of(checkpoint: Path) -> dict[str, Any]:
-    """The cell that spec.json names for a run's checkpoint that lies where it was written; {} for others."""
+    """Return the cell of a run's checkpoint from spec.json, as long as the file lies where the run wrote it; {} for
+    other checkpoints."""
     try:
         spec = CellDirectory(checkpoint.absolute().parents[2]).spec
         return files.read_sealed(spec, legacy_fields=SPEC_FIELDS)["cell"]
@@ -201,8 +208,8 @@ def _cell_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
-    """The requested model with its weights, as a task context. A network in place of its name cannot be fine-tuned:
-    that builds it anew for other classes."""
+    """Return the task context of the requested model with its weights. A network that is given as an object cannot be
+    fine-tuned, since fine-tuning builds the model anew, by its name, for other classes."""
     from bench.study import registry
     from bench.tasks._features import extractor
 
@@ -247,7 +254,11 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
 
 
 def _adapted(network: Any, *, image_size: int, channels: int) -> Any:
-    """A copy of a network as a model."""
+    """Return a copy of a network, wrapped as a model of this project.
+
+    Raises:
+        UserError: the network does not take images of this size, or lacks what a model needs.
+    """
     import torch
 
     from baselines import _outside
@@ -262,7 +273,7 @@ def _adapted(network: Any, *, image_size: int, channels: int) -> Any:
 
 
 def _load(data: str, split: str, *, root: Path | None) -> ImageSet:
-    """A split of a data set of two classes or more."""
+    """Load a split of a data set; raise UserError if it has fewer than two classes."""
     from bench.data.load import load
 
     images = load(data, split, root=root)
@@ -272,7 +283,7 @@ def _load(data: str, split: str, *, root: Path | None) -> ImageSet:
 
 
 def announced(context: TaskContext, *, name: str) -> TaskContext:
-    """The context, saying on standard error what is being computed, and on a terminal how far it is."""
+    """Return a context that also says on standard error what it is computing, and on a terminal how far it is."""
     from rich.console import Console
     from rich.progress import track
 
@@ -312,7 +323,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def table(scores: Sequence[Score], *, title: str) -> str:
-    """One line per metric and shots: mean over draws, standard error over test images and spread over draws."""
+    """Return a table with one line per metric and number of shots: the mean over few-shot samples, the standard error
+    over test images, and the standard deviation over few-shot samples."""
     first = scores[0]
     lines = [
         f"{title}: {first.num_classes} classes, {first.num_test:,} test images, chance {first.chance:.1%}",
@@ -335,7 +347,7 @@ def table(scores: Sequence[Score], *, title: str) -> str:
 
 
 def _fewer(scores: Sequence[Score]) -> list[str]:
-    """Numbers of shots that the classes do not have, and what was used."""
+    """Return one line for each number of shots that some class has too few images for: how many images were used."""
     used: dict[int, int] = {}
     classes = scores[0].num_classes or 1
     for score in scores:
@@ -350,7 +362,8 @@ def _fewer(scores: Sequence[Score]) -> list[str]:
 
 
 def _choice(score: Score) -> list[str]:
-    """How a fine-tuned score's learning rate was chosen, and whether a wider sweep might find a better one."""
+    """Return a line on how a fine-tuned score's learning rate was chosen, and whether a wider sweep might find a better
+    one; nothing for other scores."""
     facts = score.detail
     if facts.get("rate") is None or not facts["held_out_accuracies"]:
         return []

@@ -16,10 +16,10 @@ class Requirement:
     """Something that an extension must do.
 
     Attributes:
-        what: is required.
-        check: returns what was seen, or raises what is wrong with it.
-        is_gate: nothing further can be looked at unless it is met.
-        needs: another requirement, by its `what`: unless that is met, this one cannot be looked at.
+        what: what is required.
+        check: returns what was found, or raises an exception that says what is wrong.
+        is_gate: whether nothing further can be checked unless this is met.
+        needs: `what` of another requirement, without which this one cannot be checked.
     """
 
     what: str
@@ -34,7 +34,7 @@ class CheckOptions:
 
     Attributes:
         image_size: pixels per side of a model's images.
-        channels: of a model's images, 1 or 3.
+        channels: channels of a model's images, 1 or 3.
         compiled: whether to compile a model too.
         data: the set that a task is evaluated on.
         data_root: folder with data sets that are not installed.
@@ -52,15 +52,15 @@ class CheckOptions:
 
 
 class Limited(Exception):
-    """A requirement is not met, and need not be: something cannot be done with this extension."""
+    """Raised where a requirement does not apply to an extension or cannot be checked, which counts as no failure."""
 
 
 def require(met: bool, otherwise: str) -> None:
-    """Raises ValueError with `otherwise` unless it is met."""
+    """Raise ValueError with the message `otherwise` unless `met`."""
     if not met:
         raise ValueError(otherwise)
 
 
 def require_revision(revision: object) -> None:
-    """A revision is a positive integer."""
+    """Raise ValueError unless a revision is a positive integer."""
     require(type(revision) is int and revision >= 1, f"its revision is {revision!r}, not a positive integer")

@@ -33,23 +33,23 @@ examples:
   vit-bench status --watch --exit-code && vit-bench report --suite scaling
 """
 POLL_SECONDS = 2.0
-UNCHANGED_LOOKS = 3  # after which nobody is about to try a failed cell again
+UNCHANGED_LOOKS = 3  # looks without a change after which no process is expected to retry a failed cell
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellStatus:
-    """How far one cell is, and whether a process works on it.
+    """The state of one cell: how far it is, and whether a process works on it.
 
     Attributes:
-        name: of its folder.
-        state: how far it is.
-        fraction: of its training that is done, in [0, 1].
+        name: name of its folder.
+        state: whether it is done, running, failed, ….
+        fraction: fraction of its training that is done, in [0, 1].
         note: why it is not complete, or who works on it, in words.
         attempts: how often it was begun.
         last: when its newest attempt ended, or began if it has not ended.
-        seconds: wall-clock, of a complete cell.
-        processor_seconds: of a complete cell.
-        planned_seconds: of the whole cell on one worker.
+        seconds: wall-clock seconds that a complete cell took.
+        processor_seconds: seconds of processor time that a complete cell took.
+        planned_seconds: seconds that were planned for the whole cell on one worker.
         without_result: see `bench.store.study.State`.
         refused: whether the plan says that it cannot be run.
     """
@@ -68,7 +68,7 @@ class CellStatus:
 
     @property
     def needs_another_run(self) -> bool:
-        """Whether waiting does not finish it: it failed, or cannot be run."""
+        """Whether it failed or cannot be run, so that waiting does not finish it."""
         return self.state == CellState.FAILED or self.refused
 
     def json(self) -> dict[str, Any]:
@@ -77,14 +77,14 @@ class CellStatus:
 
 
 CellsByStudy = dict[str, list[CellStatus]]
-"""The cells of each study."""
+"""Name of a study -> its cells."""
 
 
 def describe(directory: CellDirectory) -> CellStatus:
-    """How far a cell is that has a folder."""
+    """Return the status of a cell that has a folder."""
     try:
         state = state_of(directory)
-    except PermissionError:  # one that is somebody else's says nothing of the others
+    except PermissionError:  # another user's cell must not hide the rest
         note = "no permission to read it"
         return CellStatus(name=directory.path.name, state=CellState.DAMAGED, fraction=0.0, note=note)
     held = None if state.name == CellState.DONE else holder(directory.lease)
@@ -105,10 +105,10 @@ def describe(directory: CellDirectory) -> CellStatus:
 
 
 def cells_of(study: Study, finished: dict[tuple[Path, int], CellStatus]) -> list[CellStatus]:
-    """Every cell of a study, those that were never started last.
+    """Return the status of every cell of a study; cells that were never started come last.
 
     Args:
-        finished: cells that were done at an earlier look, by their record and when it was written; kept up to date.
+        finished: a cache that is updated: (record's path, its time of writing) -> status of a cell that is done.
     """
     study.check()
     cells = []
@@ -169,17 +169,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def to_json(studies: CellsByStudy) -> str:
-    """One line."""
+    """Return all cells of all studies as one line of JSON."""
     return json.dumps({name: [cell.json() for cell in cells] for name, cells in studies.items()})
 
 
 def unfinished(studies: CellsByStudy) -> list[CellStatus]:
-    """The cells of all studies that are not done."""
+    """Return the cells of all studies that are not done."""
     return [cell for cells in studies.values() for cell in cells if cell.state != CellState.DONE]
 
 
 def exit_code(studies: CellsByStudy) -> int:
-    """Whether all is done, or can be waited for; for scripts."""
+    """Return the exit code that tells scripts whether all is done, can be waited for, or needs another run."""
     left = unfinished(studies)
     if not left:
         return EXIT_OK
@@ -187,8 +187,8 @@ def exit_code(studies: CellsByStudy) -> int:
 
 
 def watch(look: Callable[[], CellsByStudy], *, as_json: bool) -> CellsByStudy:
-    """Show counts and what is running, by whatever executors, until every cell that can be run is done or has failed
-    for good, or Ctrl-C: in place on a terminal, else (or as JSON) one line per change. Returns what it saw last."""
+    """Show counts and running cells again and again, until every cell that can be run is done or has failed for good,
+    or Ctrl-C. A terminal is updated in place; otherwise, or as JSON, each change is one line. Return the last state."""
     from rich.live import Live
     from rich.text import Text
 
@@ -215,7 +215,7 @@ def watch(look: Callable[[], CellsByStudy], *, as_json: bool) -> CellsByStudy:
 
 
 def counted(cells: list[CellStatus]) -> str:
-    """How many cells are in each state, and how many of those that are done have no result."""
+    """Return in words how many cells are in each state, and how many of those that are done have no result."""
     counts = Counter(cell.state for cell in cells)
     without = Counter(cell.without_result for cell in cells if cell.without_result is not None)
     said = ", ".join(f"{number} {outcome}" for outcome, number in sorted(without.items()))
@@ -224,7 +224,8 @@ def counted(cells: list[CellStatus]) -> str:
 
 
 def timed(cells: list[CellStatus], plans: Plans) -> str:
-    """Planned and actual time of the cells that are done, and planned time of the others; "" where no plan was kept."""
+    """Return in words the planned and actual time of cells that are done, and the planned time of the others; "" where
+    no plan was kept."""
     done = {cell.name: (cell.seconds, cell.processor_seconds) for cell in cells if cell.state == CellState.DONE}
     left = math.fsum(
         plans.cells[cell.name].seconds * (1 - cell.fraction)

@@ -1,4 +1,4 @@
-"""The results of checks of a machine: lines of value, limit and outcome."""
+"""The checks of a machine and their results, each of which has a value, a limit and an outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class CheckResult:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineCheck:
-    """`run(device)` yields lines. gpu: only for one. long: not part of --quick."""
+    """One check of a machine. `run(device)` yields its results. gpu: it applies to GPUs only. long: it takes long, and
+    is no part of --quick."""
 
     name: str
     run: Callable[[str], Iterator[CheckResult]]
@@ -45,6 +46,6 @@ def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign
 
 
 def as_wanted(check: str, value: str, wanted: str, *, good: bool | None = None) -> CheckResult:
-    """The result of a check that passes where the value is the one that was wanted, or is `good`."""
+    """The result of a check that passes where `good` says so; without `good`, where the value equals `wanted`."""
     outcome = "pass" if (value == wanted if good is None else good) else "fail"
     return CheckResult(check=check, value=value, limit=wanted, outcome=outcome)

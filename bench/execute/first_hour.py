@@ -1,6 +1,6 @@
 """Checks of `vit-bench doctor` that start workers or ranks, feed a step, or run a suite.
 
-`python -m bench.execute.first_hour exchange` is what each rank does of those with several, under torchrun.
+In checks with several ranks, each rank runs `python -m bench.execute.first_hour exchange`, say, under torchrun.
 """
 
 from __future__ import annotations
@@ -60,20 +60,23 @@ CELL = Cell(
     tasks=(TASK,),
     recipe=replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16),
 )
-CLASSES = 10  # of its data
+CLASSES = 10  # classes of the data of CELL
 FAULTS = ("training-step:20", "after-evaluation:2", "training-step:10")
-KILLED_AFTER, KILLED_OF = 100, 2000  # steps
+KILLED_AFTER, KILLED_OF = 100, 2000  # steps after which a rank is killed, and steps of the whole training
 MAX_ENDING_SECONDS = 60.0  # seconds until all ranks have ended with one that was killed
 SHARED, LEAST = 10, 1e-6
-"""On a CPU ranks may be so many times further from one rank than its own sums in another order (a batch in two parts),
-or than this: rounding of float32 grows over the steps. A batch that is shared out wrongly is off by far more."""
-ROUNDING = 2**-6  # relative, of losses on a GPU: bfloat16's
-SIDE, BATCH, FED = 224, 256, 20  # pixels, images of a batch, and batches, of the checks of speed
+"""Limits for the losses of several ranks on a CPU, relative to those of one rank: they may differ SHARED times as much
+as one rank's losses do when it sums each batch in two parts (at least LEAST), since rounding of float32 grows over the
+steps. A batch that is divided wrongly among ranks gives far larger differences."""
+ROUNDING = 2**-6  # relative difference of losses on a GPU that rounding in bfloat16 explains
+SIDE, BATCH, FED = 224, 256, 20  # pixels per side, images of a batch, and batches, in the checks of speed
 MODEL, LARGE = "ViT-S/16", "ViT-B/16"
-MEMORY_SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # of the memory that a step needs
-QUEUED = 8192  # rows of products that keep a device busy beside decoding
-LEVELS_APART = 2.0  # of 256, on average: a device's pixels from a processor's, which lie 0.2 to 1.3 from its own such
-TARGET_GIGABYTES_PER_SECOND = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a target
+MEMORY_SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # allowed fractions of the memory that a step needs
+QUEUED = 8192  # rows of the square matrices whose products keep a device busy while it decodes
+# mean difference, in levels of 256, allowed between pixels that a device and a processor decode; two such ways of
+# decoding on a processor differ by 0.2 to 1.3
+LEVELS_APART = 2.0
+TARGET_GIGABYTES_PER_SECOND = 300.0  # GB/s: target for the exchange of gradients between GPUs with NVLink
 
 
 # -- workers -----------------------------------------------------------------------------------------------------------
@@ -103,7 +106,8 @@ def _program(folder: Path, cells: Sequence[Cell], device: str, ranks: int) -> li
 
 
 def _attempt(folder: Path, device: str, *cells: Cell, ranks: int = 1, fault: str = "") -> Any:
-    """Train the cells (default: CELL) one after the other, in processes that are started once."""
+    """Train the cells (default: CELL) one after the other by one worker of `ranks` processes. Return the ended
+    process."""
     variables = child_environment(1) | ({faults.VARIABLE: fault} if fault else {})
     program = _program(folder, cells or [CELL], device, ranks)
     return subprocess.run(program, env=variables, capture_output=True, text=True)
@@ -119,14 +123,15 @@ def _said(done: Any) -> str:
 
 
 def _apart(record: Record, wanted: Record) -> float:
-    """The largest relative difference of two records' losses."""
+    """Return the largest relative difference between the final training losses of two records."""
     pairs = zip(record.horizons, wanted.horizons, strict=True)
     losses = [(a.final_train_loss, b.final_train_loss) for a, b in pairs]
     return max(abs(a - b) / max(abs(b), 1e-3) for a, b in losses if a is not None and b is not None)
 
 
 def kills(device: str) -> Iterator[CheckResult]:
-    """A worker that is killed (SIGKILL) at three places and started again, against one that was not."""
+    """Check that a worker that is killed (SIGKILL) at three places and started again has the results of one that was
+    not killed."""
     with tempfile.TemporaryDirectory() as name:
         whole, killed = Path(name, "whole"), Path(name, "killed")
         for fault in FAULTS:
@@ -152,7 +157,8 @@ def kills(device: str) -> Iterator[CheckResult]:
 
 
 def number_of_ranks(device: str) -> int:
-    """The largest power of two that the devices (of a CPU: two cores; of a divided GPU none) and the batch allow."""
+    """Return how many ranks are tried: the largest power of two, up to 16, that is no more than there are GPUs (or
+    cores, of which a CPU counts two at most). The parts of a GPU that is divided by MIG count as one."""
     ids = accelerators(device)
     there = len(ids) if device.startswith("cuda") else min(2, environment.cores())
     there = 1 if any(name.startswith("MIG-") for name in ids) else there
@@ -160,7 +166,8 @@ def number_of_ranks(device: str) -> int:
 
 
 def ranks(device: str) -> Iterator[CheckResult]:
-    """Several ranks against one; one of them killed; on GPUs how fast they exchange, and how they grow."""
+    """Check that several ranks have the losses of one, and that all end when one is killed; on GPUs also how fast they
+    exchange gradients, and how throughput grows with them."""
     count = number_of_ranks(device)
     if count == 1:
         yield CheckResult(check="ranks", value="one device", outcome="n/a")
@@ -176,7 +183,7 @@ def ranks(device: str) -> Iterator[CheckResult]:
         done = _attempt(several, device, *shared.values(), ranks=count)
         for sharding, cell in shared.items():
             record = _record(several, cell)
-            if record is None:  # perhaps the other's failure ended both
+            if record is None:  # perhaps the other cell's failure ended both
                 done = _attempt(several, device, cell, ranks=count)
                 record = _record(several, cell)
             if record is None or wanted is None:
@@ -198,7 +205,7 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
         stderr=subprocess.PIPE,
         text=True,
     )
-    stopped = list[int]()  # in the order of their numbers
+    stopped = list[int]()  # process ids, in the order of ranks
     while started.poll() is None and len(stopped) < count:
         time.sleep(0.1)
         stopped = _stopped_ranks(started.pid)
@@ -212,14 +219,14 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
         _, errors = started.communicate()
     yield at_most("all ranks end with one that is killed", time.monotonic() - before, MAX_ENDING_SECONDS, "s")
     said = [line for line in errors.splitlines() if line.startswith("error:")]
-    good = any(f"Rank {count - 1} of {count}" in line for line in said)  # by another rank, and by the launcher
+    good = any(f"Rank {count - 1} of {count}" in line for line in said)  # another rank and the launcher say so
     yield as_wanted("its error message", said[0] if said else "none", f"names rank {count - 1}", good=good)
     done = _attempt(folder, device, cell, ranks=count)
     yield as_wanted("the same command", "finishes" if done.returncode == 0 else _said(done), "finishes")
 
 
 def _stopped_ranks(launcher: int) -> list[int]:
-    """Process ids of ranks that have come to the step at which they stop themselves."""
+    """Return the process ids of ranks that have reached the step at which they stop themselves."""
     asked = ["ps", "-o", "pid=,stat=,args=", "--ppid", str(launcher)]
     printed = subprocess.run(asked, capture_output=True, text=True).stdout
     rows = [line.split(maxsplit=2) for line in printed.splitlines()]
@@ -232,7 +239,7 @@ def _under_torchrun(what: str, device: str, count: int) -> Iterator[CheckResult]
         "-m",
         "torch.distributed.run",
         "--standalone",
-        "--local-addr=127.0.0.1",  # else ranks look for this machine by its name, for minutes where that is unknown
+        "--local-addr=127.0.0.1",  # else ranks look up this machine's name, for minutes if it is unknown
         f"--nproc-per-node={count}",
         "-m",
         "bench.execute.first_hour",
@@ -248,7 +255,7 @@ def _under_torchrun(what: str, device: str, count: int) -> Iterator[CheckResult]
 
 
 def exchange(joined: Any) -> list[CheckResult]:
-    """How fast gradients are exchanged."""
+    """Measure how fast the ranks exchange gradients (all-reduce), in GB/s."""
     size = 1 << 28 if joined.device == "cuda" else 1 << 20
     flat = torch.ones(size, device=joined.device)
     timed(lambda: dist.all_reduce(flat), device=joined.device, calls=3)
@@ -260,7 +267,8 @@ def exchange(joined: Any) -> list[CheckResult]:
 
 
 def growth(joined: Any) -> list[CheckResult]:
-    """Images per second of all ranks, over as many times those of one that is alone."""
+    """Measure how throughput grows with ranks: images per second of a rank when all train together, divided by those
+    of a rank that trains alone."""
     rates = []
     for shared in (ONE_RANK, joined):
         step, batch = _step(MODEL, joined.device, ranks=shared, images=BATCH * shared.size)
@@ -274,13 +282,13 @@ def growth(joined: Any) -> list[CheckResult]:
 
 
 def _allow(size: float | None) -> None:
-    """How much of the GPU's memory this process may take; None: all."""
+    """Limit the GPU memory that this process may take to `size` bytes; None: no limit."""
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     torch.cuda.set_per_process_memory_fraction(1.0 if size is None else min(1.0, size / total))
 
 
 def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> tuple[Any, tuple[Any, Any]]:
-    """A training step of a new network, and this rank's share of a batch that it was prepared with."""
+    """Return a training step of a new network, and this rank's part of a batch, on which the step was rehearsed."""
     torch.manual_seed(0)
     shared = ranks or ONE_RANK
     model = registry.build_model(name, image_size=SIDE, channels=3, num_classes=1000).to(device).train()
@@ -293,7 +301,7 @@ def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> 
 
 
 def _rate(step: Any, batch: tuple[Any, Any], device: str) -> float:
-    """Images of this rank per second."""
+    """Measure a training step: return images per second of this rank."""
 
     def once() -> None:
         step(*batch, lr=1e-6, seed=0)
@@ -303,7 +311,7 @@ def _rate(step: Any, batch: tuple[Any, Any], device: str) -> float:
 
 
 def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
-    """(all weights after three steps, the bytes that they took)."""
+    """Train a new network for three steps. Return (all of its weights, peak memory in bytes)."""
     release(device)
     memory.reset_peak(device)
     step, batch = _step(MODEL, device, ranks=ranks, images=BATCH * (ranks.size if ranks else 1))
@@ -317,7 +325,8 @@ def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
 
 
 def scarcity(device: str) -> Iterator[CheckResult]:
-    """Less memory than a step needs, less and less: it recovers with the same weights, or says that nothing fits."""
+    """Check a training step with less and less memory than it needs: it must recover with the same weights, or say
+    that nothing fits."""
     whole, need = _trained(device)
     yield CheckResult(check=f"{MODEL}: memory of a step", value=f"{compact(need / 1e9, 3)} GB")
     for share in MEMORY_SHARES:
@@ -338,7 +347,8 @@ def scarcity(device: str) -> Iterator[CheckResult]:
 
 
 def timing(device: str) -> Iterator[CheckResult]:
-    """The seconds of the same steps by this machine's clock and by the GPU's own events; how busy the GPU is."""
+    """Check that this machine's clock and the GPU's own events agree on the seconds of the same steps, and how busy the
+    GPU is."""
     for name, least in ((MODEL, 0.95), ("ViT-Ti/16", 0.85)):
         step, batch = _step(name, device)
         ours = _rate(step, batch, device)
@@ -364,7 +374,7 @@ def timing(device: str) -> Iterator[CheckResult]:
 
 
 def feed(device: str) -> Iterator[CheckResult]:
-    """Batches alone, from each place that images may lie in, against a step; and both together."""
+    """Check how fast batches are made from each kind of storage, alone and together with a training step."""
     step, batch = _step(MODEL, device)
     alone = _rate(step, batch, device)
     yield CheckResult(check=f"{MODEL} on images that are there", value=f"{compact(alone)} images/s")
@@ -415,7 +425,7 @@ def feed(device: str) -> Iterator[CheckResult]:
             timed(both, device=device, calls=3)
             together = BATCH * FED / timed(both, device=device, calls=FED)
             yield CheckResult(check=f"{where}: batches alone", value=f"{compact(fed)} images/s")
-            # how fast images are decoded is this machine's matter; that nothing else is lost is ours
+            # the speed of decoding depends on the machine; what is checked is that nothing else is lost
             slower = min(alone, fed)
             yield at_least(f"{where}: step with its batches, over the slower of both", together / slower, 0.9)
             if made.reader is not None:
@@ -423,8 +433,8 @@ def feed(device: str) -> Iterator[CheckResult]:
 
 
 def decoding(device: str) -> Iterator[CheckResult]:
-    """Batches that the device decodes, whether or not other work is queued: the same, or the decoder writes into memory
-    that is still read."""
+    """Check that the device decodes the same batches whether or not other work is queued on it. Where they differ, the
+    decoder writes into memory that is still being read."""
     recipe, steps = Recipe(batch=BATCH, flip=True, crop=0.25, decoding="device"), 12
     queued = torch.randn((QUEUED, QUEUED), device=device)
     with tempfile.TemporaryDirectory() as name:
@@ -448,7 +458,8 @@ def decoding(device: str) -> Iterator[CheckResult]:
 
 
 def write_jpegs(folder: Path, *, number: int) -> None:
-    """A folder of two classes, of smooth made-up pictures of 500 x 375 pixels."""
+    """Write a folder of smooth, made-up pictures of 500 x 375 pixels in two classes: `number` to train on, two to test
+    on."""
     rng = np.random.default_rng(0)
     for index in range(number):
         place = folder / "train" / "ab"[index % 2] / f"{index:05d}.jpg"
@@ -462,7 +473,7 @@ def write_jpegs(folder: Path, *, number: int) -> None:
 
 
 def evaluation(device: str) -> Iterator[CheckResult]:
-    """Features: how fast, and how near to the CPU's, as which scores are."""
+    """Check features: how fast they are computed, and how near they are to those of the CPU."""
     images_NHWC = np.random.default_rng(0).integers(0, 256, (4 * BATCH, SIDE, SIDE, 3), np.uint8)
     torch.manual_seed(0)
     model = registry.build_model(LARGE, image_size=SIDE, channels=3, num_classes=10)
@@ -496,7 +507,7 @@ def _run(folder: str, *arguments: str) -> tuple[Any, float]:
 
 
 def study(device: str) -> Iterator[CheckResult]:
-    """The smallest suite, from plan to report, as a user runs it."""
+    """Check that the smallest suite works from plan to report, as a user runs it."""
     with tempfile.TemporaryDirectory() as folder:
         for what, more in (("plan", ["--plan"]), ("run", [])):
             done, seconds = _run(folder, "--suite", "smoke", "--device", device, *more)
@@ -507,7 +518,7 @@ def study(device: str) -> Iterator[CheckResult]:
 
 
 def workers(device: str) -> Iterator[CheckResult]:
-    """A worker on each GPU: processes by GPU, while the smallest suite runs."""
+    """Check that each GPU has a worker while the smallest suite runs: nvidia-smi must show a process on each."""
     count = len(accelerators(device))
     if count == 1 or shutil.which("nvidia-smi") is None:
         why = "one device" if count == 1 else "only nvidia-smi tells"
@@ -531,7 +542,7 @@ def workers(device: str) -> Iterator[CheckResult]:
 
 
 def suites(device: str) -> Iterator[CheckResult]:
-    """A plan of the main suite; the suite "speed" of one model."""
+    """Check how long a plan of the main suite takes, and that the suite "speed" works for one model."""
     with tempfile.TemporaryDirectory() as folder:
         scale = ["--scale", "gpu", "--device", device]
         done, seconds = _run(folder, "--suite", "scaling", "--only", "vit-ti*", "--plan", *scale)
@@ -545,7 +556,7 @@ def suites(device: str) -> Iterator[CheckResult]:
 
 
 def judged(record: Record) -> Iterator[CheckResult]:
-    """Checks of a record of "speed"."""
+    """Check a record of the suite "speed": its batch sizes are in order, and the largest is at least the fastest."""
     if record.speed is not None and record.speed.inference is not None:
         batches = [batch.batch for batch in record.speed.batches]
         yield as_wanted(

@@ -46,12 +46,13 @@ from bench.study.cell import to_json
 from bench.train.ranks import EXIT_RETRY
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)
-"""Ctrl-C; what clusters send before they end a job; a terminal that was closed."""
+"""Signals that ask for a stop: Ctrl-C, those that clusters send before they end a job, and the closing of a
+terminal."""
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
 KILL_SIGNAL_AFTER = 1.0  # seconds after the first signal from which a further one kills
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
-MAX_RESTARTS = 3  # of workers whose device no longer answers, in one run
-MAX_LOG_BYTES = 16 << 20  # that are kept of what a worker and its network write to standard error
+MAX_RESTARTS = 3  # restarts, in one run, of workers whose device no longer answers
+MAX_LOG_BYTES = 16 << 20  # bytes that are kept of what a worker and its network write to standard error
 NOTICE_SECONDS = 50.0  # seconds before the same notice is given again
 NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same run; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
@@ -66,14 +67,14 @@ class Failure(NamedTuple):
 
 @dataclass
 class Account:
-    """The reports of the workers so far.
+    """What the workers have reported so far.
 
     Attributes:
         failures: reasons by cell.
         unsettled: reasons by cell whose record is written but whose weights or checkpoints could not be tidied.
         running: the cell of each worker.
         saved: cells that a signal stopped.
-        notices: time by message shown.
+        notices: message -> time at which it was last given, by a monotonic clock in seconds.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
@@ -101,12 +102,12 @@ class Account:
                 self.saved.add(event.cell)
 
     def is_news(self, message: str) -> bool:
-        """Whether a notice has not been given just now."""
+        """Return whether a notice was not given in the last NOTICE_SECONDS, and store that it is given now."""
         before, self.notices[message] = self.notices.get(message), time.monotonic()
         return before is None or self.notices[message] - before > NOTICE_SECONDS
 
     def stopped(self) -> str:
-        """The state that a signal left behind."""
+        """Return in words which runs were saved when a signal stopped the workers, and which were not."""
         if not self.running:
             return "every run under way was saved"
         lost = sorted(set(self.running.values()))
@@ -118,7 +119,7 @@ class Pool:
     """The worker processes of one run."""
 
     def __init__(self, plan: Plan, *, profile: bool, co2: float | None = None) -> None:
-        with contextlib.ExitStack() as opened:  # closes everything where a worker cannot be started
+        with contextlib.ExitStack() as opened:  # closes everything if a worker cannot be started
             variables = _served(opened, plan)
             cells = _shared(opened, plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
             computed = _shared(opened, plan.store / "run.precomputed.json", plan.cost.calibration.precomputed)
@@ -128,7 +129,7 @@ class Pool:
             self._told_to_stop = False
             self.interrupted = False  # whether a worker was interrupted by a signal of its own
             self.complaints: list[UserError] = []  # of workers that failed outside a cell
-            self._failures: dict[int, ProcessFailed] = {}  # as workers report them, the last of each
+            self._failures: dict[int, ProcessFailed] = {}  # the last failure that each worker reported
             self.events: queue.Queue[tuple[int, WorkerEvent | None]] = queue.Queue()
             self._errors = [
                 opened.enter_context(tempfile.TemporaryFile("a+", errors="replace"))
@@ -151,8 +152,8 @@ class Pool:
             self._listen(index)
 
     def _started(self, index: int) -> subprocess.Popen[str]:
-        """Start a worker in a session of its own: Ctrl-C in the terminal reaches only this process, which then asks the
-        worker to save."""
+        """Start a worker in a session of its own, so that Ctrl-C in the terminal reaches only this process, which then
+        asks the worker to save."""
         process = subprocess.Popen(
             self._command,
             stdout=subprocess.PIPE,
@@ -161,7 +162,7 @@ class Pool:
             start_new_session=True,
             env=self._environments[index],
         )
-        if self._groups:  # before its first thread
+        if self._groups:  # set before the worker starts threads
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(process.pid, self._groups[index % len(self._groups)])
         return process
@@ -178,7 +179,7 @@ class Pool:
         self.events.put((index, None))
 
     def bound_logs(self) -> None:
-        """Begin anew what workers have written where it is long: a network may print at every step."""
+        """Empty the logs of workers that exceed MAX_LOG_BYTES: a network may print at every step."""
         for errors in (file for file in self._errors if os.fstat(file.fileno()).st_size > MAX_LOG_BYTES):
             os.ftruncate(errors.fileno(), 0)
 
@@ -199,17 +200,18 @@ class Pool:
             if process.poll() is None:
                 elsewhere = _descendants(process.pid)  # torchrun starts ranks in sessions of their own
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)  # the group at once: none of it starts another meanwhile
+                    os.killpg(process.pid, signal.SIGKILL)  # the whole group at once, so that none of it starts another
                 for pid in elsewhere:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
 
     def restarts(self, index: int, *, at: str | None) -> bool:
-        """Whether a worker that has closed its output was started anew: its device was lost to it, or it was killed.
+        """Restart a worker that has closed its output, if it lost its device or was killed. Return whether it was
+        restarted.
 
         Args:
-            at: the cell that it was at. A kill there costs no restart, since a cell is given up after a few; one
-                outside of a cell does, as it would come again and again.
+            at: the cell that it was working on, if any. A kill there does not count against MAX_RESTARTS, since a cell
+                is given up after a few kills; a kill outside of a cell does, as it would come again and again.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):  # `ended` goes on waiting
             self.processes[index].wait(timeout=KILL_PATIENCE)
@@ -225,7 +227,7 @@ class Pool:
         return True
 
     def ended(self, index: int) -> UserError | None:
-        """Wait for a worker that has closed its output. Returns its error if it failed outside a cell."""
+        """Wait for a worker that has closed its output. Return its error if it failed outside a cell."""
         try:
             code = self.processes[index].wait(timeout=KILL_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -239,8 +241,8 @@ class Pool:
         return self.complaints[-1]
 
     def finish(self, *, hurry: Callable[[], bool]) -> list[int]:
-        """Wait until every worker has ended, or end them when time is up or `hurry` is true. Returns the numbers of
-        processes that cannot be ended: the kernel waits for a device or a file system."""
+        """Wait until every worker has ended, or end them when time is up or `hurry` returns True. Return the ids of
+        processes that cannot be ended, because the kernel waits for a device or a file system."""
         deadline = time.monotonic() + STOP_PATIENCE
         while self.is_alive():
             if hurry() or time.monotonic() > deadline:
@@ -258,8 +260,8 @@ class Pool:
 
 
 def groups_for(plan: Plan) -> list[set[int]]:
-    """The cores that workers keep to, in turn, so that their memory stays near: nothing where it is all as near, or a
-    worker has more threads than a group has cores, or a GPU is what it waits for."""
+    """Return the groups of cores that workers are bound to, in turn, so that their memory stays near. Empty where all
+    memory is equally near, a worker has more threads than a group has cores, or workers use a GPU."""
     groups = environment.core_groups()
     fits = all(plan.cost.ranks * plan.cost.threads <= len(group) for group in groups)
     return groups if plan.machine.device == "cpu" and len(groups) > 1 and fits else []
@@ -275,7 +277,7 @@ def command(
     co2: float | None = None,
     ranks: int | None = None,
 ) -> list[str]:
-    """The command of a worker, here or elsewhere.
+    """Return the command of a worker, here or elsewhere.
 
     Args:
         cells: a file of cells that it reads.
@@ -311,11 +313,11 @@ def command(
 
 
 def complaint(code: int | None, failure: ProcessFailed | None, log: str) -> UserError:
-    """Why a worker ended outside a cell.
+    """Return the error that explains why a worker ended outside a cell.
 
     Args:
         code: its exit code; None where it is not known.
-        failure: as it reported it; one that crashes where it begins reports none.
+        failure: as the worker reported it; None where it crashed before it could report.
         log: all that it wrote; its last line stands in for a report.
     """
     if code is not None and code < 0:
@@ -331,7 +333,8 @@ def complaint(code: int | None, failure: ProcessFailed | None, log: str) -> User
 
 @contextlib.contextmanager
 def signals(numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[list[float]]:
-    """Inside, signals to stop only leave the time at which each came. A closed terminal stays ignored under nohup."""
+    """Context in which signals to stop are only recorded: it yields the list of the times at which they came. The
+    closing of a terminal stays ignored under nohup."""
     received: list[float] = []
     nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     heeded = [number for number in numbers if not (nohup and number == signal.SIGHUP)]
@@ -344,12 +347,13 @@ def signals(numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[list[float]
 
 
 def refused(plan: Plan) -> list[Failure]:
-    """Cells that cannot be run at all."""
+    """Return the cells that cannot be run at all, with the reason."""
     return [Failure(cell.name, str(cell.note)) for cell in plan.cells if cell.state == CellState.REFUSED]
 
 
 def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
-    """Environment variables by which workers find NVIDIA's MPS until `opened` is closed; none without `--share mps`."""
+    """Start NVIDIA's MPS until `opened` is closed, if `--share mps` asks for it. Return the environment variables by
+    which workers find it; none otherwise."""
     if plan.machine.share != "mps":
         return {}
     from bench.execute.sharing import served
@@ -358,8 +362,8 @@ def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
 
 
 def _shared(opened: contextlib.ExitStack, path: Path, content: Any) -> str:
-    """A file for the workers to read, in the study's folder, until `opened` is closed. The next run removes what a
-    killed process leaves of it."""
+    """Write a JSON file for the workers beside `path`, which exists until `opened` is closed, and return its path. The
+    next run removes what a killed process leaves of it."""
     try:
         handle = opened.enter_context(files.temporary_file(path))
         handle.write(json.dumps(content).encode())
@@ -377,7 +381,7 @@ def run(
     profile: bool = False,
     co2: float | None = None,
 ) -> list[Failure]:
-    """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
+    """Run everything that is left to do. Return the cells that failed, or could not be begun; all others are done.
 
     Raises:
         Interrupted: a signal to stop, or standard output was closed; the message states what was saved.
@@ -404,7 +408,8 @@ def _work_off(
     profile: bool,
     co2: float | None,
 ) -> tuple[Account, list[UserError], str]:
-    """(what the workers reported, their complaints, when they began)."""
+    """Start the workers and follow them to their end. Return (what they reported, their errors outside cells, when they
+    began)."""
     hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > KILL_SIGNAL_AFTER  # noqa: E731
     account, began = Account(), now()
     pool = Pool(plan, profile=profile, co2=co2)
@@ -490,10 +495,10 @@ def _drain(pool: Pool, account: Account) -> None:
 
 
 def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, began: str) -> list[Failure]:
-    """Every cell that is not done, with its reason.
+    """Return every cell that is not done, with its reason.
 
     Raises:
-        UserError: one is not done, and no worker reported a reason.
+        UserError: a cell is not done, and no worker reported a reason.
     """
     failures, unexplained = dict(account.failures), []
     for planned in plan.todo:
@@ -504,7 +509,7 @@ def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, beg
         elif name not in failures:
             last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
             just_failed = last.get("outcome") == "failed" and str(last.get("started")) >= began
-            if just_failed and not complaints:  # in another run; of our own worker that broke, its complaint says more
+            if just_failed and not complaints:  # in another run; if a worker of ours broke, its error says more
                 failures[name] = str(last.get("reason"))
             else:
                 unexplained.append(name)
@@ -515,7 +520,7 @@ def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, beg
 
 
 def _descendants(pid: int) -> list[int]:
-    """Process ids of all descendants of a process; none without /proc."""
+    """Return the process ids of all descendants of a process; none without /proc."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):

@@ -35,9 +35,9 @@ from bench.train.trainer import Checkpoints, Trainer
 
 LARGE_GRADIENTS = {"ViT-S/16": (224, 64), "R50x1": (224, 64)}
 TENSORS_APART = (
-    0.15  # relative, of a tensor's gradients in bfloat16 from others in bfloat16: rounding adds up over rows
+    0.15  # relative difference allowed between two bfloat16 gradients of a tensor: rounding adds up over rows
 )
-STEPS = 50  # of a training that is compared with another
+STEPS = 50  # steps of a training that is compared with another
 FAMILIES = ("ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14")
 SIZES: dict[str, Any] = {"image_size": 28, "channels": 1, "num_classes": 10}
 IMAGE_SIZE = 224
@@ -50,14 +50,14 @@ THROUGHPUT = {
     "R50x1": 128,
     "R50+ViT-B/16": 128,
 }
-"""Models whose training is timed, and images of a batch that one H100 holds."""
+"""Model whose training is timed -> images of a batch that one H100 holds."""
 # images per second of a training step by other code on one H100 SXM: github.com/NVIDIA-BioNeMo/nvSubquadratic,
 # benchmarks/README.md (ViT-5-Small, batch 256, bfloat16, made-up images, max-autotune)
 PUBLISHED = {"ViT-S/16": 8_003.0}
 
 
 def is_sxm(device: str) -> bool:
-    """Whether a device is an H100 SXM or an H200, of which targets are known."""
+    """Return whether a device is an H100 SXM or an H200, for which targets are known."""
     return device.startswith("cuda") and any(k in torch.cuda.get_device_name() for k in ("H100 80GB HBM3", "H200"))
 
 
@@ -65,7 +65,8 @@ def is_sxm(device: str) -> bool:
 
 
 def machine(device: str) -> Iterator[CheckResult]:
-    """Versions, room, a compiler, a known peak, nobody else on the GPU."""
+    """Check the machine: versions, disk and shared memory; of a GPU its peak, the compiler, and that nobody else uses
+    it."""
     yield CheckResult(check="versions", value=f"torch {torch.__version__}, {environment.cpu_model()}")
     yield at_least("free disk", shutil.disk_usage(".").free / 1e9, 5.0, "GB")
     if Path("/dev/shm").exists():
@@ -85,7 +86,7 @@ def machine(device: str) -> Iterator[CheckResult]:
 
 
 def ceilings(device: str) -> Iterator[CheckResult]:
-    """Matrix products, memory and launches against what the maker states."""
+    """Measure matrix products, copies in memory and kernel launches, against what the maker states."""
     dtype = "bfloat16" if device.startswith("cuda") else "float32"
     measured = peaks.measured_peak(dtype, torch.get_num_threads(), device).flops_per_second / 1e12
     published = peaks.published_peak(torch.cuda.get_device_name(), dtype) if device.startswith("cuda") else None
@@ -123,7 +124,7 @@ def _model(name: str, **sizes: Any) -> Any:
     torch.manual_seed(0)
     model: Any = registry.build_model(name, **(SIZES | sizes)).train()
     head = model.head if isinstance(model.head, nn.Linear) else model.head.fc
-    nn.init.normal_(head.weight, std=0.1)  # zeros would hide the body
+    nn.init.normal_(head.weight, std=0.1)  # with zeros, no gradient would reach the body
     return model
 
 
@@ -133,7 +134,7 @@ def _batch(number: int, device: str) -> tuple[Any, Any]:
 
 
 def _gradient(model: Any, device: str, dtype: str, micro_batch: int = 0) -> Any:
-    """All gradients of one step in one float64 vector on the CPU."""
+    """Return all gradients of one step as one float64 vector on the CPU."""
     model = copy.deepcopy(model).to(device)
     step = Step(
         model=model, recipe=Recipe(batch=32, lr=0.0, clip=0.0, dtype=dtype, micro_batch=micro_batch), device=device
@@ -143,7 +144,8 @@ def _gradient(model: Any, device: str, dtype: str, micro_batch: int = 0) -> Any:
 
 
 def numerics(device: str) -> Iterator[CheckResult]:
-    """FLOPs of every family by three counters; gradients against float64 on the CPU, in low precision, and in parts."""
+    """Check, for every family, FLOPs by three counters; float32 and bfloat16 gradients against float64 on the CPU; and
+    gradients of a batch in parts against those of the whole."""
     for name in FAMILIES:
         counts = crosscheck(name, **SIZES)
         yield as_wanted(f"{name}: FLOPs counted", counts.sentence(), "our count", good=not counts.differs)
@@ -160,11 +162,11 @@ def numerics(device: str) -> Iterator[CheckResult]:
 
 
 def gradients(device: str, *, sizes: dict[str, tuple[int, int]] | None = None) -> Iterator[CheckResult]:
-    """Compiled gradients against those that are written, tensor by tensor, at a size that is trained: compilers choose
-    other kernels for small ones, and one tensor that is wrong would not show in the norm of all.
+    """Check compiled gradients against eager ones, tensor by tensor, at a size that is really trained: compilers choose
+    other kernels for small sizes, and one wrong tensor would not show in the norm of all.
 
     Args:
-        sizes: pixels and images of a batch, by model.
+        sizes: model -> (pixels per side, images of a batch).
     """
     for name, (side, images) in (LARGE_GRADIENTS if sizes is None else sizes).items():
         generator = torch.Generator().manual_seed(1)
@@ -197,7 +199,8 @@ def _losses(device: str, steps: int, *, mode: str = "off") -> tuple[list[float],
 
 
 def recorded(device: str) -> Iterator[CheckResult]:
-    """Compiled and recorded steps against those that are written; nothing waits, nothing compiles again."""
+    """Check compiled steps, and those recorded as CUDA graphs, against eager ones; and that no step waits for the
+    device or compiles again."""
     wanted, _ = _losses(device, STEPS)
     for mode in ("default", "reduce-overhead"):
         losses, step = _losses(device, STEPS, mode=mode)
@@ -221,7 +224,7 @@ def recorded(device: str) -> Iterator[CheckResult]:
 
 
 def memory(device: str) -> Iterator[CheckResult]:
-    """Memory that stays reserved after cells of several shapes."""
+    """Check how much memory stays reserved after trainings of models of several shapes."""
     for name in (*FAMILIES, FAMILIES[0]):
         _losses(device, 3, mode="reduce-overhead")
         release(device)
@@ -229,7 +232,7 @@ def memory(device: str) -> Iterator[CheckResult]:
 
 
 def resuming(device: str) -> Iterator[CheckResult]:
-    """A training that is stopped in the middle and continued, against one that was not."""
+    """Check that a training that is stopped in the middle and continued has the losses of one that was not."""
     rng = np.random.default_rng(0)
     images = ImageSet(
         name="noise",
@@ -276,7 +279,7 @@ def resuming(device: str) -> Iterator[CheckResult]:
 
 
 def throughput(device: str) -> Iterator[CheckResult]:
-    """Images per second of the training step at 224 pixels, beside what others published."""
+    """Measure images per second of the training step at 224 pixels, beside what others published."""
     for name, batch in THROUGHPUT.items():
         subject = Subject(model=name, image_size=IMAGE_SIZE, channels=3, device=device, dtype="bfloat16")
         workload = subject.largest_training(batch, pace=timing.Pace())
@@ -316,13 +319,13 @@ CHECKS = (
 
 
 def examine(check: MachineCheck, device: str) -> Iterator[CheckResult]:
-    """The lines of a check, each as soon as it is known; an exception becomes a line that fails."""
+    """Run a check, and yield each result as soon as it is known; an exception becomes a result that fails."""
     if check.gpu and not device.startswith("cuda"):
         yield CheckResult(check=check.name, value="needs a GPU", outcome="n/a")
         return
     try:
         yield from check.run(device)
         synchronise(device)
-    except Exception as error:  # after one that loses the device, those that start processes of their own still work
+    except Exception as error:  # if the device is lost, checks in processes of their own still work
         reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         yield CheckResult(check=check.name, value=reason, outcome="fail")

@@ -17,7 +17,7 @@ def begin(plan: Plan) -> None:
 
     - The names of the whole grid are written, so that a report can list missing cells.
     - The study file that repeats the run is written.
-    - The planned cost of each cell is noted.
+    - The planned cost of each cell is stored.
     - The cleanup of finished cells, which a kill interrupted, is completed.
 
     Raises:

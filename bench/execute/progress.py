@@ -23,18 +23,18 @@ from bench.core.formatting import duration
 from bench.plan.plan import Plan
 
 LOG_EVERY = 15.0  # seconds between plain lines
-BAR_CHARACTERS = 20  # characters
-ROUNDING = 1e-9  # of sums that are kept up to date
-TRUSTED_SHARE = 0.02  # share of the work done, from which on the time left follows the run's own speed, not the plan's
+BAR_CHARACTERS = 20  # width of a progress bar
+ROUNDING = 1e-9  # relative rounding error of sums that are updated step by step
+TRUSTED_SHARE = 0.02  # fraction of the work done from which the time left follows the run's own speed, not the plan's
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningCell:
-    """The work of one worker.
+    """The cell that one worker is running.
 
     Attributes:
-        name: of the cell's folder.
-        progress: the newest; None before the first.
+        name: name of the cell's folder.
+        progress: its newest progress; None before the first.
         since: when that came, by a monotonic clock in seconds.
     """
 
@@ -55,7 +55,7 @@ class LiveProgress:
         self._total = sum(self.expected.values())  # seconds, as are the next two
         self._done = self._begun = sum(self.expected[name] * done for name, done in self.fraction.items())
         self.running: dict[int, RunningCell] = {}  # by worker
-        self.finished = set[str]()  # a cell whose folder was moved away under its worker is finished twice
+        self.finished = set[str]()  # a set: a cell whose folder is moved away while it runs is finished twice
         self.failed: dict[str, str] = {}
         self.started = self.last_line = time.monotonic()
         self.live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
@@ -87,7 +87,7 @@ class LiveProgress:
             case CellDone():
                 self._set(event.cell, 1.0)
                 self.finished.add(event.cell)
-                self.failed.pop(event.cell, None)  # another worker could
+                self.failed.pop(event.cell, None)  # another worker could run it
                 if event.status != "complete":
                     self._line(f"{event.status}: {event.cell}: {event.reason}")
             case CellFailed():
@@ -106,7 +106,8 @@ class LiveProgress:
             self._line("; ".join([self._summary(), *map(self._describe, self.running.values())]))
 
     def seconds_left(self) -> float:
-        """Seconds left: the plan's, corrected by how fast the run has been so far. Failed cells are not waited for."""
+        """Return the expected seconds left: the plan's, or by the speed of the run so far once that is known well
+        enough. Failed cells are not counted."""
         total, done = self._total - self._failed_of(None), self._done - self._failed_of(self.fraction)
         gained = done - (self._begun - self._failed_of(self.at_start))
         elapsed = time.monotonic() - self.started
@@ -122,8 +123,8 @@ class LiveProgress:
                 self._set(running.name, self._fraction_of(running, running.progress))
 
     def _fraction_of(self, running: RunningCell, progress: Advanced) -> float:
-        """How much of a running cell is done, in expected time: its training, and the horizons it has evaluated. One
-        that is being evaluated counts by the time it has taken, as far as was expected."""
+        """Return the fraction of a running cell that is done, in expected time: of its training, and of the evaluation
+        of its horizons. A horizon that is being evaluated counts by the time it has taken, up to what was expected."""
         cell = self.cells[running.name]
         trained = progress.done / progress.total if progress.total else 0.0
         if not cell.evaluate_share:
@@ -140,7 +141,8 @@ class LiveProgress:
         self.fraction[name] = fraction
 
     def _failed_of(self, fraction: dict[str, float] | None) -> float:
-        """Expected seconds of these parts of the cells that have failed; of the whole cells without."""
+        """Return the expected seconds of the cells that have failed: of this fraction of each, or of all of them where
+        None is given."""
         return sum(self.expected[name] * (fraction[name] if fraction else 1.0) for name in self.failed)
 
     def _line(self, text: str) -> None:

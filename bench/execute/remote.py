@@ -37,13 +37,13 @@ from bench.store.lease import EXPIRES_AFTER
 from bench.store.study import CellDirectory, Study, state_of
 from bench.study.cell import to_json
 
-SUBMITTED_FILE = "submitted-{}.json"  # in the folder of a run, for each kind of worker
-FIRST_DELAY_SECONDS, MOST_DELAY_SECONDS = 15.0, 300.0  # until a cluster that has refused workers is asked again
-RUNS_FOLDER = ".jobs"  # in the study's: what workers read, their logs, and what executors keep
+SUBMITTED_FILE = "submitted-{}.json"  # in the folder of a run, one for each kind of worker
+FIRST_DELAY_SECONDS, MOST_DELAY_SECONDS = 15.0, 300.0  # until a cluster that refused workers is asked again; it doubles
+RUNS_FOLDER = ".jobs"  # in the study's folder: files that workers read, their logs, and files of executors
 POLL_SECONDS = 0.5  # seconds between looks at the folder, at least
 LEASE_PATIENCE_SECONDS = (
     EXPIRES_AFTER + 10.0
-)  # seconds after which a worker leaves what others hold: a dead holder is known by then
+)  # seconds after which a worker no longer waits for cells that others hold: a dead holder is known by then
 GIB = 1 << 30
 WORKER_BASE_BYTES = 2 * GIB  # bytes of a worker that has loaded torch
 LEAST_HOURS, MOST_HOURS = 1.0, 24.0
@@ -53,7 +53,8 @@ FORWARDED_VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "
 
 
 def runs_on(make: Callable[[Resources, WorkerCommand], Executor]) -> Callable[..., list[Failure]]:
-    """The function that an executor of clusters exports: (plan, on_event=…, tick=…), as `run`."""
+    """Return the function that the file of a cluster's executor exports: `run` with this `make`, so that it takes
+    (plan, on_event=…, tick=…)."""
     return partial(run, make)
 
 
@@ -64,15 +65,16 @@ def run(
     on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
 ) -> list[Failure]:
-    """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
+    """Run everything that is left to do. Return the cells that failed, or could not be begun; all others are done.
 
     Args:
-        make: an executor, of the needs of its workers and how they are started.
-        plan: with what is asked of machines (`bench.study.options.Machine`): the device as workers are to find it,
-            nodes of each worker, workers at once, whether to leave when they are submitted.
+        make: makes an executor from the needs of its workers and their command.
+        plan: its `machine.asked` (`bench.study.options.Machine`) says which device workers are to find, how many nodes
+            each has, how many there are at once, and whether to leave when they are submitted.
 
     Raises:
-        Interrupted: a signal to stop. UserError: the cluster refuses; as `bench.execute.local.run`.
+        Interrupted: a signal to stop came.
+        UserError: the cluster refuses; as `bench.execute.local.run`.
     """
     study = Study(plan.store)
     study.create()
@@ -94,7 +96,7 @@ def run(
         for number, cells in enumerate(kinds_of(plan, gpus=gpus)):
             kinds.append(WorkerKind(make, plan, cells, gpus=gpus, folder=folder, number=number))
             followed.callback(kinds[-1].executor.close)
-        received = opened.enter_context(local.signals())  # in place of what a library has put there
+        received = opened.enter_context(local.signals())  # in place of handlers that a library has installed
         earlier, before = adopt(kinds, study, folder.parent)
         if earlier:
             queued = f"{plural(earlier, 'job')} of an earlier run still queued or running: not submitted again."
@@ -135,9 +137,9 @@ def run(
 
 
 def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int, list[Path]]:
-    """Follow jobs of earlier runs that are still queued or running and have only cells of this run to do; call off
-    those that have nothing to do. A job counts as one of the kind that most of its cells are of. Returns how many are
-    followed, and the folders of runs that nobody else needs."""
+    """Follow jobs of earlier runs that are still queued or running and have only cells of this run to do; cancel those
+    that have nothing to do. A job counts as one of the kind that most of its cells belong to. Return how many are
+    followed, and the folders of earlier runs that nobody needs any more."""
     followed, done = 0, list[Path]()
     asked = frozenset[str]().union(*(kind.names for kind in kinds))
     for earlier in sorted({path.parent for path in folder.glob(f"*/{SUBMITTED_FILE.format('*')}")}):
@@ -164,7 +166,8 @@ def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int,
 
 
 def kinds_of(plan: Plan, *, gpus: bool) -> list[list[PlannedCell]]:
-    """Cells whose workers need about as much: memory within a factor of two, hours within one of four."""
+    """Group the cells that are left by the needs of their workers: memory within a factor of two, hours within a factor
+    of four."""
     kinds = by_key(
         ((_memory(cell, gpus=gpus).bit_length(), int(_hours(cell)).bit_length() // 2), cell) for cell in plan.todo
     )
@@ -172,7 +175,7 @@ def kinds_of(plan: Plan, *, gpus: bool) -> list[list[PlannedCell]]:
 
 
 def _memory(cell: PlannedCell, *, gpus: bool) -> int:
-    """Bytes of a machine's memory for a process: on a CPU that of what trains is the same."""
+    """Return the bytes of host memory that a process needs; on a CPU they include what a GPU would hold otherwise."""
     if gpus:
         return beside_gpu(cell.needs)[1]
     needs = cell.needs
@@ -184,11 +187,11 @@ def _hours(cell: PlannedCell) -> float:
 
 
 def resources(plan: Plan, cells: Sequence[PlannedCell], *, gpus: bool) -> Resources:
-    """The needs of each worker for these cells, on each of its machines."""
+    """Return the resources that each worker for these cells needs on each of its machines."""
     asked = plan.machine.asked
     each = max(1, plan.cost.ranks // asked.nodes)
     cores = each * (max(beside_gpu(cell.needs)[0] for cell in cells) if gpus else plan.cost.threads)
-    for name, value in asked.job:  # threads beside a GPU follow from them
+    for name, value in asked.job:  # cores that the user asks for, from which threads beside a GPU follow
         if name.replace("_", "-") in CORES and isinstance(value, int | float):
             cores = max(1, int(value) * (each if name.endswith("gpu") else 1))
     return Resources(
@@ -202,7 +205,8 @@ def resources(plan: Plan, cells: Sequence[PlannedCell], *, gpus: bool) -> Resour
 
 
 class WorkerKind:
-    """Cells that need about as much, and the workers for them. fewer: workers that ended and are not replaced."""
+    """Cells that need about the same resources, and the workers for them. `fewer`: how many workers have ended and are
+    not replaced."""
 
     def __init__(
         self,
@@ -223,7 +227,7 @@ class WorkerKind:
         self._folder, self._files = folder, dict[Path, Any]({listed: [to_json(planned.cell) for planned in cells]})
         self._files[computed] = {
             "costs": plan.cost.calibration.precomputed.get("costs", [])
-        }  # peaks are of this machine
+        }  # without peaks, which were measured on this machine
         arguments = local.command(
             plan,
             cells=listed,
@@ -245,7 +249,8 @@ class WorkerKind:
             self._files[folder / SUBMITTED_FILE.format(number)] = {"cells": sorted(self.names), "queue": queue}
 
     def submit(self, number: int) -> None:
-        """Start so many more workers, unless the cluster has refused some just now. Raises UserError: it refuses."""
+        """Start `number` more workers, unless the cluster has refused some a short while ago. Raise UserError if it
+        refuses."""
         if not number or time.monotonic() < self._next_try:
             return
         files.make_directory(self._folder)
@@ -258,8 +263,8 @@ class WorkerKind:
 
 
 def shared(workers: int, cells: Sequence[int]) -> list[int]:
-    """So many workers over kinds of so many cells each: one for every kind where there are enough, the others in
-    proportion, of which the largest remainders are rounded up."""
+    """Distribute `workers` over kinds with so many cells each, and return the workers of each kind: one for every kind
+    where there are enough, and the others in proportion to cells, the largest remainders rounded up."""
     least = int(workers >= len(cells))
     exact = [least + (workers - least * len(cells)) * number / sum(cells) for number in cells]
     shares = [int(share) for share in exact]
@@ -269,12 +274,13 @@ def shared(workers: int, cells: Sequence[int]) -> list[int]:
 
 
 class Fleet:
-    """All workers of a run. owed: workers that the cluster has refused so far."""
+    """All workers of a run. `owed`: workers that were missing at the last `submit`; where none runs, the cluster has
+    refused them."""
 
     def __init__(self, kinds: Sequence[WorkerKind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
         self._restarts, self.owed = local.MAX_RESTARTS * len(kinds), 0
-        self._kills = self._restarts  # kills to be made good before another cell begins
+        self._kills = self._restarts  # killed workers that may be replaced before another cell begins
         self.complaints: list[UserError] = []
         self.began, self.names = watched.began, watched.left()
 
@@ -283,8 +289,8 @@ class Fleet:
         return sum(len(kind.executor.alive) for kind in self._kinds)
 
     def submit(self, left: set[str]) -> None:
-        """Start workers beside those that are there: of every kind as many as its share of the cells that are left asks
-        for, and of some kinds none for now where fewer workers are allowed than there are kinds.
+        """Start the workers that are missing: of every kind as many as are due to its part of the cells that are left.
+        Where fewer workers are allowed than there are kinds, some kinds get none for now.
 
         Raises:
             UserError: the cluster refuses them; it can be asked again.
@@ -308,15 +314,16 @@ class Fleet:
         received: Sequence[float],
         closed: Sequence[float],
     ) -> None:
-        """Forward what the folder shows until nothing is left, or no worker is.
+        """Forward the events that the study's folder shows, and replace lost workers, until no cell or no worker is
+        left.
 
         Args:
-            received: signals to stop.
-            closed: that of a closed terminal, where workers can do without this process.
+            received: times at which signals to stop came.
+            closed: times at which the terminal was closed, where workers can do without this process.
         """
         told = (
             nothing_left
-        ) = -math.inf  # when workers were told to save and end, last; when queued ones were called off
+        ) = -math.inf  # times: when workers were last told to save and end; when queued ones were cancelled
 
         def look() -> None:
             for number, event in self._watched.news():
@@ -340,7 +347,7 @@ class Fleet:
             if received and time.monotonic() - told > SAVE_SECONDS:
                 told = time.monotonic()  # again: a library may have lost the first call
                 self.stop(say)
-            elif not left and nothing_left < 0:  # those that run end by themselves
+            elif not left and nothing_left < 0:  # running workers end by themselves
                 nothing_left = time.monotonic()
                 self.stop(say, running=False)
             with heard(say):
@@ -349,7 +356,7 @@ class Fleet:
                 say(f"Workers are still queued, for this reason: {why}.")
             idle = not self.running
             if received and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * SAVE_SECONDS):
-                look()  # at what they wrote while they ended
+                look()  # workers may have written while they ended
                 return
             if not left and (idle or time.monotonic() - nothing_left > SAVE_SECONDS):
                 return
@@ -358,7 +365,7 @@ class Fleet:
             time.sleep(max(POLL_SECONDS, self._watched.pause))
 
     def _replace(self, left: set[str], say: Callable[[str], None], *, ending: bool) -> None:
-        """Start a worker for each that was lost, and for cells that nobody is left to do."""
+        """Start a worker in place of each that was lost, and where cells are left that no worker is left to do."""
         for kind in self._kinds:
             for ended in kind.executor.ended():
                 kind.fewer += 1
@@ -388,7 +395,7 @@ class Fleet:
         self._restarts -= bool(self._restarts)
 
     def stop(self, say: Callable[[str], None], *, running: bool = True) -> None:
-        """Call off queued workers, and have those that run save and end, as far as the cluster answers."""
+        """Cancel queued workers and, if `running`, ask running ones to save and end, as far as the cluster answers."""
         for kind in self._kinds:
             with heard(say):
                 kind.executor.stop(running=running)
@@ -396,7 +403,8 @@ class Fleet:
 
 @contextlib.contextmanager
 def heard(say: Callable[[str], None]) -> Iterator[None]:
-    """Inside, a cluster that refuses or does not answer is heard, and asked again later."""
+    """Context in which the refusal or silence of a cluster is told to the user and not raised: it is asked again
+    later."""
     try:
         yield
     except UserError as error:

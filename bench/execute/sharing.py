@@ -1,7 +1,8 @@
 """NVIDIA's Multi-Process Service (MPS): kernels of several processes run on a GPU side by side, and not in turns.
 
-Its daemon serves one study, by pipes in a folder of its own, and ends with the last of its runs here, for one that was
-told to quit takes no new processes; what a kill has left of it is ended by the next run.
+Each study has a daemon of its own, reached by pipes in a folder of its own. The last run of the study on this machine
+ends it, and none before, since a daemon that was told to quit takes no new processes. If that run is killed, the next
+one ends the daemon that is left.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ PATIENCE = 60.0  # seconds that the daemon gets to answer
 
 @contextlib.contextmanager
 def served(store: Path) -> Iterator[dict[str, str]]:
-    """Inside, the daemon serves processes that have these environment variables.
+    """Context in which the daemon of a study runs. It yields the environment variables by which processes find it.
 
     Raises:
-        UserError: it cannot be started, or its folder is another user's.
+        UserError: the daemon cannot be started, or its folder belongs to another user.
     """
     import fcntl  # not of Windows, where there is no daemon either
 
     name = hashlib.sha256(str(store.absolute()).encode()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir(), f"vit-bench-mps-{os.getuid()}-{name}")  # a socket's path has 108 bytes
+    folder = Path(tempfile.gettempdir(), f"vit-bench-mps-{os.getuid()}-{name}")  # a socket's path has 108 bytes at most
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise UserError(f"{folder} belongs to somebody else.", "Set TMPDIR to a folder of your own.")
@@ -56,14 +57,15 @@ def served(store: Path) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def _alone(folder: Path, users: IO[str]) -> Iterator[bool]:
-    """Inside, no other run begins or ends; whether none uses the daemon."""
+    """Context in which no other run of the study begins or ends. It yields whether no run uses the daemon."""
     with open(folder / "turn", "a") as turn:
         files.lock(turn.fileno(), wait=True)
         yield files.lock(users.fileno()) is not False
 
 
 def _control(variables: dict[str, str], *arguments: str, say: str = "") -> str | None:
-    """Speak to the daemon; why it failed. It numbers all devices, of which each worker sees its own."""
+    """Run the program that controls the daemon. Return why it failed; None if it did not. The daemon sees all devices,
+    of which each worker sees its own."""
     own = {name: value for name, value in os.environ.items() if name not in VISIBLE_VARIABLES}
     try:
         done = subprocess.run(

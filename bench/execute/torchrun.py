@@ -25,24 +25,24 @@ from bench.core.events import reports_failure
 from bench.core.subprocesses import end_with
 
 SHUTDOWN_SECONDS = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
-EXIT_CRASHED = 1  # Python's own, for an uncaught error
+EXIT_CRASHED = 1  # Python's own exit code, for an uncaught error
 JOIN_SECONDS = 900  # seconds in which all machines of a job must appear
-PORTS = range(20_000, 32_000)  # below those that systems give out by themselves
+PORTS = range(20_000, 32_000)  # below the ephemeral ports, which systems give out by themselves
 POLL_SECONDS = 0.2  # seconds between looks at the ranks
 HOW_TO_START = "Start it on each of them, with the same --nodes, --first and --job, and its own --node."
 CONTINUE = "Run the same command to continue, with any number of ranks; nothing saved is lost."
 
 
 def port(job: str) -> int:
-    """The port at which the machines of a job meet: the same for all of them, and another for most other jobs."""
+    """Return the port at which the machines of a job meet: the same on all of them, and another for most other jobs."""
     return PORTS.start + zlib.crc32(job.encode()) % len(PORTS)
 
 
 def own_address(first: str, number: int) -> str:
-    """The address under which the machines that reach `first` reach this one.
+    """Return the address by which machines that can reach `first` can reach this one.
 
     Raises:
-        UserError: nothing is known of `first`.
+        UserError: there is no way to `first`.
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -55,8 +55,8 @@ def own_address(first: str, number: int) -> str:
 
 
 def loopback_store() -> Any:
-    """A server, on the loopback interface, at which the ranks of one machine meet: torchrun's own would listen on all.
-    Whoever starts one at the same port in this process gets this one, for as long as it is kept."""
+    """Start a server on the loopback interface, at which the ranks of one machine meet: torchrun's own would listen on
+    all interfaces. While it is kept, whoever starts a server at its port in this process gets this one."""
     from torch.distributed import TCPStore
 
     listening = socket.create_server(("127.0.0.1", 0))
@@ -72,10 +72,10 @@ def loopback_store() -> Any:
 
 
 def wait_for_first(first: str, number: int) -> None:
-    """Wait until the first machine listens; torchrun's own wait ends after a minute, in stacks.
+    """Wait until the first machine listens; torchrun's own wait ends after a minute, with stack traces.
 
     Raises:
-        UserError: it does not.
+        UserError: it does not listen within JOIN_SECONDS.
     """
     deadline = time.monotonic() + JOIN_SECONDS
     while time.monotonic() < deadline:
@@ -86,10 +86,11 @@ def wait_for_first(first: str, number: int) -> None:
 
 
 def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
-    """The exit code for the ranks that failed first: torchrun's ProcessFailure by rank.
+    """Return the exit code of a worker some of whose ranks failed. `failures`: rank -> torchrun's ProcessFailure, for
+    those that failed first.
 
     Raises:
-        UserError: one was killed; the others do not know by what.
+        ProcessKilled: a rank was killed; the other ranks cannot tell by what.
     """
     codes = {number: failure.exitcode for number, failure in failures.items()}
     if EXIT_INTERRUPTED in codes.values():
@@ -116,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options, worker = parser.parse_known_args(argv)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its warnings of lost connections hold stacks
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its warnings of lost connections hold stack traces
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):  # until torchrun takes them over
         signal.signal(each, lambda *_: sys.exit(EXIT_INTERRUPTED))
 
@@ -128,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
 
     if options.parent is not None:
         end_with(options.parent)
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what it says is said below, in words
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # failures are told below, in words
     number = port(options.job)
     if options.nodes == 1:
         store = loopback_store()

@@ -1,4 +1,4 @@
-"""Trackers beside a run: processes of `bench.report --to` that follow it, and a last pass when it has ended."""
+"""Keeps trackers up to date: processes of `bench.report --to` follow a run, and all is sent once more at its end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Follows cells through their folder, whoever runs them: the events that a worker would send, from what it writes.
+"""Follows cells through their folders, whoever runs them: derives the events that a worker would send from what it
+writes.
 
-A look costs a few file operations for each cell that is left; looks are spaced so that they take a small share of the
+A look costs a few file operations for each cell that is left; looks are spaced so that they take a small part of the
 time, however many cells there are.
 """
 
@@ -29,29 +30,29 @@ from bench.store.study import CellDirectory, Study, attempt_status, state_of
 from bench.study.cell import Cell
 
 LOG_TAIL_BYTES = 4096  # bytes of a log of metrics in which its last line is looked for
-MAX_POLLING_SHARE = 0.05  # of the time, that looks may take
+MAX_POLLING_SHARE = 0.05  # fraction of the time that looks may take
 
 
 class Watched:
-    """Cells of a study that are to be done. `began`: what failed earlier is no news. pause: seconds until the next
-    look, at least."""
+    """Follows the cells of a study that are to be done. `began`: the time before which failures are no news. `pause`:
+    the least seconds until the next look."""
 
     def __init__(self, study: Study, cells: Sequence[Cell]) -> None:
         self.cells = cells
         self._open = {number: study.cell(cell) for number, cell in enumerate(cells)}
         self._names = {number: directory.path.name for number, directory in self._open.items()}
         self._running: dict[int, WorkerEvent] = {}
-        self._failed: dict[int, str] = {}  # when the attempt began
+        self._failed: dict[int, str] = {}  # number of a cell -> when its failed attempt began
         self._held = False
         self.began, self.pause = now(), 0.0
 
     def news(self) -> list[tuple[int, WorkerEvent]]:
-        """Events since the last look: (number of the cell, event)."""
+        """Return the events since the last look: (number of the cell, event)."""
         began, events = time.monotonic(), list[tuple[int, WorkerEvent]]()
         for number, directory in list(self._open.items()):
             if (event := self._look(number, directory)) is not None:
                 events.append((number, event))
-        # a list: each must be looked at, each time
+        # a list and no generator, because every lease must be looked at each time
         self._held = any([is_held(self._open[number].lease) for number in self._running])
         self.pause = (time.monotonic() - began) / MAX_POLLING_SHARE
         return events
@@ -88,16 +89,16 @@ class Watched:
         return None
 
     def left(self) -> set[str]:
-        """Names of cells that are neither done nor failed."""
+        """Return the names of cells that are neither done nor failed."""
         return {self._names[number] for number in self._open if number not in self._failed}
 
     def held(self) -> bool:
-        """Whether a living process held one of them at the last look."""
+        """Return whether a living process held one of the running cells at the last look."""
         return self._held
 
 
 def _last_line(directory: CellDirectory) -> Advanced | None:
-    """The newest progress of the attempt that runs; None before the first."""
+    """Return the newest progress of a cell's last attempt; None before the first."""
     path = Path(directory.attempts()[-1] / "metrics.jsonl") if directory.attempts() else None
     try:
         if path is not None:

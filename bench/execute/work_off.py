@@ -1,4 +1,4 @@
-"""Works a plan off, shown on the console and in trackers, and keeps what was planned beside what it took."""
+"""Carries out a plan, shown on the console and in trackers, and stores the planned time beside the time it took."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from bench.trackers import tracker as trackers
 
 
 def work_off(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
-    """Do what is left of a plan. The store keeps the planned and the real cost. Returns the cells that
-    failed.
+    """Do what is left of a plan, and store its planned and its real cost. Return the cells that failed.
 
     Raises:
         As `execute`.
@@ -51,7 +50,8 @@ def work_off(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Fail
 
 
 def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -> str:
-    """Planned and actual time of a run: of its cells by their records, resumed ones as a whole; and by the clock."""
+    """Return in words the planned and actual time of a run: by the clock, and summed over its cells by their records,
+    where a resumed cell counts as a whole."""
     states = {name: state_of(CellDirectory(Study(store).cells_path / name)) for name in cells}
     compared = planned.compare(planned.read(store), {name: state.took for name, state in states.items()})
     parts = [f"The run: {planned_and_took(run.planned, run.took)}"]
@@ -62,7 +62,7 @@ def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -
 
 
 def execute(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
-    """Do what is left of a plan, shown on the console and in trackers. Returns the cells that failed.
+    """Do what is left of a plan, shown on the console and in trackers. Return the cells that failed.
 
     Raises:
         Interrupted: see `bench.execute.local.run`.

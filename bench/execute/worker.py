@@ -82,11 +82,12 @@ POLLS_BEFORE_NOTICE, POLLS_BETWEEN_NOTICES = 5, 60  # polls before the lease hol
 
 
 class DeviceLost(Exception):
-    """No process can go on with this device: it has to start again."""
+    """Raised when this process can no longer use its device, so that a new process has to be started."""
 
 
 class Signals:
-    """Signals only set a flag; the loop looks at it between steps. A vanished parent counts as a signal."""
+    """A callable that returns whether the worker is to stop. Signals only set a flag, which the loop looks at between
+    steps. A vanished parent counts as a signal."""
 
     def __init__(self, parent: int | None) -> None:
         self.stopping = False
@@ -103,7 +104,7 @@ class Signals:
         return self.stopping
 
 
-_channels: list[TextIO] = []  # for events, the last of them; standard output without any
+_channels: list[TextIO] = []  # events go to the last of them, or to standard output where there is none
 
 
 def emit(event: WorkerEvent) -> None:
@@ -122,8 +123,8 @@ class WorkerOptions:
 
     Attributes:
         device: "cpu", "cuda", "cuda:1", "mps".
-        threads: of the processor, of this process.
-        share: workers that use its device.
+        threads: processor threads of this process.
+        share: how many workers use its device.
         data_root: folder with data sets that are not installed.
         profile: leave a trace of each cell's first steps.
         co2: grams per kilowatt-hour, for the records.
@@ -142,7 +143,7 @@ class WorkerOptions:
 
 
 class Worker:
-    """One worker over a list of cells: a process, or one rank of several."""
+    """Works on a list of cells, as one process or as one of several ranks."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class Worker:
         self.images = identity.of_cells(root=options.data_root)
 
     def run(self) -> int:
-        """Work until every cell is done, failed here, or a signal stops it. Returns the exit code.
+        """Work until every cell is done or has failed here, or until a signal comes. Return the exit code.
 
         Raises:
             RankFailure: another rank is gone.
@@ -172,7 +173,7 @@ class Worker:
             if not self.ranks.is_rank0:
                 return self._work_beside_rank0()
             code = self._choose()
-            self.ranks.run_on_rank0(lambda: None)  # nothing more to do
+            self.ranks.run_on_rank0(lambda: None)  # tells the other ranks that nothing is left to do
             return code
         except Exception as error:
             if self.ranks.size == 1 or isinstance(error, RankFailure):
@@ -180,7 +181,7 @@ class Worker:
             raise self.ranks.failure(error) from error
 
     def _work_beside_rank0(self) -> int:
-        """The loop of every rank except rank 0: the same work, without writing."""
+        """Run the loop of every rank except rank 0: do the same work, without writing. Return the exit code."""
         while (order := self.ranks.run_on_rank0(lambda: None)) is not None:
             number, attempt = order
             cell = self.cells[number]
@@ -194,14 +195,15 @@ class Worker:
         return EXIT_INTERRUPTED if self.stop() else EXIT_OK
 
     def _job(self, cell: Cell, context: JobContext) -> Result:
-        """Run the cell's job. An error of one rank that the others do not know of ends them all."""
+        """Run the cell's job, and return its result. An error of one rank that the others do not know of ends them
+        all."""
         try:
             job: Job = registry.load("job", cell.job)
             return job.run(cell, context)
         except (Interrupted, SharedError):
             raise
         except Exception as error:
-            if str(error).startswith("DataLoader worker"):  # torch's handler of signals raises it, wherever this one is
+            if str(error).startswith("DataLoader worker"):  # raised by torch's handler of signals, at any place
                 what = "A process that reads images was killed; is memory short?"
                 error = UserError(what, "Run the same command to continue; nothing saved is lost.")
             if self.ranks.size == 1:
@@ -224,7 +226,7 @@ class Worker:
             else:
                 waiting_since = waiting_since or running()
                 if self.options.patience is not None and running() - waiting_since > self.options.patience:
-                    break  # who holds them does them, or a later worker
+                    break  # the workers that hold these cells do them, or later ones
                 rounds += 1
                 if rounds % POLLS_BETWEEN_NOTICES == POLLS_BEFORE_NOTICE:
                     self._say_who_holds([self.cells[number] for number in held])
@@ -240,14 +242,14 @@ class Worker:
             emit(Notice(message=f"Waiting for {directory.path.name}: leased by {who}."))
 
     def _kills(self, number: int) -> int:
-        """Attempts at a cell in this run whose process was killed, or that still run."""
+        """Return how many attempts at a cell in this run were killed, or still run."""
         if self.options.run is None:
             return 0
         stated = map(attempt_status, self.study.cell(self.cells[number]).attempts())
         return sum(status.get("run") == self.options.run and was_killed(status) for status in stated)
 
     def _try(self, number: int) -> bool:
-        """Do one cell unless it is done. False if another runner holds it, or has taken it over.
+        """Do one cell unless it is done. Return False if another runner holds it, or has taken it over.
 
         Raises:
             StoreGone: the study's folder is no longer there.
@@ -275,20 +277,21 @@ class Worker:
                 else:
                     return self._attempt(number, directory, lease)
         except UserError as error:  # outside the cell's own work: its folder cannot be written, …
-            self.study.check_is(self.known)  # It says more where the store has gone.
+            self.study.check_is(self.known)  # if the store is gone, this error says more
             self.failed = True
             emit(CellFailed(cell=directory.path.name, reason=str(error)))
         return True
 
     def _failed_for_good(self, directory: CellDirectory) -> bool:
-        """Whether another worker of this run has failed on this cell with a user error, which a retry would repeat."""
+        """Return whether another worker of this run has failed on a cell with a user error, which a retry would
+        repeat."""
         if self.options.run is None or not (attempts := directory.attempts()):
             return False
         last = attempt_status(attempts[-1])
         return last.get("again") is False and last.get("run") == self.options.run
 
     def _attempt(self, number: int, directory: CellDirectory, lease: Lease) -> bool:
-        """Run a cell's job and write its record. False if another runner has taken the cell over meanwhile."""
+        """Run a cell's job and write its record. Return False if another runner has taken the cell over meanwhile."""
         cell = self.cells[number]
         attempt = RunningAttempt(directory, lease, run=self.options.run)
         emit(CellStarted(cell=attempt.name, model=cell.model, data=cell.data_name, seed=cell.seed))
@@ -302,7 +305,7 @@ class Worker:
         except Interrupted as interruption:
             self.stop.stopping = True  # the signal may have come to another rank
             attempt.log(f"interrupted: {interruption}")
-            emit(CellInterrupted(cell=attempt.name))  # it is saved, whatever becomes of the status
+            emit(CellInterrupted(cell=attempt.name))  # the cell is saved, even if its status cannot be written
             attempt.finish("interrupted")
         except RankFailure as failure:
             attempt.log(f"failed: {failure}\n{traceback.format_exc()}")
@@ -319,12 +322,12 @@ class Worker:
                 raise DeviceLost from error
         finally:
             meter.close()
-        if self.options.device in DAMAGED and not self.stop():  # by a recording whose failure the cell has survived
+        if self.options.device in DAMAGED and not self.stop():  # by a failed recording that the cell survived
             raise DeviceLost
         return True
 
     def _meter(self, attempt: Path) -> contextlib.ExitStack:
-        """The counter of an attempt's energy until it is closed, where this machine has one."""
+        """Start to count an attempt's energy, where this machine has a counter. Closing the returned stack stops it."""
         counting = contextlib.ExitStack()
         if environment.counts_energy(device := self.options.device):
             from bench.cost import energy
@@ -338,7 +341,7 @@ class Worker:
         attempt.check_lease()
         revisions, attempts = revisions_of(cell), attempt.log_with(result.status)
         cost = result.cost
-        if cell.job == "train":  # others leave the work to processes of theirs
+        if cell.job == "train":  # other jobs leave their work to further processes
             cost = dataclasses.replace(cost, processor_seconds=attempt.processor_seconds())
         on_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
         if on_one_host and any((path / ENERGY).exists() for path in attempt.directory.attempts()):
@@ -371,13 +374,13 @@ class Worker:
         with contextlib.suppress(UserError):
             attempt.finish("lost")
             if attempt.directory.is_done():
-                attempt.directory.tidy()  # of what this attempt has made since
+                attempt.directory.tidy()  # removes what this attempt has made since
         emit(CellLost(cell=attempt.name))
         emit(Notice(message=f"{attempt.name}: {error}; its results are kept."))
         return False
 
     def _context(self, directory: CellDirectory, path: Path, attempt: RunningAttempt | None) -> JobContext:
-        """The context of a job; the ranks beside the first write nothing, and have no `attempt`."""
+        """Return the context of a job. Ranks other than rank 0 write nothing, and give None as `attempt`."""
         silent: Callable[..., None] = lambda *_: None  # noqa: E731
         return JobContext(
             directory=directory,
@@ -411,10 +414,10 @@ class RunningAttempt:
         files.write_json(self.path / "env.json", to_json(environment.describe()))
 
     def check_lease(self) -> None:
-        """Make sure that the cell is still this attempt's.
+        """Check that this attempt still holds the cell.
 
         Raises:
-            LeaseLost: it is not: nothing may be written.
+            LeaseLost: it does not, so that nothing may be written.
         """
         self.lease.check()
         self.directory.check_attempt(self.path)
@@ -435,7 +438,7 @@ class RunningAttempt:
         files.append_line(self.path / "metrics.jsonl", {"time": now(), **to_json(advanced)})
 
     def log_with(self, outcome: str) -> tuple[Attempt, ...]:
-        """Every attempt up to this one, which ends so."""
+        """Return all attempts up to this one, which is given this outcome."""
         self._end(outcome)
         own = Attempt(outcome=outcome, started=self._status["started"], ended=self._status["ended"])
         return (*self.directory.attempt_log(up_to=self.path)[:-1], own)
@@ -446,25 +449,25 @@ class RunningAttempt:
         self._status.update(outcome=outcome, **why)
 
     def processor_seconds(self) -> float | None:
-        """Processor seconds of every attempt up to this one, once this one has ended; None where one was killed before
-        it could say so."""
+        """Return the processor seconds of all attempts up to this one, once this one has ended; None where one was
+        killed before it could state its own."""
         earlier = [path for path in self.directory.attempts() if int(path.name) < int(self.path.name)]
         used = [status.get("processor_seconds") for status in (*map(attempt_status, earlier), self._status)]
         known = [float(seconds) for seconds in used if seconds is not None]
         return math.fsum(known) if len(known) == len(used) else None
 
     def finish(self, outcome: str, **why: Any) -> None:
-        """State how it ended.
+        """Write into status.json how the attempt ended.
 
         Raises:
-            UserError: that cannot be written.
+            UserError: the file cannot be written.
         """
         self._end(outcome, **why)
         files.write_sealed(self.path / "status.json", self._status)
 
     def fail(self, error: BaseException) -> None:
-        """A cell that could not be run leaves no record: the next run tries again. In this run another worker does,
-        unless the user has something to mend first."""
+        """Report that the attempt failed. The cell gets no record, so that the next run tries it again; in this run
+        another worker does, unless the user has something to mend first."""
         reason = str(error)
         if not isinstance(error, UserError):
             self.log("".join(traceback.format_exception(error)))
@@ -476,10 +479,10 @@ class RunningAttempt:
 
 
 def join(device: str, cells: list[Cell]) -> Ranks:
-    """This process's place among those that torchrun started; alone if it started none or one.
+    """Return this process's place among those that torchrun started; ONE_RANK if it started none or one.
 
     Raises:
-        UserError: a batch that the ranks cannot share; a job that cannot be shared; fewer devices than ranks.
+        UserError: the ranks cannot share a batch or a job; there are fewer devices than ranks.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -491,10 +494,10 @@ def join(device: str, cells: list[Cell]) -> Ranks:
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """The cells of a file that `bench.run` writes.
+    """Read the cells of a file that `bench.run` writes.
 
     Raises:
-        UserError: it cannot be read, or holds something else.
+        UserError: the file cannot be read, or holds something else.
     """
     try:
         return [cell_from_json(item) for item in json.loads(path.read_text())]
@@ -506,7 +509,7 @@ def read_cells(path: Path) -> list[Cell]:
 
 
 def rehearses(cells: Sequence[Cell]) -> bool:
-    """Whether the cells are those of a rehearsal.
+    """Return whether the cells are those of a rehearsal.
 
     Raises:
         UserError: some are and some are not: they read different images under one name.
@@ -518,7 +521,7 @@ def rehearses(cells: Sequence[Cell]) -> bool:
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
-    """The command line, with the device, the threads and the parent process resolved."""
+    """Parse the command line, and resolve the device, the threads and the parent process."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the study's folder, e.g. results/scaling")
     parser.add_argument("--cells", type=Path, required=True, help="JSON list of cell specs")
@@ -545,7 +548,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     if given.threads is None:
         given.threads = 1 if given.device == "cpu" else max(1, environment.cores() // here())
     if given.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
-        given.parent = os.getppid()  # torchrun: a machine's ranks end with it
+        given.parent = os.getppid()  # torchrun, with which a machine's ranks end
     return given
 
 
@@ -566,8 +569,8 @@ def main(argv: list[str] | None = None) -> int:
     cells = read_cells(given.cells)
     if given.precomputed:
         precomputed.install(json.loads(given.precomputed.read_text()), device=options.device, threads=options.threads)
-    if options.device != "cpu" and files.has_locks(kernels := cache.kernels()):  # torch locks what it keeps
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # the next process finds the same
+    if options.device != "cpu" and files.has_locks(kernels := cache.kernels()):  # torch locks files of its cache
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # kept for the next process
     share_memory(options.device, options.share)
     ranks = join(options.device, cells)
     with answers_only() as channel:

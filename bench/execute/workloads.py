@@ -27,7 +27,7 @@ from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 
 CLASSES = 1000
-DRAWN = 64  # made-up images that differ
+DRAWN = 64  # distinct made-up images
 MAX_MEMORY_BYTES = 16 * 2**30
 BUDGET_NAME = "16 GiB, the memory of one TPUv3 core"
 REFERENCE: dict[str, Any] = {"model": "ViT-nano/7", "image_size": 28, "channels": 1, "num_classes": 10}
@@ -46,7 +46,7 @@ class Subject:
     options: tuple[tuple[str, Any], ...] = ()
 
     def build(self, device: str | None = None) -> nn.Module:
-        """The model with its initial weights, in evaluation mode; on `device` "meta" without any."""
+        """Build the model with its initial weights, in evaluation mode; on `device` "meta" it has no weights."""
         torch.manual_seed(0)
         sizes: dict[str, Any] = {"image_size": self.image_size, "channels": self.channels, "num_classes": CLASSES}
         if device == "meta":
@@ -55,18 +55,20 @@ class Subject:
         return registry.build_model(self.model, **sizes, **dict(self.options)).to(self.device).eval()
 
     def images(self, batch: int) -> torch.Tensor:
-        """Made-up images in [-1, 1], x_BCHW. They repeat after DRAWN, on the device: to draw them all would take the
-        processor a minute, and 20 GB, where the largest batch is searched for."""
+        """Return made-up images in [-1, 1], x_BCHW. They repeat after DRAWN, on the device: to make them all different
+        would take the processor a minute, and 20 GB, where the largest batch is searched for."""
         generator = torch.Generator().manual_seed(0)
         shape = (min(batch, DRAWN), self.channels, self.image_size, self.image_size)
         drawn = torch.rand(shape, generator=generator).mul_(2).sub_(1).to(self.device)
         return drawn if batch <= DRAWN else drawn[torch.arange(batch, device=self.device) % DRAWN]
 
     def inference(self, model: Callable[..., Any], batch: int, *, kept: list[torch.Tensor] | None = None) -> Workload:
-        """A forward pass. Its images are made before the first call (never inside a window): they may find no room.
+        """Return a forward pass as a workload. Its images are made in the first call, which is not timed, because they
+        may not fit into memory.
 
         Args:
-            kept: holds the most images that any of several workloads has asked for, and the others look at them.
+            kept: a list that several workloads share: it holds the largest batch that any of them has made, and the
+                others use a part of that.
         """
         kept = [] if kept is None else kept
 
@@ -79,7 +81,7 @@ class Subject:
         return Workload(name=f"inference {batch}", call=call, images=batch)
 
     def training(self, model: nn.Module, batch: int) -> Workload:
-        """A whole step of the training loop, at a rate that moves nothing far."""
+        """Return a whole step of the training loop as a workload, at a learning rate that hardly moves the weights."""
         recipe = Recipe(batch=batch, lr=1e-6, dtype=self.dtype)
         step = Step(model=model, recipe=recipe, device=self.device)
         kept: list[torch.Tensor] = []
@@ -92,13 +94,14 @@ class Subject:
                         rehearse(step, *kept, whole=True)
                 images, labels = kept
             step(images, labels, lr=recipe.lr, seed=0)
-            if step.micro_batch < batch:  # the step went on in parts: another workload
+            if step.micro_batch < batch:  # the step was divided into parts, which is another workload
                 raise OutOfMemory
 
         return Workload(name=f"training {batch}", call=call, images=batch)
 
     def largest_training(self, batch: int, *, pace: speed.Pace) -> Workload | None:
-        """A training step, warmed up, at `batch` or the largest half, quarter, … of it that fits; None if none does."""
+        """Return a training step, warmed up, at `batch` or the largest half, quarter, … of it that fits; None if none
+        does."""
         model = self.build().train()
         while batch >= 1:
             workload = self.training(model, batch)
@@ -111,7 +114,7 @@ class Subject:
         return None
 
     def largest_inference(self, *, start: int, should_stop: Callable[[], bool]) -> int:
-        """The largest batch of inference that the device takes, found by trying."""
+        """Return the largest batch of inference that the device takes, found by trying."""
         model = self.build()
 
         def fits(batch: int) -> bool:
@@ -133,7 +136,8 @@ class Subject:
 
 
 class LiveBytes(TorchDispatchMode):
-    """Follows the bytes of all tensors made under it until they are freed. `peak` is the most that lived at once."""
+    """Counts the bytes of all tensors that are made while it is active, until they are freed. `live`: bytes at present;
+    `peak`: the most at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +168,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def peak_bytes(model: nn.Module, images: torch.Tensor, *, training: bool) -> int:
-    """Bytes alive at once at the worst moment of `model(images)`, or of a whole training step with AdamW.
+    """Return the bytes alive at once at the worst moment of `model(images)`, or of a whole training step with AdamW.
 
     Args:
         model, images: both on the meta device; the numbers are those of their dtypes.
@@ -184,7 +188,7 @@ def peak_bytes(model: nn.Module, images: torch.Tensor, *, training: bool) -> int
 
 
 def largest_batch(model: nn.Module, image_shape: tuple[int, int, int], *, budget: int, training: bool) -> int:
-    """The most images whose step stays within `budget` bytes: peak memory is a straight line in the batch size."""
+    """Return the most images whose step stays within `budget` bytes, since peak memory is linear in the batch size."""
 
     def peak(batch: int) -> int:
         return peak_bytes(model, torch.empty(batch, *image_shape, device="meta"), training=training)
@@ -194,9 +198,10 @@ def largest_batch(model: nn.Module, image_shape: tuple[int, int, int], *, budget
     return max(0, int((budget - (few - 8 * per_image)) / per_image)) if per_image > 0 else 0
 
 
-@functools.lru_cache(maxsize=64)  # the rounds of a study ask again
+@functools.lru_cache(maxsize=64)  # the cells of a study ask again for every seed
 def predicted_batches(subject: Subject) -> dict[str, int]:
-    """The largest batch of inference and of training in MAX_MEMORY_BYTES, from shapes of tensors alive at once."""
+    """Return the largest batches of inference and of training that fit in MAX_MEMORY_BYTES, from the shapes of tensors
+    alive at once."""
     model, shape = subject.build("meta"), (subject.channels, subject.image_size, subject.image_size)
     return {
         mode: largest_batch(model, shape, budget=MAX_MEMORY_BYTES, training=mode == "training")
@@ -205,7 +210,8 @@ def predicted_batches(subject: Subject) -> dict[str, int]:
 
 
 def reference(device: str, dtype: str) -> Workload:
-    """Inference of a fixed small model: where its speed differs between two cells, the machine did."""
+    """Return inference of a fixed small model as a workload: where its speed differs between two cells, the machine's
+    did."""
     sizes = {key: value for key, value in REFERENCE.items() if key != "model"}
     subject = Subject(model=REFERENCE["model"], image_size=28, channels=1, device=device, dtype=dtype)
     model = registry.build_model(REFERENCE["model"], **sizes).to(device).eval()

@@ -1,1 +1,1 @@
-"""The work and cost of a study, before it starts."""
+"""Plans a study: its work and its cost, before it starts."""

@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _within(options: StudyOptions, text: str, console: Console, *, save: Path | None) -> tuple[Plan, Chosen]:
-    """The plan of the grid that a budget buys, said and written."""
+    """Choose the grid that a budget buys, print it, and write it to `save` if given. Return its plan and the choice."""
     from bench.plan import budget  # SciPy, which no other plan needs
 
     wanted = budget.parse(text)
@@ -123,7 +123,7 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
 
 
 def _evidence(options: StudyOptions) -> Evidence | None:
-    """The suite's results; None without any."""
+    """Return the evidence of the suite's results; None where there are none."""
     from bench.analysis import lr_sweep, study_data  # pandas, which no other plan needs
 
     suite = suites.load(options.what.suite)

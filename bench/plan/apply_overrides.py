@@ -24,7 +24,7 @@ YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, 
 
 
 def listing() -> str:
-    """Suites, fields and recipes, for --help."""
+    """Return a text on suites, fields of recipes, and recipes of the paper, for --help."""
     from bench.suites import _paper
 
     suites = (f"\n  {name:15} {registry.load('suite', name).question}" for name in registry.names("suite"))
@@ -36,13 +36,13 @@ def listing() -> str:
 
 
 def length(text: str, cell: Cell, sizes: DataSizes, *, whole: int | None = None) -> int:
-    """A length of training in images: "8000", "8000images", "100steps", "2epochs", or "5%" of `whole`.
+    """Return a length of training in images, from "8000", "8000images", "100steps", "2epochs", or "5%" of `whole`.
 
     Args:
         whole: images; None: the cell's longest horizon.
 
     Raises:
-        UserError: anything else.
+        UserError: the text has another form.
     """
     match = LENGTH_PATTERN.fullmatch(text.replace("_", ""))
     if match is None:
@@ -58,7 +58,7 @@ def length(text: str, cell: Cell, sizes: DataSizes, *, whole: int | None = None)
 
 
 def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
-    """A horizon. Less than an image is no training, and 0 alone means the untrained network."""
+    """Return a horizon in images. Raise UserError for less than an image; only 0 itself means the untrained network."""
     images = length(text, cell, sizes)
     if images == 0 and text.strip("0."):
         raise UserError(f"A horizon of {text!r} is less than an image of {cell.data_name}.", "Give at least one image.")
@@ -66,7 +66,8 @@ def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
 
 
 def _as_in_the_paper(cell: Cell, recipe: str, *, shortest: int) -> Cell:
-    """The cell trained as in the paper's row of this name, if the model can be trained so."""
+    """Return the cell with the recipe of the paper's row of this name. Raise UserError if the model cannot be trained
+    like that. `shortest`: images of the study's shortest budget."""
     from bench.suites import _paper
 
     row = _paper.row(recipe)
@@ -80,7 +81,7 @@ def _as_in_the_paper(cell: Cell, recipe: str, *, shortest: int) -> Cell:
 
 
 def _value(key: str, text: str) -> Any:
-    """The typed text, as the type that the field has."""
+    """Convert a text to the type that the field `key` of a recipe has; raise UserError if that fails."""
     default = DEFAULTS[key]
     if isinstance(default, str):
         return text
@@ -99,7 +100,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """A number, a pair of them and the like, yes or no, or the text itself."""
+    """Convert a text to a number, a pair of numbers and the like, or a bool for yes or no; else return it unchanged."""
     if text.isalpha() and text.lower() in YES_OR_NO:
         return YES_OR_NO[text.lower()]
     try:
@@ -111,14 +112,14 @@ def _literal(text: str) -> Any:
 
 
 def changed(overrides: Overrides, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
-    """The cells, those that train changed: one for each combination of swept values. Cells that train nothing (raw
-    pixels) stay.
+    """Return the cells with the user's changes. Each cell that trains becomes one for each combination of swept values;
+    cells that train nothing (raw pixels) stay.
 
     Args:
-        sizes: give the length of an epoch.
+        sizes: sizes of the data sets, which give the length of an epoch.
 
     Raises:
-        UserError: a value that its field does not take, or horizons that are no ascending list.
+        UserError: a field does not take its value, or horizons are no ascending list.
     """
     if not (overrides.recipe or overrides.horizons or overrides.set or overrides.sweep):
         return list(cells)
@@ -136,7 +137,8 @@ def changed(overrides: Overrides, cells: Sequence[Cell], sizes: DataSizes) -> li
 
 
 def _lengths(overrides: Overrides, cell: Cell, sizes: DataSizes) -> Iterator[tuple[Cell, dict[str, str] | None]]:
-    """The cell at its batch and horizons, and the settings that are still to be made: of each combination."""
+    """Yield, for each combination of swept values, the cell with its batch and horizons, and the settings that are left
+    for `_recipe` to make."""
     for values in itertools.product(*(texts for _, texts in overrides.sweep)):
         swept = tuple((key, text) for (key, _), text in zip(overrides.sweep, values, strict=True))
         settings = dict(overrides.set + swept)
@@ -149,8 +151,8 @@ def _lengths(overrides: Overrides, cell: Cell, sizes: DataSizes) -> Iterator[tup
 
 
 def _recipe(overrides: Overrides, cell: Cell, settings: dict[str, str], sizes: DataSizes, *, shortest: int) -> Cell:
-    """The cell in its recipe. A share of the training is one of the study's shortest budget for the warm-up, so
-    that all cells warm up alike."""
+    """Return the cell with its recipe and settings. A warm-up in percent is taken of the study's shortest budget
+    (`shortest`, in images), so that all cells warm up alike."""
     if overrides.recipe and cell.job == "train":
         cell = _as_in_the_paper(cell, overrides.recipe, shortest=shortest)
     for key, text in settings.items():

@@ -3,8 +3,8 @@
 The answer is the lead of each family over each other at equal compute (and at equal numbers of images, where the suite
 asks for them), averaged over the range that the whole grid spans. Its interval is expected from variance components
 (bench/stats/components.py): those of the study's own records where there are enough, else those of the main study, an
-assumption that is stated. Starting from the whole grid, what narrows the interval least for its time goes first, until
-the rest fits; then single exchanges, as long as one helps.
+assumption that is stated. The search starts from the whole grid, removes what narrows the interval least for its time
+until the rest fits, and then makes single exchanges as long as one helps.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CURRENCIES = "€ $ £ ¥ eur usd gbp jpy chf cny inr cad aud"
 ASSUMED_COMPONENTS = Components(model=0.0169, point=5.5e-4, trunk=3.8e-5, run=2.0e-4, df=10)
 """Components of the headline accuracy of the main study at scale `cpu`, on two cores. An assumption about any other
 study."""
-MIN_RECORDS = 20  # records of runs from which a study's own components are used
+MIN_RECORDS = 20  # results from which on a study's own variance components are used
 MAX_SEED_FACTOR = 2  # times the suite's number of seeds, at most
-MAX_SWAPS = 4  # at most
-POINTS_PER_LEAD = 17  # of x over which a lead is averaged
+MAX_SWAPS = 4  # exchanges at most
+POINTS_PER_LEAD = 17  # values of x over which a lead is averaged
 COMPUTE, IMAGES = "compute", "data_size"  # axes
 LEAD_OVER = {COMPUTE: "at equal compute", IMAGES: "at equal numbers of images"}
-COMPUTE_WEIGHT = 3.0  # weight of a lead at equal compute, of one at equal numbers of images being 1
-Unit = tuple[str, int | None]  # a model, and its number of images; None: all
+COMPUTE_WEIGHT = 3.0  # weight of a lead at equal compute; a lead at equal numbers of images has weight 1
+Unit = tuple[str, int | None]  # (a model, its number of training images; None: all)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +52,9 @@ class Budget:
     """How much a study may cost.
 
     Attributes:
-        amount: in `unit`.
+        amount: how much, in `unit`.
         unit: "device" hours, "wall" hours, or "money".
-        typed: the unit as it was given, and how many of it `amount` is.
+        typed: the unit as the user gave it, and the amount in that unit.
     """
 
     amount: float
@@ -63,10 +63,10 @@ class Budget:
 
 
 def parse(text: str) -> Budget:
-    """ "200gpuh", "12h", "30min", "500eur".
+    """Parse a budget such as "200gpuh", "12h", "30min" or "500eur".
 
     Raises:
-        UserError: another form.
+        UserError: the text has another form.
     """
     match = BUDGET_PATTERN.fullmatch(text.strip().lower())
     if match is None or match[2] not in (*UNITS, *CURRENCIES.split()) or not float(match[1]):
@@ -79,10 +79,10 @@ def parse(text: str) -> Budget:
 
 
 def within(plan: Plan, budget: Budget) -> float:
-    """Seconds of one worker, summed over all, that a budget allows on the plan's devices.
+    """Return the seconds of work, summed over workers, that a budget allows on the plan's devices.
 
     Raises:
-        UserError: money without a price.
+        UserError: the budget is money, and no price is given.
     """
     if budget.unit == "wall":
         return budget.amount * 3600 * plan.cost.workers
@@ -99,12 +99,12 @@ def within(plan: Plan, budget: Budget) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """One cell of a seed.
+    """The cost of one training of one seed.
 
     Attributes:
-        recipe: decides how many images its horizons take.
-        per_image: seconds.
-        per_horizon: seconds.
+        recipe: its recipe, which decides how many images its horizons take.
+        per_image: seconds of training per image.
+        per_horizon: seconds of evaluation per horizon.
     """
 
     recipe: Recipe
@@ -120,14 +120,14 @@ class GridOption:
     """One model at one number of images: what its trainings cost, and where on an axis they lie.
 
     Attributes:
-        cell: of the suite.
-        family: of the model.
+        cell: a cell of the suite with this model and number of images.
+        family: family of the model.
         x: horizon -> logarithm (base 2) of its training FLOPs.
-        whole: on as many images as any of the study: all, or the N of a set that was named as NAME@N.
-        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. A choice
-            holds for all of them.
-        seeds: of the suite.
-        most: seeds that may be chosen.
+        whole: whether it trains on as many images as any in the study: on all, or on the N of a set named as NAME@N.
+        trainings: the trainings of each seed: several where the study has several data sets, or recipes of a sweep. A
+            choice holds for all of them.
+        seeds: number of seeds in the suite.
+        most: number of seeds that may be chosen at most.
     """
 
     cell: Cell
@@ -143,11 +143,12 @@ class GridOption:
         return self.cell.model, self.cell.num_images
 
     def is_on(self, axis: str) -> bool:
-        """Whether it is part of an axis: on that of compute, with all images."""
+        """Return whether it is part of an axis: of the axis of compute, only if it trains on all images."""
         return axis in self.cell.axes and (axis != COMPUTE or self.whole)
 
     def seconds(self, horizons: Iterable[int]) -> float:
-        """Seconds of one seed's trainings, read at these."""
+        """Return the seconds of one seed's trainings if they are evaluated at these horizons (and untrained, where the
+        suite does so)."""
         kept = tuple(sorted({*horizons, *({0} & set(self.cell.horizons))}))
         if kept in ((), (0,)):
             return 0.0
@@ -155,17 +156,17 @@ class GridOption:
 
 
 Choice = dict[Unit, tuple[tuple[int, ...], int]]
-"""Unit that is trained -> its horizons, and seeds."""
+"""A chosen grid: unit that is trained -> (its horizons, its number of seeds)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridQuestion:
-    """Leads, costs and variances that a grid is judged by.
+    """What the choice of a grid rests on: how far families lead each other, what cells cost, and how results vary.
 
     Attributes:
-        options: by unit.
-        fixed: seconds of what every grid has (raw pixels).
-        components: variances that intervals are expected from.
+        options: unit -> its costs and place on the axes.
+        fixed: seconds of cells that every grid has (raw pixels).
+        components: variances from which the widths of intervals are predicted.
         compute: leads at equal compute.
         images: leads at equal numbers of images.
         source: where the components come from, in words.
@@ -183,17 +184,17 @@ class GridQuestion:
         return {option.cell.model: option.family for option in self.options.values()}
 
     def whole(self) -> Choice:
-        """The suite's own grid."""
+        """Return the suite's own grid."""
         return {unit: (tuple(option.x), option.seeds) for unit, option in self.options.items()}
 
     def seconds(self, choice: Choice) -> float:
-        """Seconds of one worker."""
+        """Return the seconds that a choice takes on one worker."""
         return self.fixed + sum(
             seeds * self.options[unit].seconds(horizons) for unit, (horizons, seeds) in choice.items()
         )
 
     def half_widths(self, choice: Choice) -> dict[str, float]:
-        """Half-width of every lead, by its name."""
+        """Return the expected half-width of the interval of every lead, by the lead's name."""
         arms = [
             Arm(
                 model=unit[0],
@@ -215,7 +216,8 @@ class GridQuestion:
         return widths | {name(t, IMAGES): half_width(parts, self.components, t, families=sized) for t in self.images}
 
     def _number(self, model: str, size: int | None, horizons: Sequence[int]) -> int | None:
-        """Distinct images that a unit has on the axis of images: all, where it is read at the horizon of its parts."""
+        """Return the number of distinct images at which a unit stands on the axis of images. A unit on all images
+        stands there only if it is evaluated at the horizon of the units on parts of them; None if it is not."""
         if not self.options[model, size].whole:
             return size
         parts = [o for (other, _), o in self.options.items() if other == model and not o.whole]
@@ -223,22 +225,23 @@ class GridQuestion:
         return (size or read_at) if read_at in horizons else None
 
     def loss(self, choice: Choice, best: Mapping[str, float]) -> float:
-        """Mean squared half-width, each in terms of the whole grid's; the suite's first question counts more."""
+        """Return the weighted mean of squared half-widths, each relative to that of the whole grid (`best`). Leads at
+        equal compute, the suite's first question, count more."""
         widths = self.half_widths(choice)
         weights = {key: 1.0 if key.endswith(LEAD_OVER[IMAGES]) else COMPUTE_WEIGHT for key in widths}
         return sum(weights[key] * (widths[key] / best[key]) ** 2 for key in widths) / sum(weights.values())
 
 
 def name(target: Target, axis: str) -> str:
-    """How an answer is called."""
+    """Return the name of a lead, such as "ViT − ResNet at equal compute"."""
     return f"{' − '.join(target.pair)} {LEAD_OVER[axis]}"
 
 
 def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
-    """The question that a plan's grid is judged by.
+    """Return the question by which grids within a plan are judged.
 
     Args:
-        evidence: records of the same suite, for variance components and for which model stands for its family.
+        evidence: records of the same suite, for variance components and for which model represents its family.
 
     Raises:
         UserError: the suite compares no families over compute, or has several lists of budgets for a model.
@@ -281,10 +284,10 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
 
 
 def _option(group: Sequence[PlannedCell], *, whole: bool) -> GridOption:
-    """One unit of these cells: its seeds, and the trainings of each seed."""
+    """Return the option of one unit, whose cells these are: its seeds, and the trainings of each seed."""
     first, seeds = max(group, key=lambda p: len(p.cell.axes)), len({p.cell.seed for p in group})
     cell, flops = first.cell, (first.flops or {}).get("paper", 0) / max(1, first.images)
-    each = {replace(p.cell, seed=0): p for p in reversed(group)}  # the first seed's where there are several
+    each = {replace(p.cell, seed=0): p for p in reversed(group)}  # one cell of each training, the first seed's
     if len({tuple(h for h in p.cell.horizons if h) for p in each.values()}) > 1:
         raise UserError(
             f"--budget chooses one list of budgets per model, and this study has several of {cell.model}.",
@@ -313,7 +316,7 @@ def _training(planned: PlannedCell) -> Training:
 def _over_compute(
     pair: tuple[str, str], options: Mapping[str, GridOption], curves: Mapping[str, Mapping[float, float]]
 ) -> Target | None:
-    """The lead over the range of compute that both families cover."""
+    """Return the lead of one family over another over the range of compute that both cover; None if there is none."""
     spans = []
     for family in pair:
         xs = [x for o in options.values() if o.family == family for x in o.x.values()]
@@ -329,8 +332,8 @@ def _over_compute(
 def _standing(
     family: str, x: float, options: Mapping[str, GridOption], curves: Mapping[str, Mapping[float, float]]
 ) -> str:
-    """The model that stands for a family at a compute: the best there by records, else the one whose budgets lie
-    around it."""
+    """Return the model that represents a family at a level of compute (x: base-2 logarithm of FLOPs): the best there by
+    records, else the one the middle of whose budgets is nearest."""
     mine = {model: sorted(o.x.values()) for model, o in options.items() if o.family == family}
     begun = {model: xs for model, xs in mine.items() if xs[0] <= x + 1e-9} or mine
     if all(model in curves for model in begun):
@@ -339,10 +342,11 @@ def _standing(
 
 
 def _over_images(pair: tuple[str, str], parts: Mapping[str, GridOption], options: Mapping[Unit, GridOption]) -> Target:
-    """The lead over numbers of images, from the smallest part to where the horizon sees each image once."""
+    """Return the lead over numbers of images, from the smallest part of a set to where the horizon sees each image
+    once."""
     first, second = (next(m for m, o in parts.items() if o.family == family) for family in pair)
     sizes = [n for model, n in options if n is not None and model in (first, second)]
-    is_counted = all(n is not None for _, n in options)  # else of all images it is known how many are seen
+    is_counted = all(n is not None for _, n in options)  # else the whole set's size is unknown
     most = max(sizes) if is_counted else max(max(sizes), min(max(parts[m].x) for m in (first, second)))
     xs = np.linspace(math.log2(min(sizes)), math.log2(most), POINTS_PER_LEAD)
     return Target(pair=pair, points=tuple((float(x), first, second) for x in xs))
@@ -351,8 +355,8 @@ def _over_images(pair: tuple[str, str], parts: Mapping[str, GridOption], options
 def observations(
     evidence: Evidence, measure: str = "headline", *, of: Collection[str] | None = None
 ) -> Observations | None:
-    """Every result on the compute axis, draws averaged; None without any. Each upstream set has laws of its own: the
-    results are those of one, of which there are most.
+    """Return every result on the compute axis, averaged over few-shot samples; None if there is none. Each upstream set
+    has laws of its own, so only the results of the set that has the most are returned.
 
     Args:
         of: upstream sets that count; None: any.
@@ -384,13 +388,13 @@ def _curves(seen: Observations) -> dict[str, dict[float, float]]:
 
 
 def choose(asked: GridQuestion, seconds: float, *, budget: Budget | None = None) -> Choice:
-    """The choice of least loss that takes at most so many seconds of one worker.
+    """Return the choice of least loss that takes at most so many seconds of one worker.
 
     Args:
-        budget: that the seconds are of, in whose unit a refusal says the least.
+        budget: the budget that the seconds come from; an error names the least budget in its unit.
 
     Raises:
-        UserError: too little for any comparison.
+        UserError: the budget is too small for any comparison.
     """
     best = asked.half_widths(asked.whole())
     starts = [_removed(asked, _seeds(asked, more), seconds, best) for more in (1.0, 0.5, MAX_SEED_FACTOR)]
@@ -420,7 +424,7 @@ def _seeds(asked: GridQuestion, factor: float) -> Choice:
 
 
 def _smaller(choice: Choice) -> list[Choice]:
-    """Every choice with one horizon, one seed or one unit less."""
+    """Return every choice with one horizon, one seed or one unit less."""
     choices = []
     for unit, (horizons, seeds) in choice.items():
         if len(horizons) > 1:
@@ -432,7 +436,7 @@ def _smaller(choice: Choice) -> list[Choice]:
 
 
 def _larger(asked: GridQuestion, choice: Choice) -> list[Choice]:
-    """Every choice with one horizon, one seed or one unit more."""
+    """Return every choice with one horizon, one seed or one unit more."""
     choices = []
     for unit, option in asked.options.items():
         if unit not in choice:
@@ -446,7 +450,7 @@ def _larger(asked: GridQuestion, choice: Choice) -> list[Choice]:
 
 
 def _removed(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
-    """Take away what costs least accuracy for the time that it saves, until the rest fits."""
+    """Remove what costs least accuracy for the time that it saves, until the rest fits into `seconds`."""
     while choice and (now := asked.seconds(choice)) > seconds:
         loss, options = asked.loss(choice, best), list[tuple[float, float, int, Choice]]()
         for other in _smaller(choice):
@@ -460,7 +464,7 @@ def _removed(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[
 
 
 def _exchanged(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
-    """Add what narrows the interval most for its time, as long as something fits; then swap."""
+    """Add what narrows the interval most for its time, as long as something fits into `seconds`; then try exchanges."""
     loss, swaps = asked.loss(choice, best), 0
     while True:
         now = asked.seconds(choice)
@@ -482,7 +486,8 @@ def _exchanged(asked: GridQuestion, choice: Choice, seconds: float, best: Mappin
 
 
 def _least(asked: GridQuestion) -> Choice:
-    """About the cheapest grid that tells anything: of every family the cheapest results that determine its law."""
+    """Return about the cheapest grid that tells anything: of every family, the cheapest results that determine its
+    law."""
     choice: Choice = {}
     for family in dict.fromkeys(asked.families.values()):
         mine = [
@@ -504,7 +509,7 @@ def _least(asked: GridQuestion) -> Choice:
 
 
 def lines_of(choice: Choice) -> tuple[str, ...]:
-    """The choice as lines of --grid."""
+    """Return the choice as lines of --grid."""
     return tuple(
         str(GridLine(model=model, images=size, horizons=horizons, seeds=seeds))
         for (model, size), (horizons, seeds) in choice.items()
@@ -512,7 +517,7 @@ def lines_of(choice: Choice) -> tuple[str, ...]:
 
 
 def halved(asked: GridQuestion) -> dict[str, float]:
-    """Half-widths with every horizon of the whole grid halved, which takes half the time."""
+    """Return the half-widths with every horizon of the whole grid halved, which takes half the time."""
     options = {
         unit: replace(o, x={h: x - 1 for h, x in o.x.items()}) if o.whole else o for unit, o in asked.options.items()
     }
@@ -521,17 +526,17 @@ def halved(asked: GridQuestion) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """A choice, and others that it is to be compared with. Half-widths are by answer, in units of the measure.
+    """The choice for a budget, and others that it is compared with. Half-widths are by lead, in units of the measure.
 
     Attributes:
         choice: the best grid within the budget.
-        seconds: of one worker.
+        seconds: seconds that the choice takes on one worker.
         widths: half-widths of the choice.
         whole: half-widths of the whole grid.
-        whole_seconds: of one worker, for the whole grid.
+        whole_seconds: seconds that the whole grid takes on one worker.
         halved: half-widths with every horizon of the whole grid halved.
         twice: the best grid for twice the budget.
-        twice_widths: half-widths of that.
+        twice_widths: half-widths of the best grid for twice the budget.
         source: where the variance components come from, in words.
     """
 
@@ -554,7 +559,7 @@ class Chosen:
         return max(seeds for _, seeds in self.choice.values())
 
     def json(self) -> dict[str, Any]:
-        """The proposal as JSON types."""
+        """Return the choice, and what it is compared with, as JSON types."""
         return {
             "grid": list(self.grid),
             "seeds": self.seeds,
@@ -570,7 +575,8 @@ class Chosen:
 
 
 def chosen(asked: GridQuestion, seconds: float, *, budget: Budget | None = None) -> Chosen:
-    """The best grid for a budget, beside the whole one, halved horizons, and the best for twice the budget."""
+    """Choose the best grid for a budget. Return it beside the whole grid, halved horizons, and the best grid for twice
+    the budget."""
     choice, twice = choose(asked, seconds, budget=budget), choose(asked, 2 * seconds)
     return Chosen(
         choice=choice,
@@ -586,7 +592,8 @@ def chosen(asked: GridQuestion, seconds: float, *, budget: Budget | None = None)
 
 
 def sentences(best: Chosen, *, workers: int) -> list[str]:
-    """The chosen cells, those that are left out, the expected answer, and the gain of twice the budget."""
+    """Return sentences on the chosen cells, those left out, the expected half-widths, and the gain of twice the
+    budget."""
 
     def points(widths: Mapping[str, float], key: str) -> str:
         return f"±{100 * widths[key]:.1f}" if math.isfinite(widths[key]) else "nothing"

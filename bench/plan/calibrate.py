@@ -29,15 +29,15 @@ from bench.plan.estimate import MIN_PROCESSOR_SHARE, Rates
 from bench.study import registry
 from bench.study.cell import Cell, cell_from_json
 
-MEASURED_SECONDS = 0.35  # of training steps per model, after warming up
-MAX_MEASURING_SECONDS = 3.0  # after which a model is not tried again
-MAX_STEP_SECONDS = 2.0  # a step that is expected to take longer is derived instead of measured
-ASSUMED_UTILISATION = 0.3  # where nothing is measured
-COMPILED_COMPUTING, COMPILED_LAUNCHING = 0.65, 0.5  # guessed shares of an eager step's seconds
+MEASURED_SECONDS = 0.35  # seconds of training steps that are measured per model, after warming up
+MAX_MEASURING_SECONDS = 3.0  # seconds after which a model's step is not tried again
+MAX_STEP_SECONDS = 2.0  # the time of a step that is expected to take longer is derived instead of measured
+ASSUMED_UTILISATION = 0.3  # fraction of the peak that training is taken to reach where nothing is measured
+COMPILED_COMPUTING, COMPILED_LAUNCHING = 0.65, 0.5  # guessed fractions of an eager step's seconds
 RECORDED_LAUNCHING = 1e-3  # seconds in which a recorded step is launched; a guess, too
-HELD_CYCLES, HELD_STEPS = 200_000_000, 3  # a tenth of a second of a GPU; steps that are launched while it is held
+HELD_CYCLES, HELD_STEPS = 200_000_000, 3  # GPU cycles, a tenth of a second; steps that are launched while it is held
 EVALUATED_IMAGES = 256
-TRAINING_IMAGES = 512  # of the made-up training set
+TRAINING_IMAGES = 512  # images of the made-up training set
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,12 @@ class Clock:
 
 
 def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[float, float]:
-    """(seconds of the quickest call, the share of a processor that the calls got). The first call, which allocates, and
-    on a GPU chooses kernels, does not count where there is another.
+    """Time a function by calling it several times. Return (seconds of the quickest call, the fraction of a processor
+    that the calls got). The first call, which allocates memory, and on a GPU chooses kernels, does not count if there
+    is another.
 
-    On a busy machine the seconds are the thread's own: a call of a second is interrupted whichever call it is.
+    On a busy machine the seconds are processor time of this thread, since every call as long as a second is
+    interrupted.
     """
     begun = clock.wall()
     calls: list[tuple[float, float]] = []
@@ -62,7 +64,7 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
         wall, own = clock.wall(), clock.own()
         run()
         calls.append((clock.wall() - wall, clock.own() - own))
-        if clock.wall() - begun > MAX_MEASURING_SECONDS > sum(own for _, own in calls):  # the time went to others
+        if clock.wall() - begun > MAX_MEASURING_SECONDS > sum(own for _, own in calls):  # other processes took the time
             break
     warm = calls[1:] or calls
     share = min(1.0, sum(own for _, own in warm) / max(1e-9, sum(wall for wall, _ in warm)))
@@ -70,8 +72,9 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
 
 
 def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool) -> dict[str, Any]:
-    """{"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again}. Without
-    `measure` the rates are derived from the model's FLOPs, as are those of a step that would take too long."""
+    """Return {"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again}.
+    Without `measure` the throughputs are derived from the model's FLOPs, as are those of a step that would take too
+    long."""
     from bench.cost import receptive_field
     from bench.train import modes
 
@@ -85,7 +88,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     if measure:
         train, evaluate, share, parts = _measured(cell, sizes, device=device, trains=cost.params > 0)
         basis = f"measured over {MEASURED_SECONDS:g} s, with {share:.0%} of a processor"
-        if (mode := modes.mode_for(device)) != "off":  # to compile could take longer than the cells
+        if (mode := modes.mode_for(device)) != "off":  # compiling now could take longer than the cells
             seconds = compiled_seconds(*parts, recorded=mode in modes.WITH_GRAPHS) if parts[1] else math.inf
             gain, measure = max(1.0, cell.recipe.batch / seconds / train), False
             train *= gain
@@ -114,31 +117,32 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
 
 
 def compiled_seconds(launching: float, computing: float, *, recorded: bool) -> float:
-    """A guess at the seconds of a step once it is compiled, from those in which it is launched and computed as it is
-    written. Small networks gain most: they wait for being launched."""
+    """Guess the seconds of a compiled step from those in which the eager step is launched and computed. Small networks
+    gain most, because they wait for launches."""
     launched = RECORDED_LAUNCHING if recorded else COMPILED_LAUNCHING * launching
     return max(COMPILED_COMPUTING * computing, launched)
 
 
 @functools.cache
 def _slowness(tasks: tuple[str, ...]) -> float:
-    """The slowness of the first task that says how it is measured, once for all models."""
+    """Return how many times as long as stated tasks take on this machine, as the first task that can measure it finds;
+    1 where none can. It is measured once for all models."""
     says = (registry.load("task", name).slowness for name in tasks)
     return next((each(lambda run: quickest(run)[0]) for each in says if each is not None), 1.0)
 
 
 def _counted(cell: Cell, classes: int, **_: Any) -> tuple[flops.ModelCost, dict[str, Any]]:
-    """The cost of a cell's model, counted once; the sizes that it is built with.
+    """Return the cost of a cell's model, counted once, and the sizes that it is built with.
 
     Raises:
-        UserError: it cannot be built.
+        UserError: the model cannot be built.
     """
     sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
     return flops.count(cell.model, **sizes, model_options=cell.model_options), sizes
 
 
 def refusal(cell: Cell, error: Exception) -> str:
-    """Why a model cannot take part, by name and file."""
+    """Return in words why a model cannot take part, with its name and file."""
     if isinstance(error, UserError):
         return str(error)
     where = f"{cell.model} ({registry.source_of(cell.model)}) at {cell.image_size} px"
@@ -146,7 +150,7 @@ def refusal(cell: Cell, error: Exception) -> str:
 
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
-    """The precision that the cell is trained in, which the model's shapes decide."""
+    """Return the precision that the cell is trained in, which the model's shapes decide."""
     from bench.cost.without_weights import built
     from bench.train import precision
 
@@ -155,9 +159,10 @@ def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
 
 
 def launched(step: Callable[[], object], *, device: str) -> tuple[float, float]:
-    """(seconds in which a processor launches a step, seconds in which a CUDA device computes it), the least of some.
+    """Return (seconds in which a processor launches a step, seconds in which a CUDA device computes it), each the least
+    of several tries.
 
-    The device is held up until all is launched, so that it waits for nothing meanwhile.
+    In half of them the device is held up until all is launched, so that it never waits for a launch.
     """
     import torch
 
@@ -181,8 +186,8 @@ def launched(step: Callable[[], object], *, device: str) -> tuple[float, float]:
 def _measured(
     cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool
 ) -> tuple[float, float, float, tuple[float, float]]:
-    """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got;
-    what `launched` says of it, on CUDA."""
+    """Measure the real step on made-up images. Return images per second of training, and of evaluation; the fraction of
+    a processor that it got; and on CUDA what `launched` returns for it."""
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
     from bench.train import inference, modes
@@ -209,7 +214,7 @@ def _measured(
 
         return quickest(call, clock=clock)
 
-    rates: list[tuple[float, float]] = []  # images per second, share
+    rates: list[tuple[float, float]] = []  # images per second, fraction of a processor
     parts = (0.0, 0.0)
     if trains:
         with modes.switched("off"):
@@ -251,7 +256,7 @@ def main(argv: list[str] | None = None) -> int:
     precision.set_up(threads=options.threads)
     with answers_only() as answers:
         questions = json.load(sys.stdin)
-        for step in (_counted, answer):  # what cannot be built is told of before anything is measured
+        for step in (_counted, answer):  # what cannot be built is reported before anything is measured
             for key, question in list(questions.items()):
                 cell = cell_from_json(question["cell"])
                 try:

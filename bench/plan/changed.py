@@ -24,7 +24,7 @@ WITH_RESULTS = (CellState.DONE, CellState.PARTIAL, CellState.FAILED)
 
 @dataclass(frozen=True)
 class Change:
-    """A cell whose results, or checkpoints, are of other code than its model has now, or of other images."""
+    """A cell whose results, or checkpoints, were made with other code than its model has now, or with other images."""
 
     model: str
     directory: CellDirectory
@@ -35,7 +35,8 @@ class Change:
 def changes(
     cells: Sequence[Cell], directories: Sequence[CellDirectory], states: Sequence[State], *, root: Path | None = None
 ) -> tuple[Change, ...]:
-    """The cells with results of other code, or images. Results that do not say which theirs are count as current.
+    """Return the cells whose results were made with other code or images than there are now. Results that do not state
+    their code or images count as current.
 
     Args:
         root: folder with data sets that do not come with the installation.
@@ -56,7 +57,8 @@ def changes(
 
 
 def error_for(changed: Sequence[Change]) -> UserError:
-    """The error for results of other code, or images: which, what differs, since when, and what can be done."""
+    """Return the error for results of other code or images: which they are, what differs, since when, and what can be
+    done."""
     of_code = [change for change in changed if not change.then.agrees(Basis(code=change.now.code))]
     errors = [*([_other_code(of_code)] if of_code else []), *_other_images(changed)]
     what, fix = (" ".join(dict.fromkeys(parts)) for parts in zip(*((e.what, e.fix) for e in errors), strict=True))
@@ -85,7 +87,7 @@ def _other_code(changed: Sequence[Change]) -> UserError:
 
 
 def _other_images(changed: Sequence[Change]) -> Iterator[UserError]:
-    """An error for each set that holds other images than it did."""
+    """Yield an error for each data set that holds other images than it did."""
     differing = by_key(
         ((name, then, now), change)
         for change in changed
@@ -106,7 +108,7 @@ def _changed_since(about: str, changed: Sequence[Change], what: str) -> str:
 
 
 def _difference(name: str, *codes: Fingerprint) -> str:
-    """One module, file or package that is not as it was."""
+    """Describe one module, file or package that has changed."""
     then, now = (code.modules.get(name, "not used") for code in codes)
     if "version " in then + now:
         return f"{name} ({then} then, {now} now)"
@@ -115,7 +117,8 @@ def _difference(name: str, *codes: Fingerprint) -> str:
 
 
 def accept(changed: Sequence[Change]) -> None:
-    """Record that these results are valid for the current code and images. Their records keep what they are of."""
+    """Record that these results are valid for the current code and images. Their records still name those that they
+    were made with."""
     for change in changed:
         change.directory.accept(change.now)
 
@@ -125,7 +128,7 @@ def _shown(path: Path) -> str:
 
 
 def _time(path: Path) -> str:
-    """When a file was written last, local time; "?" where it is gone."""
+    """Return when a file was written last, in local time; "?" where it is gone."""
     try:
         return datetime.datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
     except OSError:

@@ -28,7 +28,7 @@ QUIET = Reporter()
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingWork:
-    """The work that is to be costed.
+    """The work whose cost is to be estimated.
 
     Attributes:
         machine: options that say how cells are spread.
@@ -36,11 +36,11 @@ class RemainingWork:
         scale: the study's scale, resolved.
         results: folder with records, also of other studies.
         cells: all cells of this run, those that are done included.
-        fractions: unfinished cell -> share of its training that is done.
+        fractions: unfinished cell -> fraction of its training that is done.
         sizes: images and classes of the data sets.
-        exclusive: one worker has the machine to itself.
-        to_run: problems that would make a run fail are raised before anything is measured.
-        report: told of progress.
+        exclusive: whether one worker has the machine to itself.
+        to_run: whether problems that would make a run fail are raised before anything is measured.
+        report: receives messages on progress.
     """
 
     machine: Machine
@@ -62,18 +62,18 @@ class RemainingWork:
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingCost:
-    """The rest of one cell and its cost.
+    """The cost of what is left of one cell.
 
     Attributes:
         refused: why its model cannot be trained; everything else is then unknown.
         flops: FLOPs of the whole cell, the shared trunk counted once, by convention; None if not counted.
-        seconds: left, of one worker.
+        seconds: seconds of one worker that are left.
         whole: seconds of the whole cell.
-        evaluate_share: share of the cell's time that goes into evaluating its horizons.
-        needs: bytes; None of a cell that does not train.
-        error: one standard deviation of the logarithm of `seconds`, where rates were not measured here.
-        basis: where the rate comes from.
-        device_hours: left, of all devices that the cell occupies; None where none were named.
+        evaluate_share: fraction of the cell's time that goes into evaluating its horizons.
+        needs: bytes that it needs; None for a cell that does not train.
+        error: one standard deviation of the logarithm of `seconds`, where throughput was not measured here.
+        basis: where the throughput comes from.
+        device_hours: hours left, summed over all devices that the cell occupies; None where no devices were named.
     """
 
     refused: str | None = None
@@ -89,15 +89,15 @@ class RemainingCost:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyCost:
-    """The rest of a study, its cost, and how it is spread.
+    """The cost of what is left of a study, and how the work is spread.
 
     Attributes:
-        workers: cells at a time.
+        workers: how many cells run at a time.
         threads: threads of each process.
         ranks: processes that train one cell together.
         cells: cell that is not done -> its cost.
-        calibration: the rates that costs rest on.
-        elsewhere: the same on one accelerator; None where nobody would ask.
+        calibration: the throughputs that costs rest on.
+        elsewhere: price of the same work on one accelerator; None where nobody would ask for it.
         proposal: a sentence on cells for each GPU, or GPUs for each cell; "" where there is nothing to propose.
     """
 
@@ -111,11 +111,11 @@ class StudyCost:
 
 
 class CostModel(Protocol):
-    """Says what a study costs.
+    """The interface of cost models, which estimate what a study costs.
 
     Attributes:
         device: "cpu", "cuda" or "mps".
-        reason: how it was chosen, for people.
+        reason: how the device was chosen, in words.
         hardware: devices that are planned for, where they are not this machine's.
     """
 
@@ -127,18 +127,18 @@ class CostModel(Protocol):
     def hardware(self) -> Hardware | None: ...
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """The cost of what is left.
+        """Return the cost of what is left.
 
         Raises:
-            UserError: it cannot be trained there.
+            UserError: the cells cannot be trained on these devices.
         """
         ...
 
 
 def choose(machine: Machine, pricing: Pricing, *, scale: str, rehearse: bool, to_run: bool) -> tuple[str, CostModel]:
-    """The scale, resolved, and the cost model that they ask for: devices that --hardware names, of a
-    plan or of a cluster; one accelerator for a study of scale `paper` that is planned on a CPU; else measurements on
-    this machine. A rehearsal is not measured.
+    """Return the scale, resolved, and the cost model that the options ask for: that of the devices that --hardware
+    names, for a plan or a cluster; of one accelerator, for a study of scale `paper` that is planned on a CPU; else of
+    measurements on this machine. A rehearsal is not measured.
 
     Raises:
         UserError: an unknown scale, device or hardware.
@@ -163,10 +163,10 @@ def remaining_cost(
     needs: Needs | None,
     own: float = 1.0,
 ) -> RemainingCost:
-    """The cost of one cell by the rates of a calibration.
+    """Return the cost of one cell by the throughputs of a calibration.
 
     Args:
-        own: share of a processor that each process has.
+        own: fraction of a processor that each process has.
     """
     if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
         return RemainingCost(refused=why)
@@ -192,7 +192,8 @@ def remaining_cost(
 
 
 def packed(seconds: Sequence[float], workers: int) -> float:
-    """Seconds of the longest load of so many workers, the longest cells first."""
+    """Return the seconds until the last of `workers` workers has ended, if each cell, the longest first, is given to
+    the worker with the least to do."""
     loads = [0.0] * workers
     for each in sorted(seconds, reverse=True):
         loads[loads.index(min(loads))] += each

@@ -2,7 +2,7 @@
 that are named needs no torch, and no minute of counting.
 
 `python -m tools.counted` writes the table; tests count again. A row is of one state of a network's code, and of no
-other: whoever changes the code has it counted.
+other: after a change of the code, it has to be counted again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TABLE = Path(__file__).with_suffix(".csv")
 IDENTITY = ("model", "options", "image_size", "channels", "classes", "revision", "code")
 COUNTS = ("flops_dense", "flops_paper", "params", "activation_bytes", "features", "sees", "group")
 UNKNOWN: dict[str, Any] = {
-    "train_images_per_second": math.nan,  # Nothing can be planned by a speed that nobody measured.
+    "train_images_per_second": math.nan,  # NaN, so that nothing is planned by a speed that nobody measured
     "eval_images_per_second": math.nan,
     "measured": False,
     "basis": "counted, and not measured",
@@ -32,7 +32,7 @@ UNKNOWN: dict[str, Any] = {
 
 
 def identity(cell: Cell, classes: int) -> tuple[str, ...]:
-    """What a network's counts depend on."""
+    """Return what a network's counts depend on, which identifies its row of the table."""
     code = fingerprint.of_model(cell.model)
     options = canonical(to_json(cell.model_options))
     sizes = (cell.image_size, cell.channels, classes, registry.model_revision(cell.model))
@@ -40,7 +40,7 @@ def identity(cell: Cell, classes: int) -> tuple[str, ...]:
 
 
 def find(cell: Cell, classes: int) -> Rates | None:
-    """A network's counts, with no speed; None of one that is not in the table, as its code is now."""
+    """Return a network's counts, without a speed; None if the table does not have it with its present code."""
     row = _rows().get(identity(cell, classes))
     if row is None:
         return None
@@ -50,7 +50,7 @@ def find(cell: Cell, classes: int) -> Rates | None:
 
 
 def row_of(cell: Cell, classes: int, rates: Rates) -> dict[str, Any]:
-    """The row of a network that was counted."""
+    """Return the table's row of a network that was counted."""
     flops = {f"flops_{convention}": rates.train_flops_per_image[convention] for convention in ("dense", "paper")}
     counted = {**asdict(rates), **flops}
     return dict(zip(IDENTITY, identity(cell, classes), strict=True)) | {name: counted[name] for name in COUNTS}

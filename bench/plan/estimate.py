@@ -27,17 +27,17 @@ from bench.study.cell import Cell, to_json
 from bench.train.schedule import images_trained
 
 Json = dict[str, Any]
-MIN_PROCESSOR_SHARE = 0.7  # below, others are taken to be using the processor
-OPEN_DATA_SECONDS = 0.5  # per cell
-READ_TASK_SECONDS = 0.2  # per task and horizon, besides its images' way through the network and what it solves
-ACCELERATORS_PER_NODE = 8  # that are linked closely
-NODE_BYTES_PER_SECOND = 300e9  # of gradients between the accelerators of a node. Assumed, as the next four
-NETWORK_BYTES_PER_SECOND = 25e9  # between nodes
-CPU_BYTES_PER_SECOND = 1e9  # between processes on CPUs
-EXCHANGE_SECONDS = 3e-4  # of an exchange of gradients, besides its bytes
+MIN_PROCESSOR_SHARE = 0.7  # fraction of a processor below which other processes are taken to be using it
+OPEN_DATA_SECONDS = 0.5  # seconds per cell
+READ_TASK_SECONDS = 0.2  # seconds per task and horizon, besides passing its images through the network and solving
+ACCELERATORS_PER_NODE = 8  # accelerators that are linked closely
+NODE_BYTES_PER_SECOND = 300e9  # of gradients between the accelerators of a node. Assumed, as the next four are
+NETWORK_BYTES_PER_SECOND = 25e9  # of gradients between nodes
+CPU_BYTES_PER_SECOND = 1e9  # of gradients between processes on CPUs
+EXCHANGE_SECONDS = 3e-4  # seconds of an exchange of gradients, besides its bytes
 EXCHANGE_SECONDS_CPU = 1e-3
 GRADIENT_BYTES = 4  # per parameter
-# The fields of a recipe that change how long a step takes. Rates of a sweep over other fields are measured once.
+# The fields of a recipe that change how long a step takes. The speed of a sweep over other fields is measured once.
 STEP_FIELDS = (
     "batch",
     "micro_batch",
@@ -56,22 +56,22 @@ STEP_FIELDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Speed and cost of one model on this machine, one worker, all workers busy.
+    """Throughput and cost of one model, for one worker of this machine while all workers are busy.
 
     Attributes:
         model: its name.
-        train_images_per_second: of one worker.
-        eval_images_per_second: of one worker.
-        train_flops_per_image: forward and backward, by convention of counting.
-        params: of the model.
-        measured: False where the rate rests on an assumed utilisation or gain of compiling, which `basis` then states.
-        basis: where the rate comes from, in words.
-        share: of a processor, that the measurement got.
-        features: numbers that a probe gets of an image.
-        activation_bytes: kept for the backward pass, per image in float32.
-        error: of the logarithm of the rate, one standard deviation, where it was not measured here.
-        slowness: how many times as long as tasks say they work on features here.
-        sees, group: what stands between the model and an image, as `bench.cost.sight.Sight` has it.
+        train_images_per_second: throughput of training, of one worker.
+        eval_images_per_second: throughput of evaluation, of one worker.
+        train_flops_per_image: FLOPs of forward and backward pass, by convention of counting.
+        params: number of parameters of the model.
+        measured: False where throughput rests on an assumed utilisation or gain of compiling, which `basis` states.
+        basis: where the throughput comes from, in words.
+        share: fraction of a processor that the measurement got.
+        features: how many features a probe gets for an image.
+        activation_bytes: bytes kept for the backward pass, per image in float32.
+        error: one standard deviation of the logarithm of throughput, where it was not measured here.
+        slowness: how many times as long as they state tasks take to work on features here.
+        sees, group: what limits how the model sees an image, as in `bench.cost.sight.Sight`.
     """
 
     model: str
@@ -92,13 +92,13 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Rates of every distinct model.
+    """Throughput and cost of every distinct model.
 
     Attributes:
-        rates: by `rate_key`.
-        refused: why a model cannot be trained here, by the same.
+        rates: `rate_key` -> throughput and cost.
+        refused: `rate_key` -> why a model cannot be trained here.
         precomputed: measurements that workers reuse (bench/cost/precomputed.py).
-        age: seconds since the oldest of it was found; None where all of it was found now.
+        age: seconds since the oldest of the measurements; None where all were made now.
     """
 
     rates: Mapping[str, Rates] = field(default_factory=dict)
@@ -111,14 +111,14 @@ class Reporter:
     """Receives progress messages while a plan is made; this one ignores them."""
 
     def message(self, text: str) -> None:
-        """Receives a line on the present stage."""
+        """Receive a line on the present stage."""
 
     def calibrated(self, done: int, total: int) -> None:
-        """Receives how many models have been measured, and how many have to be."""
+        """Receive how many models have been measured, and how many have to be."""
 
 
 def rate_key(cell: Cell, classes: int) -> str:
-    """A text that is equal for cells with equal rates."""
+    """Return a text that is equal for cells with equal throughput and cost."""
     model = [cell.model, to_json(cell.model_options), cell.image_size, cell.channels, classes]
     return canonical([*model, {name: getattr(cell.recipe, name) for name in STEP_FIELDS}])
 
@@ -135,15 +135,15 @@ def calibrate(
     measure: bool = True,
     known: Mapping[str, Rates] | None = None,
 ) -> Calibration:
-    """Rates of every distinct model: as kept from a short while ago on this machine, else measured by `processes`
-    processes at once as the study will run.
+    """Return throughput and cost of every distinct model: as kept from a short while ago on this machine, else measured
+    by `processes` processes at once, as the study will run.
 
-    Without the images on this machine, a CPU rate is derived from FLOPs instead of measured.
+    Where the images are not on this machine, throughput on a CPU is derived from FLOPs instead of measured.
 
     Args:
-        anew: measure what is kept as well.
+        anew: whether to measure what is kept as well.
         measure: False counts FLOPs and parameters alone.
-        known: rates that need not be found, by `rate_key`.
+        known: `rate_key` -> what is known already and need not be found.
 
     Raises:
         UserError: no model can be trained.
@@ -186,7 +186,7 @@ def calibrate(
 
 
 def _cache_name(key: str, question: Json) -> Json:
-    """The name that an answer is kept under; the model's code and what is asked are part of it."""
+    """Return the name that an answer is kept under in the cache; the model's code and what is asked are part of it."""
     model = question["cell"]["model"]
     code = fingerprint.of_model(model)
     family = [registry.model_revision(model), None if code is None else code.digest]
@@ -197,8 +197,8 @@ def _cache_name(key: str, question: Json) -> Json:
 def _measure(
     questions: dict[str, Json], *, device: str, threads: int, processes: int, report: Reporter
 ) -> dict[str, Json]:
-    """The answers of `bench.plan.calibrate`. With fewer questions than processes some are put twice: a rate is that
-    of a worker with its neighbours, however few models are left to measure."""
+    """Return the answers of `bench.plan.calibrate`. With fewer questions than processes, some are asked twice: a worker
+    is measured beside its neighbours, however few models are left to measure."""
     asked = list(questions.items())
     shares = [dict(asked[i::processes] or [asked[i % len(asked)]]) for i in range(processes)]
     command = [
@@ -271,24 +271,24 @@ def _measure(
 
 
 def rates_of(cell: Cell, calibration: Calibration, sizes: DataSizes) -> Rates | None:
-    """The rates of a cell's model, as far as it can be run."""
+    """Return throughput and cost of a cell's model; None if it cannot be run."""
     return calibration.rates.get(rate_key(cell, sizes[cell.data].classes))
 
 
 def rated(cells: Sequence[Cell], calibration: Calibration, sizes: DataSizes) -> list[tuple[Cell, Rates]]:
-    """The cells whose rates are known, with them."""
+    """Return the cells whose throughput and cost are known, each with them."""
     known = ((cell, rates_of(cell, calibration, sizes)) for cell in cells)
     return [(cell, rates) for cell, rates in known if rates is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellCost:
-    """The rest of a cell, on one worker of this machine.
+    """The cost of what is left of a cell, on one worker of this machine.
 
     Attributes:
-        flops: of the whole cell, the shared trunk counted once, by convention; None if not counted.
-        seconds: left.
-        evaluate_share: of the cell's time that goes into reading its horizons.
+        flops: FLOPs of the whole cell, the shared trunk counted once, by convention; None if not counted.
+        seconds: seconds that are left.
+        evaluate_share: fraction of the cell's time that goes into evaluating its horizons.
     """
 
     seconds: float
@@ -296,7 +296,7 @@ class CellCost:
     evaluate_share: float = 0.0
 
     def fed(self, wait: float) -> float:
-        """Seconds where the share `wait` of the training time is spent waiting for images."""
+        """Return the seconds that are left if the fraction `wait` of the training time is spent waiting for images."""
         return self.seconds * (1 + (1 - self.evaluate_share) * wait / max(0.01, 1 - wait))
 
 
@@ -310,12 +310,12 @@ def cell_cost(
     device: str = "cpu",
     own: float = 1.0,
 ) -> CellCost:
-    """The cost of a cell of which `fraction` has been trained already.
+    """Return the cost of a cell of which `fraction` has been trained already.
 
     Args:
-        own: share of a processor that each process of a run has, where there are more of them than cores.
+        own: fraction of a processor that each process has, where there are more processes than cores.
     """
-    if cell.job != "train":  # says itself how long it takes
+    if cell.job != "train":  # such a job states how long it takes
         if (expected_seconds := registry.load("job", cell.job).expected_seconds) is None:
             raise UserError(f"The job {cell.job!r} does not say how long it takes.", "Give its JOB expected_seconds.")
         return CellCost(seconds=expected_seconds(cell, device=device))
@@ -339,7 +339,8 @@ def cell_cost(
 
 
 def waited(cell: Cell, solving: float, *, training: float) -> float:
-    """Seconds after the end of `training` until the last probes are solved, horizon after horizon, beside it."""
+    """Return the seconds from the end of training until the last probes are solved. They are solved beside training
+    (`training` seconds in all), one horizon after the other, each in `solving` seconds."""
     done = 0.0
     for horizon in cell.horizons:
         done = max(done, training * horizon / max(1, cell.horizons[-1])) + solving
@@ -347,9 +348,9 @@ def waited(cell: Cell, solving: float, *, training: float) -> float:
 
 
 def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0) -> float:
-    """How many times as fast as one process `ranks` of them train a cell. The one has a processor of its own, the
-    others the share `own` of one each; they exchange gradients after every step, at an assumed speed and without
-    overlap."""
+    """Return how many times as fast as one process `ranks` processes train a cell together. The one has a processor of
+    its own, and each of the others the fraction `own` of a processor. They exchange gradients after every step, at an
+    assumed speed and without overlap."""
     step = cell.recipe.batch / rates.train_images_per_second
     if ranks == 1:
         return own
@@ -367,12 +368,12 @@ def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0)
 
 
 def waiting(trained: float, decoded: float, *, device: str) -> float:
-    """Share of the training time spent waiting for images.
+    """Return the fraction of the training time that is spent waiting for images.
 
     Args:
-        trained: images per second of one process that has them.
-        decoded: those that its cores decode meanwhile; 0 where nothing is decoded. A CPU decodes and trains in turns;
-            for a GPU others decode beside it.
+        trained: images per second of one process that need not wait for them.
+        decoded: images per second that its cores decode; 0 where nothing is decoded. A CPU decodes and trains in turns;
+            for a GPU, processors decode beside it.
     """
     if not decoded:
         return 0.0

@@ -31,17 +31,17 @@ def expand(
     notes: Sequence[str] = (),
     store: Path | None = None,
 ) -> StudyCells:
-    """The cells of a suite under these options, every name in them checked. Whether models of the suite's own can be
-    built is found out when their cost is measured.
+    """Return the cells of a suite under these options, after checking every name in the options. Whether models of the
+    suite's own can be built is found out when their cost is measured.
 
     Args:
         what: the options of the study, with a scale that is resolved.
         overrides: changes to recipes, budgets and the grid.
         sizes: used only where sizes of data matter: for sets that were named or declare a size, and for epochs.
         only: patterns of names, which leave the other cells for another run.
-        device_name: the accelerator that the hours of scale `gpu` are of.
-        notes: on the options, that those of the passes follow.
-        store: the study's folder, for suites that tune rates before they use them.
+        device_name: the accelerator on which the hours of scale `gpu` are counted.
+        notes: notes on the options, which come before those of the passes.
+        store: the study's folder, for suites that tune learning rates before they use them.
 
     Raises:
         UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
@@ -62,7 +62,7 @@ def expand(
 
 
 def _idle(suite: Suite, what: What, overrides: Overrides, cells: Sequence[Cell]) -> list[str]:
-    """A note on options that are about training, where nothing is trained."""
+    """Return a note on options about training that were given although nothing is trained; else nothing."""
     asked: dict[str, object] = {
         "--data": what.data and not {parse(name)[0] for name in what.data} & {cell.data for cell in cells},
         "--downstream": what.downstream,
@@ -80,7 +80,7 @@ def _idle(suite: Suite, what: What, overrides: Overrides, cells: Sequence[Cell])
 def _request(
     suite: Suite, what: What, overrides: Overrides, sizes: DataSizes, *, only: Sequence[str], device_name: str
 ) -> StudyRequest:
-    """The request, with every name checked."""
+    """Return the request to the suite, after checking every name in it."""
     data, limits = _split_limits(what.data)
     for name in what.models or ():
         registry.check_model(name)
@@ -123,12 +123,12 @@ def _request(
 
 
 def _counted(data: Sequence[str], limits: Mapping[str, int], *, root: Path | None) -> dict[str, int]:
-    """Training images of the named sets, about, or their limits."""
+    """Return about how many training images each of the named sets has, or its limit."""
     return {name: limits.get(name) or num_images(name, root=root) for name in data}
 
 
 def _split_limits(data: Sequence[str] | None) -> tuple[tuple[str, ...] | None, dict[str, int]]:
-    """Plain names of data sets, and the N of each that was given as NAME@N."""
+    """Return the plain names of data sets, and the N of each that was given as NAME@N."""
     if data is None:
         return None, {}
     pairs = [parse(text) for text in data]

@@ -1,4 +1,4 @@
-"""How many images a second processors decode for a device: what training takes where it waits for its images.
+"""Estimates how many images per second processors decode for a device, which limits training that waits for images.
 
 Only encoded files are decoded while training goes on. Sets that fit the device's memory are decoded once, and stored
 pixels are read from the disk as they are. Of devices that decode for themselves nothing was measured.
@@ -16,24 +16,24 @@ PHOTOGRAPHS_PER_SECOND = 764.0
 """Images per second and core: JPEGs of 500 x 375 pixels and 60 kB, as ImageNet's, cropped at random to 224 px. Measured
 by tools/measure_loading.py on an x86 core (reading, decoding, cropping and resizing, with simplejpeg)."""
 PHOTOGRAPH_SIDE = 224
-PIXEL_SHARE = 0.24  # of that time at `PHOTOGRAPH_SIDE` goes with the pixels that come out; measured at 64 to 384 px
+PIXEL_SHARE = 0.24  # fraction of the time at `PHOTOGRAPH_SIDE` that grows with output pixels; measured at 64 to 384 px
 UNCROPPED_FACTOR = (
-    2.5  # times as long without random crops: all of the file is decoded and shrunk; measured, 1.7 to 2.8
+    2.5  # times as long without random crops, when all of the file is decoded and shrunk; measured: 1.7 to 2.8
 )
 
 
 def of_photographs(cell: Cell) -> float:
-    """Images per second that one core decodes for a cell, of photographs such as ImageNet's."""
+    """Return the images per second that one core decodes for a cell, if they are photographs such as ImageNet's."""
     seconds = (1 - PIXEL_SHARE + PIXEL_SHARE * (cell.image_size / PHOTOGRAPH_SIDE) ** 2) / PHOTOGRAPHS_PER_SECOND
     return 1 / (seconds if cell.recipe.crop else UNCROPPED_FACTOR * seconds)
 
 
 def per_core(cells: Iterable[Cell], sizes: DataSizes, *, device: str = "cuda") -> Mapping[Cell, float]:
-    """Images per second that one core decodes for each cell whose set is streamed: measured here on a few files where
-    the set is on this machine, else taken to be photographs.
+    """Return the images per second that one core decodes, for each cell whose set is streamed: measured here on a few
+    files where the set is on this machine, else as for photographs.
 
     Args:
-        device: that trains them; what a GPU decodes itself, no core does.
+        device: the device that trains; images that a GPU decodes itself are not counted.
     """
     rates: dict[tuple[str, int, int, float], float] = {}
     answers = {}
@@ -48,7 +48,8 @@ def per_core(cells: Iterable[Cell], sizes: DataSizes, *, device: str = "cuda") -
 
 
 def _measured(cell: Cell, sizes: DataSizes) -> float:
-    """0 where no file is here, or none can be decoded."""
+    """Measure the images per second that one core decodes of a cell's set; 0 where no file is here, or none can be
+    decoded."""
     files = some_encoded(cell.data, root=sizes.root)
     if not files:
         return 0.0

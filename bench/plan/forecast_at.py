@@ -1,4 +1,4 @@
-"""Where a gain is forecast, as training FLOPs: of a network for so many epochs or images."""
+"""Converts the training that a gain is forecast for, a network for so many epochs or images, to training FLOPs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bench.plan.sizes import DataSizes
 from bench.study import registry
 from bench.study.cell import Cell
 
-USUAL_SIZE = 224  # pixels, of networks that do not take the study's images
+USUAL_SIZE = 224  # pixels per side, for networks that do not take the study's images
 
 
 def counted(text: str, cells: tuple[Cell, ...], sizes: DataSizes) -> tuple[float, str]:
-    """FLOPs of "NETWORK[@PIXELS]:AMOUNT[epochs|images]", and a sentence that says of what. Without a network it is the
-    study's largest; epochs are of the study's training images.
+    """Return the training FLOPs of "NETWORK[@PIXELS]:AMOUNT[epochs|images]", and a sentence on what they are the FLOPs
+    of. Without a network it is the study's largest; epochs are of the study's training images.
 
     Raises:
-        UserError: no such network, or one that does not take images of that size.
+        UserError: the text has another form, or the network is not known or does not take images of that size.
     """
     match = PLACE.fullmatch(text)
     if match is None or not cells:
@@ -46,10 +46,10 @@ def counted(text: str, cells: tuple[Cell, ...], sizes: DataSizes) -> tuple[float
 
 
 def _cost(model: str, pixels: list[int], base: Cell) -> tuple[int, float, str]:
-    """(pixels, training FLOPs of an image, model), at the first size that it takes.
+    """Return (pixels per side, training FLOPs of an image, model), at the first of these sizes that the model takes.
 
     Raises:
-        UserError: it takes none.
+        UserError: the model takes none of them.
     """
     for number, size in enumerate(pixels):
         try:

@@ -1,4 +1,4 @@
-"""Labels and groups of images become part of the names of their sets, so that every process takes them alike."""
+"""Makes labels and groups of images a part of the names of their data sets, so that every process uses the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from bench.study.options import What, Where
 
 
 def name_groups(what: What, where: Where) -> tuple[What, tuple[str, ...]]:
-    """The study, in which a set is named with its labels and groups where it has any, and a note on each.
+    """Return the options with the labels and groups of each set, where it has any, in the set's name; and a note on
+    each.
 
     Raises:
         UserError: --labels or --groups without a folder of images; see `bench.data.labels` and `bench.data.groups`.

@@ -3,7 +3,7 @@
 Without --image-size, a set of one size decides by itself (`cifar10`: 32 px, colour), but never below the suite's own;
 larger photographs are taken at `DEFAULT_SIDE` or the suite's. A set that is stored at any size gets it in its name,
 `folder:mine` -> `folder:mine:64px:rgb`, so that a cell says what it was trained on; the others are resized as they are
-read. Models come in the nearest patch that divides the size.
+read. Models get the nearest patch size that divides the size of images.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StudyImages:
         asked: pixels per side; None to follow the data.
         upstream: sets that the user named; None for the suite's own, which then count as if they were named.
         downstream: sets that replace those of the suite's tasks; None leaves them.
-        models: that the user named: refused, not exchanged, where their patches do not divide the size.
+        models: models that the user named; they are refused, not exchanged, where their patches do not divide the size.
         root: folder with data sets that do not come with the installation.
 
     Attributes:
@@ -63,10 +63,10 @@ class StudyImages:
         self.channels = max((seen[1] for seen in whole.values()), default=0)
 
     def at_one_size(self, cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
-        """The cells at this size, judged on these sets; which models were exchanged, in a sentence.
+        """Return the cells with images of this size, evaluated on these sets, and a note on models that were exchanged.
 
         Raises:
-            UserError: a model that was named and whose patches do not divide the size.
+            UserError: the patches of a model that the user named do not divide the size.
         """
         exchanged: dict[str, str] = {}
         fitted = cells
@@ -96,7 +96,8 @@ class StudyImages:
         return replace(cell, model=model, data=data, image_size=side, channels=channels, tasks=tasks)
 
     def _judged(self, cell: Cell) -> Cell:
-        """The cell with every distinct task of its own, or the few-shot probe, on each of the downstream sets."""
+        """Return the cell with every distinct task of its own (the few-shot probe if it has none) on each of the
+        downstream sets that the user named."""
         if self.downstream is None or cell.job != "train":
             return cell
         distinct = list(dict.fromkeys((task.task, task.options) for task in cell.tasks)) or [("fewshot", ())]
@@ -106,7 +107,8 @@ class StudyImages:
         return replace(cell, tasks=tuple(tasks))
 
     def _stored(self, name: str, side: int, channels: int) -> str:
-        """The name under which a set gives images of this size: its own where it cannot be stored at another."""
+        """Return the name under which a set gives images of this size; its own name if it cannot be stored at other
+        sizes."""
         if not resizes(name):
             return name
         if name not in self._looks:
@@ -116,7 +118,8 @@ class StudyImages:
 
 
 def _at_ratio(task: TaskSpec, model: str, ratio: float) -> TaskSpec:
-    """The task at the same multiple of the study's size: fine-tuning at 56 px instead of 28 is at 128 instead of 64."""
+    """Return the task with its image size multiplied by `ratio`, as the study's is: fine-tuning at 56 px in a study at
+    28 px becomes fine-tuning at 128 px in one at 64 px."""
 
     def changed(name: str, value: Any) -> Any:
         return fitting(model, round(value * ratio)) if name == "image_size" and value else value

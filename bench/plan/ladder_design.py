@@ -1,4 +1,5 @@
-"""The smallest ladder that can answer: budgets and seeds, by simulation from the noise of known pairs of runs."""
+"""Chooses budgets and seeds of the smallest ladder that can answer, by simulation from the noise of known pairs of
+runs. A ladder trains a change and its baseline at several budgets, its rungs."""
 
 from __future__ import annotations
 
@@ -18,23 +19,23 @@ from bench.plan.tuning import FIRST
 from bench.stats.ladder import MAX_SEEDS, POWER, Truth, power, seeds_needed
 
 PAIR = 0.9
-"""Points: standard deviation of the difference of two runs, as the root mean square over the networks and budgets of
-results/reference/scaling-cpu has it."""
-DETECT = 2.0  # points: the gain that a ladder has to find, unless something else is asked for
+"""Percentage points: standard deviation of the difference between two runs, the root mean square over the networks and
+budgets of results/reference/scaling-cpu."""
+DETECT = 2.0  # percentage points: the gain that a ladder has to find, unless something else is asked for
 FILE = "ladder_design.json"
-FEWEST, SMALLEST = 3, 1 / 16  # seeds; budgets over the usual ones
+FEWEST, SMALLEST = 3, 1 / 16  # fewest seeds; least factor on the usual budgets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A ladder.
+    """The design of a ladder.
 
     Attributes:
-        budgets: images of the baseline, ascending.
-        seeds: of every rung.
-        seconds: expected, on all workers together, with the runs that tune rates.
-        power: share of ladders of the gain that was asked for that get a verdict.
-        over: it takes longer than was asked for: no smaller one has three seeds and room for the warm-up.
+        budgets: images that the baseline is trained on at each rung, ascending.
+        seeds: number of seeds at every rung.
+        seconds: expected seconds, on all workers together, with the runs that tune learning rates.
+        power: fraction of ladders that reach a verdict if the gain is the one that was asked for.
+        over: whether it takes longer than was asked for: no smaller ladder has three seeds and room for the warm-up.
     """
 
     budgets: tuple[int, ...]
@@ -45,10 +46,10 @@ class Design:
 
 
 def seconds(budgets: Sequence[int], seeds: int, each: Mapping[str, float], *, workers: int) -> float:
-    """Seconds that a ladder takes.
+    """Return the seconds that a ladder takes.
 
     Args:
-        each: arm -> seconds of training per image of the baseline.
+        each: baseline or change -> seconds of training per image that the baseline sees.
     """
     tuning, rungs = FIRST * (budgets[0] + budgets[-1]), seeds * sum(budgets)
     return sum(each.values()) * (tuning + rungs) / workers
@@ -64,11 +65,13 @@ def design(
     detect: float = DETECT,
     shortest: int = 0,
 ) -> Design:
-    """A design has as few seeds as find a gain of `detect` points in `POWER` of ladders, at the usual budgets or, where
-    these take too long, at ever smaller ones; where nothing does, as many seeds as there is time for.
+    """Design a ladder. It has the fewest seeds that find a gain of `detect` points with probability `POWER`, at the
+    usual budgets or, where these take too long, at smaller ones; where time is too short for that, it has as many seeds
+    as there is time for.
 
     Args:
-        limit: seconds.
+        each: baseline or change -> seconds of training per image that the baseline sees.
+        limit: seconds that the ladder may take.
         shortest: images that the lowest budget has at least, for the warm-up.
     """
     truth, x_R = Truth(gain=detect, pair=PAIR), np.log2(budgets)
@@ -87,8 +90,8 @@ def design(
 
 
 def remembered(store: Path, key: Mapping[str, Any]) -> Design | None:
-    """The design that was chosen for the same request before: a ladder that goes on keeps its rungs, though speeds are
-    measured anew."""
+    """Return the design that was chosen for the same request before, if any: a ladder that is continued keeps its
+    rungs, though speeds are measured anew."""
     try:
         found = json.loads((store / FILE).read_bytes())
         if found["asked"] != key:
@@ -101,12 +104,12 @@ def remembered(store: Path, key: Mapping[str, Any]) -> Design | None:
 
 
 def remember(store: Path, key: Mapping[str, Any], made: Design) -> None:
-    """Write a design down beside the results of its ladder."""
+    """Store a design beside the results of its ladder, with the request that it was made for."""
     files.write_json(store / FILE, {"asked": dict(key), **dataclasses.asdict(made)})
 
 
 def words(made: Design, *, detect: float = DETECT) -> str:
-    """A sentence for the console."""
+    """Return a sentence on a design, for the console."""
     enough = "" if made.power >= POWER else "; more time would find more"
     budgets = ", ".join(f"{images:,}" for images in made.budgets)
     return (

@@ -1,4 +1,4 @@
-"""Notes below a plan's table: cells left to other runs, missing sets, rates that nobody swept."""
+"""Notes below a plan's table: on cells left to other runs, missing data sets, learning rates that nobody swept."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ RULES = {
     WIDTH: "Table 3 of the network of its kind nearest in width × √(batch / 4096) × the ratio of widths",
     DEFAULT: "assumed",
 }
-MAX_SINGLE_NOTES = 2  # missing sets of which each has a note of its own
+MAX_SINGLE_NOTES = 2  # number of missing sets up to which each has a note of its own
 
 
 def part_of_a_run(selection: Selection) -> list[str]:
-    """A note on what this run leaves for others."""
+    """Return a note on what this run leaves to others; nothing where it leaves nothing."""
     failed = " that failed" if selection.retry else ""
     if selection.max_cells is not None:
         return [f"This command does at most {plural(selection.max_cells, 'run')}{failed}. {OF_WHAT}"]
@@ -40,7 +40,7 @@ def part_of_a_run(selection: Selection) -> list[str]:
 
 
 def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:
-    """A note on fine-tuning that was left out for the time that it takes."""
+    """Return a note on fine-tuning that was left out because of the time that it takes; nothing where none was."""
     if not study.costly:
         return []
     seconds = [
@@ -55,7 +55,8 @@ def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> l
 
 
 def unswept(scale: str, overrides: Overrides, cells: Sequence[Cell]) -> list[str]:
-    """A note on models that train at a learning rate which nobody swept for them, and on the rule that gave it."""
+    """Return a note on models that train at a learning rate which nobody swept for them, and on the rule that gave it;
+    nothing where there are none."""
     if scale == "paper" or overrides.recipe or overrides.changes("lr"):
         return []
     by_rule: dict[str, dict[str, set[float]]] = {}
@@ -83,7 +84,8 @@ def unswept(scale: str, overrides: Overrides, cells: Sequence[Cell]) -> list[str
 
 
 def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:
-    """A note for each network whose features see less of an image than there is, or whose norm is too coarse."""
+    """Return a note for each network whose features do not see the whole image, or whose normalisation is too
+    coarse."""
     said = {}
     for cell in cells:
         if known := rates.get(rate_key(cell, sizes[cell.data].classes)):
@@ -93,7 +95,8 @@ def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: Data
 
 
 def from_outside(cells: Sequence[Cell]) -> list[str]:
-    """Notes on checkpoints: what is taken of each, and what its weights take, be they here or to be fetched."""
+    """Return notes on checkpoints: which part of each is used, and the size and licence of its weights, whether they
+    are here or have to be fetched."""
     models = list(dict.fromkeys(cell.model for cell in cells))
     taken = [f"{model}: {said}." for model in models if (said := registry.about(model))]
     known = {model: weights for model in models if (weights := registry.weights_of(model)) is not None}
@@ -107,7 +110,8 @@ def from_outside(cells: Sequence[Cell]) -> list[str]:
 
 
 def _need(model: str, weights: Weights) -> str:
-    """What the weights of one model take: "vit_small, 86 MB, licence mit, here"."""
+    """Return in words the size and licence of a model's weights, and where they are: "vit_small 86 MB, licence mit,
+    here"."""
     size = f"{weights.megabytes:,.0f} MB" if weights.megabytes else "of unknown size"
     licence = f", licence {weights.licence}" if weights.licence else ""
     gated = ", gated: accept its terms on the hub and set HF_TOKEN" if weights.gated else ""
@@ -115,7 +119,8 @@ def _need(model: str, weights: Weights) -> str:
 
 
 def absent(suite: Suite, what: What, cells: Sequence[Cell], *, root: Path | None) -> list[str]:
-    """Notes on missing downstream sets: tasks left out, or at scale `paper` included in the estimate."""
+    """Return notes on missing downstream sets: tasks on them are left out, or at scale `paper` included in the
+    estimate."""
     judged = {task.data for cell in cells for task in cell.tasks}
     notes = []
     if what.scale == "paper":

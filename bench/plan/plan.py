@@ -52,7 +52,7 @@ class PlannedCell(RemainingCost):
         cell: what is trained.
         name: its folder's name.
         state: how far it is.
-        fraction: share of its training that is done already.
+        fraction: fraction of its training that is done already.
         images: training images of the whole cell, the shared trunk counted once.
         note: a sentence on its state.
         epochs: how often it sees each image, up to its longest horizon.
@@ -76,7 +76,7 @@ class PlannedCell(RemainingCost):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStudy:
-    """The study that a plan is of.
+    """The study that is planned.
 
     Attributes:
         suite: its design.
@@ -104,7 +104,7 @@ class PlannedStudy:
 
     @property
     def downstream(self) -> tuple[str, ...]:
-        """The sets that models are judged on, where the user named them."""
+        """The data sets that models are evaluated on, where the user named them; else empty."""
         judged = (task.data for cell in self.cells.cells for task in cell.tasks)
         return tuple(dict.fromkeys(judged)) if self.what.downstream else ()
 
@@ -129,7 +129,7 @@ class PlannedMachine:
 
     @property
     def per_hour(self) -> tuple[float, bool] | None:
-        """The price of an hour that --price says; see `bench.cost.hardware.price`."""
+        """The price of an hour that --price states, as `bench.cost.hardware.price` parses it; None without one."""
         if not self.pricing.price:
             return None
         from bench.cost import hardware
@@ -138,7 +138,7 @@ class PlannedMachine:
 
     @property
     def share(self) -> str:
-        """How cells share a GPU; see the option."""
+        """How cells share a GPU; see the option --share."""
         return self.asked.share
 
     @property
@@ -152,12 +152,12 @@ class Plan:
     """The cells of a run, and how they would be run.
 
     Attributes:
-        study: which one it is.
+        study: the study that is planned.
         cells: those of this run, each with its state and its cost.
-        cost: how the work is spread, and the rates that costs rest on.
+        cost: how the work is spread, and the throughputs that costs rest on.
         machine: the devices that it is made for.
         selection: the options that say which of the cells are done now.
-        accepted: results of other code, or of other images, than there are now, to be taken as they are.
+        accepted: results made with other code or images than there are now, which are to be taken as they are.
     """
 
     study: PlannedStudy
@@ -184,8 +184,9 @@ class Plan:
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
-        """Cells that are not done and can be: partly done ones first, then the longest, so that short ones fill the
-        gaps at the end. Those that killed their processes come last: whatever they end, the others are done."""
+        """Cells that are to be done in this run, in order: partly done ones first, then the longest, so that short ones
+        fill the gaps at the end. Those that killed their processes come last, so that the others are done even if they
+        kill more."""
         left = (cell for cell in self.cells if cell.state not in (CellState.DONE, CellState.REFUSED))
         wanted = (cell for cell in left if self.selection.retry in (None, cell.state))
         order = sorted(wanted, key=lambda c: (c.deadly, c.state != CellState.PARTIAL, -(c.seconds or 0.0)))
@@ -193,29 +194,29 @@ class Plan:
 
     @property
     def rehearsal(self) -> bool:
-        """Whether its cells are cut, and nothing of their cost is known."""
+        """Whether this is a rehearsal: its cells are cut down, and nothing of their cost is known."""
         return any(cell.cell.rehearsal for cell in self.cells)
 
     def count(self, state: CellState) -> int:
-        """Cells in a state."""
+        """Return the number of cells in a state."""
         return sum(cell.state == state for cell in self.cells)
 
     @property
     def seconds(self) -> float:
-        """Expected wall time: the longest-first packing of what is left onto the workers, and their start."""
+        """Expected seconds of wall time: workers start, and are then given what is left, the longest cells first."""
         return (
             packed([cell.seconds or 0.0 for cell in self.todo], self.cost.workers) + START_SECONDS if self.todo else 0.0
         )
 
     @property
     def seconds_in_turns(self) -> float:
-        """Seconds of the study where cells that share a GPU gain nothing by it."""
+        """Expected seconds of wall time if cells that share a GPU gain nothing by it, as if they took turns."""
         each = sharing(self.machine.device, self.cost.workers * self.cost.ranks)
         return packed([cell.seconds or 0.0 for cell in self.todo], max(1, self.cost.workers // each)) + START_SECONDS
 
     @property
     def priced(self) -> Price | None:
-        """The price of the rest on the hardware that was named."""
+        """The price of what is left on the hardware that was named; None where none was."""
         if self.machine.hardware is None:
             return None
         from bench.plan import price
@@ -230,23 +231,25 @@ class Plan:
 
     @property
     def disk(self) -> Disk:
-        """Bytes on the disk that the rest needs."""
+        """Bytes on the disk that the cells that are left need."""
         return resources.disk([c.needs for c in self.todo if c.needs is not None], running=self.cost.workers)
 
     @property
     def repeated(self) -> tuple[RepeatedImages, ...]:
-        """Sets whose images are seen more often than `MAX_EPOCHS`, most often first."""
+        """Data sets whose images are seen more often than `MAX_EPOCHS` times, the most often first."""
         return repeats.find(self.todo)
 
     @property
     def measured(self) -> bool:
-        """Whether the time is: what ranks lose to each other is not, nor that of a cost model without rates."""
+        """Whether the expected time is measured. That of several ranks is not, since what they lose to each other is
+        assumed; nor is that of a cost model without throughputs."""
         rates = self.cost.calibration.rates.values()
         return self.cost.ranks == 1 and bool(rates) and all(rate.measured for rate in rates)
 
     def utilisation(self, cells: Iterable[PlannedCell]) -> float | None:
-        """Share of the named devices' peak that is used while the rest of these cells occupies them: also while they
-        wait for images or for each other. None where none are named, or nothing is left."""
+        """Return the fraction of the named devices' peak that is used while what is left of these cells occupies them,
+        including the time that they wait for images or for each other. None where no devices are named, or nothing is
+        left."""
         hours, flops = sum(cell.device_hours or 0.0 for cell in cells), sum(cell.flops_left for cell in cells)
         return (
             None
@@ -295,11 +298,11 @@ class Plan:
 
 
 def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, as_new: bool = False) -> Plan:
-    """Every cell of the suite after all passes, with its state in the store and the cost of what is left of it.
+    """Plan a study: every cell of the suite after all passes, with its state in the store and the cost of what is left.
 
     Args:
         to_run: whether the plan will be run: problems that would make the run fail are then raised before measuring.
-        as_new: the plan ignores existing results.
+        as_new: whether the plan ignores existing results.
 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
@@ -309,7 +312,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
 
 
 def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new: bool) -> Plan:
-    """The parts of a plan, each from its own groups of options once they are resolved."""
+    """Make the parts of a plan, each from its own groups of options once they are resolved."""
     machine, selection, pricing, where = options.machine, options.selection, options.pricing, options.where
     preflight.check_options(machine, pricing, to_run=to_run)
     suite = suites.load(options.what.suite)
@@ -378,13 +381,13 @@ def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new:
 
 
 def _noted_first(plan: Plan, note: str) -> Plan:
-    """The plan with a note above all others."""
+    """Return the plan with a note above all others."""
     cells = plan.study.cells
     return replace(plan, study=replace(plan.study, cells=replace(cells, notes=(note, *cells.notes))))
 
 
 def _device_name(model: CostModel) -> str:
-    """The accelerator that the hours of scale `gpu` are of."""
+    """Return the name of the accelerator on which the hours of scale `gpu` are counted."""
     row = model.hardware.device if model.hardware is not None else peaks.accelerator_of(model.reason)
     return row.name if row is not None else "H100"
 
@@ -392,14 +395,14 @@ def _device_name(model: CostModel) -> str:
 def _states(
     cells: Sequence[Cell], planned: PlannedStudy, *, changed: str, to_run: bool
 ) -> tuple[dict[Cell, State], tuple[Change, ...]]:
-    """The state of every cell in the store, and results of changed code, or images, that are to be taken as they are.
+    """Return the state of every cell in the store, and results of changed code or images that are to be taken as they
+    are.
 
     Args:
-        changed: what is done with such results; see the option.
+        changed: what is done with such results; see the option --changed.
 
     Raises:
-        UserError: a store from a newer version; a run that would reuse results of changed code, or images, without a
-            word.
+        UserError: the store is from a newer version; a run would silently reuse results of changed code or images.
     """
     study = Study(planned.store)
     study.check()
@@ -419,7 +422,7 @@ def _states(
 
 
 def _check_training(left: RemainingWork) -> None:
-    """Raises: UserError, where data are missing or too small, or do not fit."""
+    """Raise UserError if data of the trainings are missing or too small, or do not fit on the disk."""
     left.report.message("Checking the data …")
     if left.to_run:
         resources.check_room(left.training, left.sizes)
@@ -429,7 +432,7 @@ def _check_training(left: RemainingWork) -> None:
 
 
 def _planned(cell: Cell, state: State, cost: RemainingCost | None, sizes: DataSizes) -> PlannedCell:
-    """A cell with its state and what is left of it; `cost` is None of one that is done."""
+    """Return a cell with its state and the cost of what is left of it; `cost` is None for a cell that is done."""
     known = {} if cost is None else {entry.name: getattr(cost, entry.name) for entry in fields(cost)}
     refused, longest = cost is not None and cost.refused is not None, cell.horizons[-1]
     trained = cost is not None and not refused and longest and not cell.rehearsal

@@ -1,4 +1,4 @@
-"""Preflight checks: rejects a study that would fail before anything is measured or written."""
+"""Preflight checks: they refuse a study that would fail, before anything is measured or written."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ MAX_PROCESSES_PER_CORE = 8  # processes: each holds torch and its own copy of th
 
 
 def resolve_scale(wanted: str, device: str) -> str:
-    """The scale that "auto" means on a device.
+    """Return the scale that "auto" means on a device; another scale as it is.
 
     Raises:
-        UserError: no scale of this name.
+        UserError: there is no scale of this name.
     """
     if wanted == "auto":
         return "cpu" if device == "cpu" else "gpu"
@@ -48,7 +48,7 @@ def check_options(machine: Machine, pricing: Pricing, *, to_run: bool) -> None:
     """Refuse options that mean nothing together.
 
     Raises:
-        UserError: which, and what to give instead.
+        UserError: options contradict each other; the message says which, and what to give instead.
     """
     lacks = {
         "slurm": shutil.which("sbatch") is None and "SLURM's command sbatch: start it where jobs are submitted",
@@ -81,10 +81,10 @@ def check_options(machine: Machine, pricing: Pricing, *, to_run: bool) -> None:
 
 
 def check_pricing(pricing: Pricing, *, priced: bool) -> None:
-    """Refuse a price that is none or of devices that nobody named, and an unknown accelerator.
+    """Refuse a price that cannot be parsed, a price without named devices, and an unknown accelerator.
 
     Raises:
-        UserError: what to name.
+        UserError: one of these was given; the message says what to name.
     """
     if pricing.accelerator:
         peaks.accelerator(pricing.accelerator)
@@ -95,11 +95,11 @@ def check_pricing(pricing: Pricing, *, priced: bool) -> None:
 
 
 def check_places(where: Where, *, write: bool) -> None:
-    """Refuse a data root or a results folder that is none, or (`write`) a results folder that could not be made and
-    written. Leaves no files.
+    """Refuse a data root or a results folder that is not a folder, and (if `write`) a results folder that could not be
+    made and written. Leaves no files.
 
     Raises:
-        UserError: why not.
+        UserError: a folder is refused; the message says why.
     """
     if where.data_root is not None and not where.data_root.is_dir():
         raise UserError(f"--data-root {where.data_root} is not a folder.", "Create it, or give another.")
@@ -117,11 +117,12 @@ def check_places(where: Where, *, write: bool) -> None:
 
 
 def processes(machine: Machine, cells: Sequence[Cell], *, device: str, exclusive: bool) -> tuple[int, int]:
-    """(workers, threads of each) that share the machine's cores: a worker per core, or per GPU; one where `exclusive`.
+    """Return (workers, threads of each), which share the machine's cores: a worker per core, or per GPU; one where
+    `exclusive`.
     Workers elsewhere have as many threads as they would have here, so that they find the same.
 
     Raises:
-        UserError: a number of ranks that the cells or the machine cannot serve; more processes than a CPU could.
+        UserError: the cells or the machine cannot serve the number of ranks, or there are too many processes for a CPU.
     """
     ranks, cores = machine.ranks, environment.cores()
     here = machine.executor == "local"
@@ -140,10 +141,10 @@ def processes(machine: Machine, cells: Sequence[Cell], *, device: str, exclusive
 
 
 def _cells_per_device(machine: Machine, device: str) -> int:
-    """How many cells are to share each GPU.
+    """Return how many cells are to share each GPU.
 
     Raises:
-        UserError: there is none to share, not this way, or their number is given twice.
+        UserError: there is no GPU to share, or not in this way, or the number of cells is given twice.
     """
     if machine.share == "none":
         return 1
@@ -159,10 +160,10 @@ def _cells_per_device(machine: Machine, device: str) -> int:
 
 
 def workers_on(count: int, machine: Machine, cells: Sequence[Cell]) -> int:
-    """Cells at a time on so many devices that are not here.
+    """Return how many cells run at a time on `count` devices that are not here.
 
     Raises:
-        UserError: more ranks than devices, or than the cells can be divided by.
+        UserError: there are more ranks than devices, or than the cells can be divided by.
     """
     if machine.ranks > count:
         raise UserError(f"--ranks {machine.ranks}, but --hardware names {count} device(s).", f"Use --ranks {count}.")
@@ -218,11 +219,12 @@ def _check_labels(cell: Cell, sizes: DataSizes) -> None:
 
 
 def check_warmup(cells: Sequence[Cell]) -> None:
-    """Refuse a warm-up of more than a quarter of a cell's shortest budget: the rate that is compared would hardly be
-    reached. It is never shortened for one cell alone, which would then differ from those that it is compared with.
+    """Refuse a warm-up of more than a quarter of a cell's shortest budget: the learning rate that is compared would
+    hardly be reached. It is never shortened for one cell alone, which would then differ from those that it is compared
+    with.
 
     Raises:
-        UserError: of which model, and what to set.
+        UserError: a warm-up is refused; the message says of which model, and what to set.
     """
     trained = [cell for cell in cells if cell.job == "train" and any(cell.horizons)]
     most = {cell: longest_warmup(cell.horizons, cell.recipe.batch) or 0 for cell in trained}
@@ -244,10 +246,10 @@ def check_warmup(cells: Sequence[Cell]) -> None:
 
 
 def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:
-    """Refuse to begin trainings none of whose upstream sets is on this machine; they can be costed.
+    """Refuse to begin trainings if none of their upstream sets is on this machine; their cost can be estimated.
 
     Raises:
-        UserError: how to get the first of them.
+        UserError: none is here; the message says how to get the first of them.
     """
     asked = dict.fromkeys(cell.data for cell in cells)
     unseen = [name for name in asked if sizes[name].shape is None]

@@ -26,19 +26,20 @@ class Priced(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """The price of the rest of a plan.
+    """The price of what is left of a plan.
 
-    A range is the amount divided and multiplied by `factor`: 80 %, with one error for all cells, since most rates come
-    from the same assumption.
+    The 80 % range of an amount goes from amount / `factor` to amount * `factor`, with one error for all cells, since
+    most throughputs rest on the same assumption.
 
     Attributes:
         hardware: what is priced.
         ranks: devices that train one cell together.
-        device_hours: of one device each, summed.
-        hours: of the clock.
-        factor: of the range.
-        asked: see `bench.cost.hardware.price`: an hour of all devices is paid for whether or not each has work.
-        bases: where rates come from, in words.
+        device_hours: hours of one device, summed over devices.
+        hours: hours of wall time.
+        factor: factor of the range.
+        asked: the price of an hour, see `bench.cost.hardware.price`: an hour of all devices is paid for whether or not
+            each has work. None: no price was given.
+        bases: where throughputs come from, in words.
     """
 
     hardware: Hardware
@@ -82,7 +83,7 @@ class Price:
 def of(
     todo: Sequence[Priced], *, hardware: Hardware, ranks: int, wall: float, asked: tuple[float, bool] | None
 ) -> Price:
-    """The price of cells on this hardware.
+    """Return the price of cells on this hardware.
 
     Args:
         wall: seconds that all of them take there.

@@ -1,7 +1,8 @@
-"""A one-hour cache of calibrated rates, so that a plan and the run after it measure only once.
+"""A one-hour cache of measured throughputs, so that a plan and the run after it measure only once.
 
-One file per model beside the decoded data sets, named by a hash of everything that its rates depend on. A file that
-is older, damaged or not ours counts as absent. A folder that cannot be written keeps nothing: rates are never a result.
+There is one file per model beside the decoded data sets, named by a hash of everything that throughput depends on. A
+file that is older, damaged or not ours counts as absent. If the folder cannot be written, nothing is kept: throughputs
+are never a result.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bench.data.cache import directory
 from bench.study.cell import RECIPE_REVISION
 
 Json = dict[str, Any]
-KEPT_SECONDS = 3600.0  # for which rates are kept: what else a machine does changes
+KEPT_SECONDS = 3600.0  # seconds for which throughputs are kept, since what else a machine does changes
 ENVIRONMENT_PREFIXES = (
     "ATEN_",
     "CUDA_",
@@ -62,7 +63,7 @@ class RateCache:
         ]
 
     def find(self, question: Json) -> tuple[Json, float] | None:
-        """(the answer, seconds since it was measured); None where there is none to rely on."""
+        """Return (the answer, seconds since it was measured); None where there is no answer to rely on."""
         name = self._name(question)
         try:
             kept = files.read_sealed(_folder() / name)
@@ -72,7 +73,7 @@ class RateCache:
             return None
 
     def keep(self, question: Json, answer: Json) -> None:
-        """Keep an answer that was just found, where that can be done, and remove those that are too old."""
+        """Store an answer that was just found, if the folder can be written, and remove those that are too old."""
         name = self._name(question)
         try:
             folder = _folder()

@@ -1,4 +1,5 @@
-"""How each cell of a study is really trained, by axis: warm-up in steps, images and as a share of the shortest budget.
+"""Shows how each cell of a study is really trained, by axis, such as the warm-up in steps, in images and as a fraction
+of the shortest budget.
 
 Models that are compared along an axis have to be trained alike but for the axis; the last line of each axis says
 whether it is.
@@ -32,13 +33,13 @@ NUMBERS = ("warm-up", "images", "of shortest budget", "batch", "rate", "cool-dow
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeRow:
-    """Trainings of one model on one data set that are trained alike.
+    """Trainings of one model on one data set that share a recipe.
 
     Attributes:
         model: its name.
         data: the upstream set, as NAME or NAME@N.
         shortest: images of the shortest budget.
-        recipe: as it is trained.
+        recipe: how they are trained.
     """
 
     model: str
@@ -48,7 +49,7 @@ class RecipeRow:
 
     @property
     def share(self) -> float:
-        """The part of the shortest budget that is warm-up."""
+        """The fraction of the shortest budget that is warm-up."""
         return self.recipe.warmup_steps / total_steps(self.shortest, self.recipe.batch)
 
 
@@ -57,10 +58,10 @@ class RecipeAxis:
     """How the cells of one axis are trained.
 
     Attributes:
-        name: of the axis; "" for cells on none.
-        rows: what is trained.
+        name: name of the axis; "" for cells on none.
+        rows: the trainings on the axis.
         differ: field -> its values, where rows differ in it and should not.
-        varies: fields in which they differ on purpose.
+        varies: fields in which rows differ on purpose.
     """
 
     name: str
@@ -78,7 +79,7 @@ class RecipeAxis:
 
 
 def axes(options: StudyOptions) -> tuple[RecipeAxis, ...]:
-    """The axes of the study that is asked for. Nothing is measured.
+    """Return how the cells of each axis of a study are trained. Nothing is measured.
 
     Raises:
         UserError: as `bench.plan.expand.expand`.
@@ -94,10 +95,10 @@ def axes(options: StudyOptions) -> tuple[RecipeAxis, ...]:
 
 
 def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> tuple[RecipeAxis, ...]:
-    """The trainings among the cells, by axis.
+    """Group the trainings among the cells by axis.
 
     Args:
-        varied: by axis, fields that differ on purpose.
+        varied: axis -> fields that differ on purpose.
     """
     grouped: dict[str, dict[RecipeRow, None]] = {}
     for cell in cells:

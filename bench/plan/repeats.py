@@ -1,4 +1,4 @@
-"""Cells that see their images again and again: how often, and their share of a plan's time."""
+"""Finds cells that see their images many times: how often, and which fraction of a plan's time they take."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class RepeatedImages:
 
     Attributes:
         data: the set, as NAME or NAME@N.
-        cells: how many.
-        least: how often one of them sees each image, at least.
-        most: the same, at most.
-        share: of the time of all cells that is left.
+        cells: number of these cells.
+        least: the fewest times that one of them sees each image.
+        most: the most times that one of them sees each image.
+        share: fraction of the remaining time of all cells that these take.
     """
 
     data: str
@@ -42,7 +42,8 @@ class RepeatedImages:
 
 
 def find(planned: Iterable[Planned]) -> tuple[RepeatedImages, ...]:
-    """Repeats of each data set; what sees its images most often comes first."""
+    """Return, for each data set, the cells that see its images more often than `MAX_EPOCHS` times; the set whose images
+    are seen most often comes first."""
     everything = list(planned)
     total = sum(each.seconds or 0.0 for each in everything)
     parts = by_key((each.cell.data_name, each) for each in everything if each.epochs > MAX_EPOCHS)

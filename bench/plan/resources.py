@@ -21,12 +21,12 @@ from bench.study import registry
 from bench.study.cell import Cell, Recipe
 
 FLOAT_BYTES = 4
-MEMORY_MARGIN = 1.5  # times the memory that a plan expects, where it is asked for
+MEMORY_MARGIN = 1.5  # factor from the memory that a plan expects to the memory that a worker requests
 GPU_PROCESS_BYTES = 8 << 30  # bytes of a process with CUDA's libraries and a compiler
 CORES_BESIDE_GPU: Mapping[Tier, int] = {"resident": 4, "mapped": 8, "streamed": 16}
 CHECKPOINTS_ON_DISK = (
     MAX_KEPT + 1
-)  # of a running cell: those that are kept, and the next, which is written before one goes
+)  # checkpoints of a running cell: those that are kept, and the next, which is written before an old one is removed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,11 @@ class Needs:
         tier: from where training images are read.
         device: weights, gradients, optimizer, activations of a batch, and resident images.
         host: images on their way, and the index.
-        shared: stored pixels or the index, by data set: all cells of a set share them.
+        shared: data set -> bytes of its stored pixels or index, which all cells share that use the set.
         kept: what a checkpoint holds, which passes through the host's memory when it is written.
-        weights: bytes that stay of a finished cell.
+        weights: final weights, which stay when the cell is finished.
         decoded: images per second that its cores decode for one process, where they are streamed; 0: not known.
-        wait: expected share of the training time spent waiting for images.
+        wait: expected fraction of the training time that is spent waiting for images.
     """
 
     tier: Tier
@@ -60,9 +60,10 @@ class Disk:
 
     Attributes:
         shared: stored pixels and indices, once per data set.
-        checkpoints: of the cells that run at once, the largest ones: those that are kept, and one being written.
-        weights: final ones, of every cell.
-        running: cells at once.
+        checkpoints: checkpoints of the cells that run at once, taken to be the largest: those kept, and one being
+            written.
+        weights: final weights of every cell.
+        running: number of cells that run at once.
     """
 
     shared: int
@@ -75,12 +76,12 @@ class Disk:
         return self.shared + self.checkpoints + self.weights
 
     def json(self) -> dict[str, int]:
-        """The same data as JSON types."""
+        """Return the bytes, and their total, as JSON types."""
         return asdict(self) | {"total": self.total}
 
 
 def disk(needed: Sequence[Needs], *, running: int) -> Disk:
-    """Bytes on the disk of all these cells, of which so many run at once."""
+    """Return the bytes on the disk that all these cells need, of which `running` run at once."""
     shared: dict[str, int] = {}
     for each in needed:
         for name, size in each.shared.items():
@@ -95,14 +96,15 @@ def disk(needed: Sequence[Needs], *, running: int) -> Disk:
 
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
-    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/optimizers/), their mean."""
+    """Return the bytes of a checkpoint: weights, the optimizer's moments (bench/train/optimizers/), and the averaged
+    weights where the recipe has them."""
     moments = FLOAT_BYTES * registry.load("optimizer", recipe.optimizer).moments(recipe)
     return params * (FLOAT_BYTES + moments + FLOAT_BYTES * bool(recipe.average))
 
 
 def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
-    """Bytes on one device of what is kept, and gradients. Ranks that each hold the whole model have gradients twice:
-    summed over micro-batches, and in the buckets that DistributedDataParallel exchanges."""
+    """Return the bytes on one device of what a checkpoint holds, and of gradients. Ranks that each hold the whole model
+    have gradients twice: summed over micro-batches, and in the buckets that DistributedDataParallel exchanges."""
     kept = kept_bytes(recipe, params)
     if recipe.sharding == "fsdp":
         return (kept + params * FLOAT_BYTES) // ranks
@@ -120,13 +122,13 @@ def needs(
     ranks: int = 1,
     micro: int | None = None,
 ) -> Needs:
-    """Resources of a cell that trains.
+    """Return the resources that a cell that trains needs.
 
     Args:
         memory: free bytes of the device.
         decoded_per_second: images that the cores beside one process decode, where they are streamed; 0: not known.
         ranks: devices that train it together; needs are those of each.
-        micro: images at a time on each, where that is not the recipe's.
+        micro: images at a time on each device, where that number is not the recipe's.
     """
     size = sizes[cell.data]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
@@ -152,25 +154,25 @@ def needs(
 
 
 def _stored(name: str, cell: Cell, sizes: DataSizes) -> int:
-    """Bytes of a set on the disk: its pixels, or the index of what is streamed."""
+    """Return the bytes of a data set on the disk: of its pixels, or of the index if it is streamed."""
     size = sizes[name]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
     return (size.train + size.test) * (INDEX_BYTES if size.streamed else height * width * channels)
 
 
 def beside_gpu(needs: Needs | None) -> tuple[int, int]:
-    """(cores, bytes of memory) of a machine that a process needs beside its GPU, whoever asks for them: where images
-    are read while it trains, a core for each of their readers."""
+    """Return (cores, bytes of host memory) that a process needs beside its GPU, whoever asks for them. Where images are
+    read while it trains, each reader has a core."""
     tier = "resident" if needs is None else needs.tier
     passing = 0 if needs is None else needs.host + needs.kept
     return CORES_BESIDE_GPU[tier], GPU_PROCESS_BYTES + int(MEMORY_MARGIN * passing)
 
 
 def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:
-    """Refuse sets whose pixels the disk cannot hold, before the first of them is made.
+    """Refuse data sets whose pixels the disk cannot hold, before the first of them is made.
 
     Raises:
-        UserError: how much is needed, how much there is, what can be done.
+        UserError: a set does not fit; the message says how much it needs, how much is free, and what can be done.
     """
     place = cache.directory()
     for name in dict.fromkeys(name for cell in cells for name in (cell.data, *(task.data for task in cell.tasks))):
@@ -187,7 +189,7 @@ def check_memory(cells: Sequence[tuple[Cell, Rates]], memory: int, *, device: st
     batches do not help.
 
     Raises:
-        UserError: which model, how much it needs, what can be done.
+        UserError: a model does not fit; the message says which, how much it needs, and what can be done.
     """
     for cell, rates in cells:
         needed = state_bytes(cell.recipe, rates.params, ranks=ranks)
@@ -200,7 +202,7 @@ def check_memory(cells: Sequence[tuple[Cell, Rates]], memory: int, *, device: st
 
 
 def too_little_disk(needed: Disk, results: Path) -> str:
-    """A warning where checkpoints and weights are more than is free where results go; "" where they are not."""
+    """Return a warning if checkpoints and weights need more than is free on the disk of the results; else ""."""
     written, free = needed.checkpoints + needed.weights, free_bytes(results)
     if written <= free:
         return ""

@@ -23,9 +23,10 @@ class DataSize:
 
     Attributes:
         shape: (height, width, channels) of the images; None where they were not opened.
-        streamed: they are decoded when they are read, and never stored.
+        streamed: whether images are decoded when they are read, and never stored decoded.
         several: whether an image may have several labels.
-        test_groups: groups that the test images are of; None where nobody says, or they were not opened.
+        test_groups: number of groups that the test images belong to; None where there are no groups, or the images were
+            not opened.
     """
 
     train: int
@@ -50,18 +51,19 @@ class DataSizes:
         self._found: dict[str, DataSize] = {}
 
     def __getitem__(self, name: str) -> DataSize:
-        """Opens the set, which also caches it decoded, unless its size is known without.
+        """Return the size of a data set. The set is opened, which also caches it decoded, unless its size is known
+        without that.
 
         Raises:
-            UserError: unknown, or not on this machine, with how to get it.
+            UserError: the set is unknown, or not on this machine; the message says how to get it.
         """
         if name not in self._found:
             self._found[name] = self._known(name) or self._opened(name)
         return self._found[name]
 
     def _known(self, name: str) -> DataSize | None:
-        """A size that the set declares (it is too large to be opened, or not public), or a published one; of a copy
-        that is indexed, the true one."""
+        """Return a size that is known without opening the set: one that the set declares (it is too large to be opened,
+        or not public), or a published one; for a copy that is indexed, its true size. Else None."""
         one, option = data_set(name), DataName.parse(name).option
         if one.size is not None:
             return DataSize(**one.size(option), shape=self._drawn_shape(one, option))
@@ -73,7 +75,8 @@ class DataSizes:
         return None
 
     def _drawn_shape(self, one: DataSet, option: str) -> tuple[int, int, int]:
-        """The shape of images that are drawn as the name asks."""
+        """Return the shape (height, width, channels) of images that are generated in the form that the set's name asks
+        for."""
         assert one.look is not None
         side, channels = one.look(option, root=self.root) or (0, 0)
         return side or 0, side or 0, channels
@@ -91,7 +94,8 @@ class DataSizes:
         )
 
     def to_be_stored(self, name: str) -> int:
-        """Bytes of pixels that opening a set writes to the disk, about; 0 where they are there, or are not known."""
+        """Return about how many bytes of pixels opening a set writes to the disk; 0 where they are there already, or
+        are not known."""
         one, option = data_set(name), DataName.parse(name).option
         if one.size is None:
             return 0
@@ -101,10 +105,10 @@ class DataSizes:
 
 
 def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
-    """Images that pass through the network to evaluate one horizon.
+    """Return how many images pass through the network to evaluate one horizon.
 
     Raises:
-        UserError: a task that cannot be evaluated with so few images.
+        UserError: a task cannot be evaluated with so few images.
     """
     total = sizes[cell.data].test
     for task in cell.tasks:
@@ -118,7 +122,8 @@ def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
 
 
 def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
-    """One core's seconds for what the tasks do with the features of one horizon, as far as they say."""
+    """Return the seconds that one core takes for what the tasks do with the features of one horizon; tasks that do not
+    state theirs count as 0."""
     total = 0.0
     for task in cell.tasks:
         if says := registry.load("task", task.task).solving_seconds:
@@ -129,12 +134,13 @@ def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
 
 
 def read(cell: Cell, task: TaskSpec, sizes: DataSizes) -> DataSize:
-    """The images that a task reads: the cell's own part of its set where the network is given, not trained."""
+    """Return the size of the data set that a task reads. Where the network is not trained, and the set is the cell's
+    own, training images are those of the cell."""
     size = sizes[task.data]
     own = task.data == cell.data and cell.horizons == (0,)
     return replace(size, train=min(size.train, cell.num_images or size.train)) if own else size
 
 
 def _asked(task: TaskSpec, size: DataSize) -> dict[str, Any]:
-    """Arguments of a task's functions for planning; its own options come last."""
+    """Return the arguments of a task's functions for planning; its own options override the others."""
     return {"num_train": size.train, "num_test": size.test, "num_classes": size.classes, **task.kwargs}

@@ -19,11 +19,11 @@ class StudyCells:
     """The cells of a study.
 
     Attributes:
-        cells: all of them.
-        chosen: those of this run; `--only` leaves fewer.
+        cells: all cells.
+        chosen: cells of this run, which `--only` makes fewer.
         notes: deviations from the suite, one sentence each.
-        stored: upstream sets as they were written -> as they are stored.
-        costly: cell -> what it would be judged by, were it not for the time.
+        stored: name of an upstream set as it was written -> as it is stored.
+        costly: cell -> tasks that were left out because of the time that they take.
     """
 
     cells: tuple[Cell, ...]
@@ -42,13 +42,13 @@ class StudyRequest:
         what: the options of the study, with a scale that is resolved.
         overrides: changes to recipes, budgets and the grid.
         only: patterns of the names of cells that this run does.
-        sizes: of the data sets; a set is opened only where its size matters.
-        suite_options: what the suite's cells were made with.
+        sizes: sizes of the data sets; a set is opened only where its size matters.
+        suite_options: the options that the suite's cells were made with.
         images: what the options ask of images.
         upstream: sets that the user named, without their limits; None: the suite's own.
         limits: name of a set -> N of NAME@N.
-        device_name: the accelerator that the hours of scale `gpu` are of.
-        store: the study's folder, whose records say which rates were tuned; None: nothing was.
+        device_name: the accelerator on which the hours of scale `gpu` are counted.
+        store: the study's folder, whose records say which learning rates were tuned; None: none were.
     """
 
     suite: Suite
@@ -70,7 +70,7 @@ class StudyRequest:
 
     @property
     def gives_budgets(self) -> bool:
-        """Whether --horizons says in images, steps or epochs how long every cell is trained."""
+        """Whether --horizons states in images, steps or epochs how long every cell is trained."""
         horizons = self.overrides.horizons
         return bool(horizons) and not any(text.endswith("%") for text in horizons or ())
 

@@ -1,4 +1,5 @@
-"""Rates that are tuned alike: as many trials of every arm at both ends of a ladder, by held-out accuracy."""
+"""Tunes learning rates alike for the baseline and every change of a ladder (its "arms"): with as many trials of each at
+both ends of the ladder, judged by held-out accuracy."""
 
 from __future__ import annotations
 
@@ -8,35 +9,38 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 FIRST = 4  # trials before any is added
-STEP = 3.0  # factor from a rate to the next
-MOST = 8  # trials
+STEP = 3.0  # factor from one learning rate to the next
+MOST = 8  # trials at most
 
 K = TypeVar("K")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """`rates`, ascending, and the accuracy at each; None of a run that diverged."""
+    """The learning rates that were tried, ascending, and the held-out accuracy at each; None for a run that
+    diverged."""
 
     rates: tuple[float, ...]
     scores: tuple[float | None, ...] = ()
 
     @property
     def best(self) -> int:
-        """The place of the best, the lowest rate of equal ones."""
+        """Index of the best learning rate; of the lowest among equally good ones."""
         return max(range(len(self.rates)), key=lambda k: (-1.0 if self.scores[k] is None else self.scores[k], -k))
 
     @property
     def at_edge(self) -> bool:
-        """Whether no rate was tried on one side of the best; a rate that diverged is tried."""
+        """Whether the best learning rate is the lowest or the highest that was tried. One that diverged counts as
+        tried."""
         return self.best in (0, len(self.rates) - 1)
 
 
 def further(trials: Mapping[K, Trials]) -> dict[K, Trials]:
-    """The next trials, one for every arm and end, so that none is tuned more than another.
+    """Return the trials with one more learning rate each, for every arm and end of the ladder, so that none is tuned
+    more than another.
 
     An arm whose best rate lies at an end of those it tried gets one beyond that end; the others get one between their
-    best rate and its better neighbour. There are none where no arm's best lies at an end, or one has had `MOST`.
+    best rate and its better neighbour. Return nothing if no arm's best lies at an end, or one has had `MOST` trials.
     """
     if not any(made.at_edge for made in trials.values()) or any(len(made.rates) >= MOST for made in trials.values()):
         return {}
@@ -55,7 +59,8 @@ def _next(made: Trials) -> float:
 
 
 def choice(made: Trials) -> float:
-    """The top of the parabola through the best rate and its neighbours, within these; the best where it has none."""
+    """Return the learning rate at the top of the parabola through the best rate and its neighbours (over the logarithm
+    of the rate), within these; the best rate if the parabola has no top."""
     if made.at_edge:
         return made.rates[made.best]
     near = range(made.best - 1, made.best + 2)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 OF_TRAINING = ("seeds", "budgets", "images", "FLOPs")  # columns that say nothing about checkpoints taken as they are
 LEAST_USEFUL_COLUMNS = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
-MIN_WAIT_SHARE = 0.005  # share of the training time, spent waiting for images, that is worth a word
+MIN_WAIT_SHARE = 0.005  # fraction of the training time spent waiting for images, from which it is mentioned
 MAX_REPEATED_SETS = 4  # sets of which a plan says how often their images are seen
 EXPECTED_RANGE = (0.85, 1.25)  # factors around the expected time
 
@@ -53,7 +53,7 @@ class ConsoleReporter(Reporter):
         write(self.console, text, style="dim")
 
     def calibrated(self, done: int, total: int) -> None:
-        """Shows the measurement in one line that is written over; nothing in a log."""
+        """Show the progress of measuring in one line that is overwritten; show nothing in a log."""
         if self.console.is_terminal:
             end = "\r" if done < total else "\n"
             self.console.print(f"{done} of {total} models", style="dim", highlight=False, end=end)
@@ -69,8 +69,8 @@ def show(plan: Plan, console: Console) -> None:
 
 
 def plan_table(plan: Plan) -> Table:
-    """One row per (model, data set): recipes where there are several, seeds, budgets (images seen), images, FLOPs, time
-    on one worker."""
+    """Return a table with one row per model, data set and list of budgets: recipes where there are several, seeds,
+    budgets (images seen), images, FLOPs, time on one worker."""
     groups = by_key(((p.cell.model, p.cell.data_name, p.cell.horizons), p) for p in plan.cells)
     recipes = {key: len({(m.cell.recipe, m.cell.model_options) for m in members}) for key, members in groups.items()}
     swept = max(recipes.values(), default=1) > 1
@@ -104,12 +104,12 @@ def plan_table(plan: Plan) -> Table:
 
 
 def _takes_checkpoints(plan: Plan) -> bool:
-    """Whether nothing is trained upstream: networks come with their weights."""
+    """Return whether no cell is pre-trained, because all networks come with their weights."""
     return all(registry.comes_trained(cell.cell.model) and cell.cell.horizons == (0,) for cell in plan.cells)
 
 
 def _times(left: Sequence[PlannedCell], plan: Plan) -> list[str]:
-    """Time of what is left of a row, and on named devices the share of their peak, and money."""
+    """Return the time of what is left of a row; on named devices the fraction of their peak, hours, and money."""
     if (priced := plan.priced) is None:
         return [duration(sum(m.seconds or 0 for m in left)) if left else ""]
     hours, share = sum(m.device_hours or 0.0 for m in left), plan.utilisation(left)
@@ -119,7 +119,7 @@ def _times(left: Sequence[PlannedCell], plan: Plan) -> list[str]:
 
 
 def _budgets(horizons: tuple[int, ...]) -> str:
-    """Compute budgets in images seen, short: "5 up to 64 k", "64 k + untrained"."""
+    """Return budgets in images seen, in short: "5 up to 64 k", "64 k + untrained"."""
     trained = [h for h in horizons if h > 0]
     if not trained:
         return "untrained"
@@ -128,7 +128,7 @@ def _budgets(horizons: tuple[int, ...]) -> str:
 
 
 def plan_summary(plan: Plan) -> list[str]:
-    """The plan in a few sentences."""
+    """Return the plan in a few sentences."""
     todo = plan.todo
     total = sum(cell.flops_left for cell in todo)
     counts = {
@@ -171,7 +171,7 @@ def plan_summary(plan: Plan) -> list[str]:
 
 
 def _needs(todo: Sequence[PlannedCell]) -> list[str]:
-    """Memory at most, and where images are read from, over the cells that train."""
+    """Return sentences on the most memory that a cell needs, and on where images are read from."""
     needed = [(cell.cell, cell.needs) for cell in todo if cell.needs is not None]
     if not needed:
         return []
@@ -189,7 +189,7 @@ def _needs(todo: Sequence[PlannedCell]) -> list[str]:
 
 
 def _disk(disk: Disk) -> list[str]:
-    """Bytes on the disk, and what they are for."""
+    """Return a sentence on the bytes that are needed on the disk, and what they are for."""
     parts = {
         "images": disk.shared,
         f"checkpoints of {plural(disk.running, 'run')} at a time": disk.checkpoints,
@@ -200,7 +200,8 @@ def _disk(disk: Disk) -> list[str]:
 
 
 def _feed(plan: Plan) -> list[str]:
-    """Whether the devices or their images decide how long cells that decode images take."""
+    """Return a sentence on whether the devices or the decoding of images limit the speed of cells that decode images
+    while they train."""
     fed = [(c, c.needs) for c in plan.todo if c.needs is not None and c.needs.decoded]
     if not fed:
         by_device = any(c.cell.recipe.decoding == "device" for c in plan.todo)
@@ -232,7 +233,7 @@ def _feed(plan: Plan) -> list[str]:
 
 
 def _repeated(repeated: Sequence[RepeatedImages], todo: Sequence[PlannedCell]) -> list[str]:
-    """Images that are seen again and again, which a model may memorise."""
+    """Return a sentence on images that are seen many times, which a model may memorise."""
     if not repeated:
         return []
     shown = [
@@ -272,7 +273,7 @@ def _expected(plan: Plan) -> str:
 
 
 def _priced(priced: Price) -> list[str]:
-    """The price of the rest on the devices that were named."""
+    """Return sentences on the price of what is left on the devices that were named."""
     count, name = priced.hardware.count, priced.hardware.device.name
     low, high = 1 / priced.factor, priced.factor
     lines = [
@@ -301,7 +302,7 @@ def _priced(priced: Price) -> list[str]:
 
 
 def _accelerator_lines(plan: Plan, total: float) -> list[str]:
-    """Time on the devices that a study is meant for, where it is planned for others."""
+    """Return sentences on the time that a study takes on accelerators, for plans on other devices."""
     lines, priced, proxy = [], plan.cost.elsewhere, units.tpuv3_core_days(total)
     if priced is not None and plan.machine.hardware is None:
         low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor
@@ -313,5 +314,5 @@ def _accelerator_lines(plan: Plan, total: float) -> list[str]:
 
 
 def amount(value: float) -> str:
-    """A number to two digits, three from 10 on."""
+    """Format a number to two digits, three from 10 on."""
     return significant(value) if value >= 10 else significant(value, 2)

@@ -10,7 +10,7 @@ from bench.published import public_models
 from bench.published.matched import LEVEL
 from bench.stats.intervals import t_quantile
 
-NEAR_CHANCE = 90.0  # percent of error above which it no longer follows a power law
+NEAR_CHANCE = 90.0  # percent: errors above this are near chance, and follow no power law
 SETS = {
     "CommonPool": r"ViT-\w-\d+\.commonpool_(s|m|l|xl)_s\d+[mb]_b\d+k",
     "DataComp": r"ViT-(B-32|B-16|L-14)\.datacomp_\w+_s\d+[mb]_b\d+k",
@@ -18,12 +18,13 @@ SETS = {
     "LAION-2B": r"ViT-\w+-\d+\.laion2b_s\d+b_b\d+k",
     "WIT-400M": r"ViT-(B-32|B-16|L-14)\.openai",
 }
-"""Data sets with networks of several sizes, by patterns of their names. DataComp is the best part of CommonPool."""
+"""Data set with networks of several sizes -> regular expression of their names. DataComp is the best part of
+CommonPool."""
 
 
 def networks() -> pd.DataFrame:
-    """Plain ViTs of these sets with their cost, and columns `compute`, `error` (percent, below `NEAR_CHANCE`) and
-    `upstream`."""
+    """Return the plain ViTs that were trained on these sets, with columns `compute` (exaFLOPs of training), `error`
+    (percent, below `NEAR_CHANCE`) and `upstream` (the set)."""
     table = public_models.table("clip")
     table = table.assign(compute=table["train_exaflops"], error=100 - table["in1k_zeroshot"])
     parts = [table[table["model"].str.fullmatch(pattern)].assign(upstream=name) for name, pattern in SETS.items()]
@@ -32,7 +33,7 @@ def networks() -> pd.DataFrame:
 
 
 def power_law(compute_N: np.ndarray, error_N: np.ndarray) -> tuple[float, float, float, float]:
-    """error = a x compute^-b by least squares in logarithms: (a, b, and the ends of b's interval)."""
+    """Fit error = a x compute^-b by least squares in logarithms. Return (a, b, lower and upper end of b's interval)."""
     fit = stats.linregress(np.log(compute_N), np.log(error_N))
     half = t_quantile(len(compute_N) - 2, LEVEL) * fit.stderr
     return float(np.exp(fit.intercept)), -fit.slope, -fit.slope - half, -fit.slope + half

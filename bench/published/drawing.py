@@ -1,4 +1,5 @@
-"""Looks and axes of published networks. A controlled comparison has solid lines, any other dashed ones."""
+"""Lines, markers and axes that figures of published networks share. A controlled comparison has solid lines, any other
+dashed ones."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ UPSTREAM = {
     "ImageNet-21k": ("12M to 38M (ImageNet-21k)", _style.COLOURS[1]),
     "web": ("0.4 to 2.3 billion (web)", _style.COLOURS[4]),
 }
-"""Group of pre-training sets -> label, colour."""
+"""Group of pre-training sets -> (label, colour)."""
 DOT = {"marker": "o", "linestyle": ""}
-ERRORS = (5, 10, 12, 14, 16, 18, 20, 25, 30, 40, 60, 80, 100)  # percent, of an axis in logarithms
+ERRORS = (5, 10, 12, 14, 16, 18, 20, 25, 30, 40, 60, 80, 100)  # percent: ticks of a logarithmic axis
 QUOTED = f"Published numbers ({SOURCE}); nothing was measured here."
 
 
 def expect_compared(evidence: Evidence) -> tuple[Comparison, ...]:
-    """Families that are compared at equal error; refuse evidence without any."""
+    """Return the comparisons of families at equal error; raise NothingToDraw if the evidence has none."""
     asked = compared(evidence)
     if not asked:
         raise NothingToDraw("it shows published networks (--suite published, --suite paper)")
@@ -33,20 +34,20 @@ def expect_compared(evidence: Evidence) -> tuple[Comparison, ...]:
 
 
 def expect_public(evidence: Evidence) -> None:
-    """Refuse evidence that is of other networks."""
+    """Raise NothingToDraw if the evidence is not that of published networks."""
     if not is_public(evidence):
         raise NothingToDraw("it shows published networks (--suite published)")
 
 
 def look(colour: str, *, controlled: bool) -> dict[str, Any]:
-    """Line and marks of a comparison."""
+    """Return matplotlib's settings for lines and markers of a comparison."""
     if controlled:
         return {"color": colour, "linestyle": "-", "markerfacecolor": colour, "markeredgecolor": "white"}
     return {"color": colour, "linestyle": "--", "markerfacecolor": "white", "markeredgecolor": colour}
 
 
 def signs() -> list[Line2D]:
-    """Entries of a legend: what the two kinds of lines mean."""
+    """Return the entries of a legend that explain the two kinds of lines."""
     made = {"controlled: one paper, one recipe": True, "not controlled: recipes differ": False}
     return [
         Line2D([], [], marker="o", label=label, **look(_style.INK, controlled=kind)) for label, kind in made.items()
@@ -54,13 +55,13 @@ def signs() -> list[Line2D]:
 
 
 def upstream_handles(*, hollow: bool = False) -> list[Line2D]:
-    """Entries of a legend: the groups of pre-training sets."""
+    """Return the entries of a legend for the groups of pre-training sets."""
     dots = ((label, look(colour, controlled=not hollow)) for label, colour in UPSTREAM.values())
     return [Line2D([], [], label=label, **(dot | DOT)) for label, dot in dots]
 
 
 def error_axis(axes: Axes, *, label: str) -> None:
-    """A logarithmic axis of errors in percent, with plain numbers."""
+    """Make the y axis a logarithmic axis of errors in percent, with plain numbers."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     ticks = [tick for tick in ERRORS if low <= tick <= high]

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 PAGE = "published.html"
 LINK = "All results, to sort and filter"
 NAMES = {"checkpoints": "timm", "clip": "open_clip, zero-shot", "paper": "ViT paper"}
-"""Tables of `bench.published.public_models`, as the page calls them."""
+"""Table of `bench.published.public_models` -> its name on the page."""
 COLUMNS = {
     "model": "Model",
     "image_size": "px",
@@ -47,12 +47,12 @@ COLUMNS = {
     "source": "Source",
     "note": "Note",
 }
-"""Columns of the page and their headings."""
+"""Column of the page -> its heading."""
 
 
 def table() -> pd.DataFrame:
-    """All three tables one below the other, with the columns of the page. Zero-shot accuracies stand with the others,
-    exaFLOPs printed by the paper in place of counted ones."""
+    """Return all three tables, one below the other, with the columns of the page. Zero-shot accuracies share a column
+    with the others, and the paper's rows have the exaFLOPs that it prints in place of counted ones."""
     parts = []
     for name, shown in NAMES.items():
         part = public_models.table(name).rename(columns=lambda column: column.replace("_zeroshot", "_top1"))
@@ -68,7 +68,8 @@ def table() -> pd.DataFrame:
 
 
 def files(folder: Path) -> dict[Path, bytes]:
-    """The page, and every table as CSV (and Parquet, where pyarrow is installed) with all of its columns."""
+    """Return path -> content of the page, and of every table with all of its columns as CSV (and Parquet, where pyarrow
+    is installed)."""
     made: dict[Path, bytes] = {}
     for name in NAMES:
         whole = public_models.table(name)
@@ -100,7 +101,8 @@ def _page(rows: pd.DataFrame, links: list[str]) -> str:
 
 
 def _column(name: str, values: pd.Series) -> dict[str, Any]:
-    """A column for the page: numbers with four digits, or different texts once and their places."""
+    """Return a column for the page: numbers with five significant digits, or the distinct texts and each row's index
+    into them."""
     if values.dtype.kind in "fi":
         numbers = [float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist()]
         return {"name": name, "numbers": numbers}

@@ -3,8 +3,8 @@
 A comparison is controlled where both families were trained by the same authors with the same schedule on the same set.
 Only such comparisons say something about the networks. The others say what recipes of their time cost.
 
-Whoever asks what Table 6 says about two families asks `matched`, so that there is one answer. It depends on what error
-is measured: `by_metric` asks all that the table prints.
+All that is said about two families by Table 6 comes from `matched`, so that there is one answer. The answer depends on
+which error is measured; `by_metric` gives it for every metric that the table prints.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ COLUMNS = {
     "paper": ("train_exaflops_paper", "in1k_top1"),
     "clip": ("train_exaflops", "in1k_zeroshot"),
 }
-"""Columns of training compute and of accuracy on ImageNet-1k. Table 6 is printed in the paper's convention."""
+"""Table -> its columns of training compute and of accuracy on ImageNet-1k. Table 6 is printed in the paper's
+convention."""
 
 
-LEAST_ERROR = 0.01  # percent, of an error that is drawn again: its logarithm is taken
-MAX_LOG = 300.0  # a flat line, continued, would leave what a float can hold
+LEAST_ERROR = 0.01  # percent: least value of a simulated error, because its logarithm is taken
+MAX_LOG = 300.0  # limit of logarithms, since a flat line, continued, would exceed what a float can hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +51,13 @@ class Comparison(Item):
     """Two families of one published table: a line of `baselines/published/comparisons.csv`.
 
     Attributes:
-        name: of the comparison.
-        table: of `bench.published.public_models`.
+        name: name of the comparison.
+        table: name of a table of `bench.published.public_models`.
         first: label of the family whose networks are the points.
         first_pattern: regular expression that names of these networks match.
         second: label of the family whose best networks are the line.
         second_pattern: regular expression that names of these networks match.
-        image_size: pixels per side of test images, for both; empty: at what size each is best.
+        image_size: pixels per side of test images, for both; empty: each network at the size at which it is best.
         differs: what else than the networks differs; empty where nothing does, and the comparison is controlled.
         stated: the ratio that its authors state, and where; empty where they state none.
         compares: "networks", or "images" of pre-training, for the same networks.
@@ -85,8 +86,8 @@ class Comparison(Item):
 
     @cached_property
     def families(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Networks of both by cost, with columns `model`, `compute` and `error`; of one that was tested at several
-        sizes, the best of these."""
+        """The networks of both families by cost, with columns `model`, `compute` (exaFLOPs) and `error` (percent); for
+        a network that was tested at several sizes, the best of its results."""
         table, (cost, accuracy) = public_models.table(self.table), COLUMNS[self.table]
         if self.image_size:
             table = table[table["image_size"] == int(self.image_size)]
@@ -100,11 +101,12 @@ class Comparison(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(Item):
-    """The cost at which the second family is as good as one network of the first, or as all of them.
+    """How many times the compute of one network of the first family, or of all of them, the second family takes for the
+    same error.
 
     Attributes:
         model: the network; "all": the geometric mean over those whose ratio is known.
-        compute: of its training, in exaFLOPs; None for all.
+        compute: its training compute, in exaFLOPs; None for all.
         error: its error on ImageNet-1k, in percent; None for all.
         ratio: compute of the second family at that error over compute; None where no two of its networks have the error
             between them.
@@ -124,7 +126,7 @@ class Ratio(Item):
 
     @property
     def decided(self) -> bool:
-        """Whether one family needs less, beyond chance in the test images and between single trainings."""
+        """Whether one family needs less compute, beyond chance in the test images and between single trainings."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
@@ -135,9 +137,9 @@ class ByMetric(Item):
 
     Attributes:
         metric: one of `METRICS`.
-        ratio: as `Ratio` has it, and so are low and high.
+        ratio: the mean ratio, as in `Ratio`; `low` and `high` likewise.
         shrinks: the ratio of the first network that has one, over that of the last; None with fewer than two.
-        networks: of the first family, those whose ratio is known.
+        networks: number of networks of the first family whose ratio is known.
     """
 
     metric: str
@@ -150,12 +152,13 @@ class ByMetric(Item):
 
 @cache
 def comparisons() -> tuple[Comparison, ...]:
-    """The comparisons that the published tables allow, controlled ones first."""
+    """Return the comparisons that the published tables allow, controlled ones first."""
     return tuple(Comparison(**row) for row in public_models.read("comparisons"))
 
 
 def compared(evidence: Evidence) -> tuple[Comparison, ...]:
-    """The comparisons that are put to this evidence: all to the published tables, those of Table 6 to that table."""
+    """Return the comparisons that this evidence is asked about: all for the published tables, those of Table 6 for that
+    table, and none for other evidence."""
     if public_evidence.is_public(evidence):
         return comparisons()
     return tuple(c for c in comparisons() if c.is_of_table_6) if evidence.suite == published.SUITE else ()
@@ -163,10 +166,10 @@ def compared(evidence: Evidence) -> tuple[Comparison, ...]:
 
 @cache
 def matched(comparison: Comparison, metric: str = IMAGENET) -> tuple[Ratio, ...]:
-    """Ratios of compute at equal error: one per network of the first family, by compute; the last is their mean.
+    """Return ratios of compute at equal error: one per network of the first family, by compute; the last is their mean.
 
     Args:
-        metric: whose error is equal, one of `METRICS`; others than ImageNet are known of Table 6.
+        metric: the metric by which errors are equal, one of `METRICS`; only Table 6 has others than ImageNet.
     """
     first, second = (_measured(comparison, rows, metric) for rows in comparison.families)
     numbers = estimate(
@@ -187,7 +190,7 @@ def matched(comparison: Comparison, metric: str = IMAGENET) -> tuple[Ratio, ...]
 
 @cache
 def by_metric(comparison: Comparison) -> tuple[ByMetric, ...]:
-    """The mean of a comparison by every metric that is known of it; ImageNet first."""
+    """Return the mean of a comparison by every metric that is known for it; ImageNet first."""
     made = []
     for metric in METRICS if comparison.is_of_table_6 else (IMAGENET,):
         *networks, mean = matched(comparison, metric)
@@ -199,7 +202,8 @@ def by_metric(comparison: Comparison) -> tuple[ByMetric, ...]:
 
 
 def _measured(comparison: Comparison, rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Networks with their `error` by a metric, and `tests`, how many test images it rests on."""
+    """Return networks with their `error` by a metric, in percent, and `tests`: the number of test images that would
+    give it the same variance."""
     if metric == IMAGENET:
         return rows.assign(tests=TEST_IMAGES)
     lines = {f"{row['name']} {row['epochs']} epochs (Table 6)": row for row in printed("table6")}
@@ -212,7 +216,8 @@ def _measured(comparison: Comparison, rows: pd.DataFrame, metric: str) -> pd.Dat
 
 
 def _with_chance(ratio: float, low: float, high: float, margin: float) -> tuple[float, float, float, float]:
-    """A ratio whose interval holds the test images alone, with one that holds chance between single trainings too."""
+    """Widen the interval of a ratio, which holds chance in the test images alone, by chance between single trainings.
+    Return (ratio, low, high, margin)."""
     below, above = (math.hypot(math.log(end / ratio), math.log(margin)) for end in (low, high))
     return ratio, ratio * math.exp(-below), ratio * math.exp(above), margin
 
@@ -228,7 +233,8 @@ def estimate(
     draws: int = 2_000,
     seed: int = 0,
 ) -> np.ndarray:
-    """Ratios as `ratios` has them, with intervals from drawing all errors again on other test images.
+    """Return ratios as `ratios` computes them, with intervals from simulating all errors on other test images `draws`
+    times.
 
     Returns:
         A row per point and one for the geometric mean of those that are known; columns: ratio, low, high, margin. The
@@ -249,7 +255,7 @@ def estimate(
     means = logs[:, known].mean(axis=1) if known.any() else np.full(len(logs), np.nan)
     all_of_them = np.exp(np.column_stack([logs, means]))
     low, high = np.quantile(all_of_them[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    shift = np.exp(UNREPLICATED * (1 - error / 100))  # log-odds of an error to its logarithm
+    shift = np.exp(UNREPLICATED * (1 - error / 100))  # factor on an error for that change of its log-odds
     better, worse = (ratios(compute, moved, costs, line, extend=True) for moved in (error / shift, error * shift))
     chance = np.abs(np.log(better / worse)) / 2
     mean = chance[known].mean() / math.sqrt(known.sum()) if known.any() else np.nan
@@ -264,12 +270,13 @@ def ratios(
     *,
     extend: bool,
 ) -> np.ndarray:
-    """Compute of a line at each point's error, over the point's compute; NaN where the line does not reach the error.
+    """Return the compute of a line at each point's error, over the point's compute; NaN where the line does not reach
+    the error.
 
-    The line joins what is best at its compute, straight in log compute and log error.
+    The line joins the networks that are best at their compute; it is straight in log compute and log error.
 
     Args:
-        extend: beyond its ends, the line goes on as its last stretch does.
+        extend: whether the line continues beyond its ends, as its outermost segments do.
 
     Returns:
         ratio_N.
@@ -286,8 +293,8 @@ def ratios(
 
 
 def _drawn(error_N: np.ndarray, tests: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Errors on other test images of the same kind. Those of two networks are drawn apart, though they were measured on
-    the same images: intervals are too wide rather than too narrow."""
+    """Simulate errors on other test images of the same kind. Errors of two networks are simulated independently, though
+    they were measured on the same images: intervals are too wide rather than too narrow."""
     share = error_N / 100
     drawn = error_N + 100 * np.sqrt(share * (1 - share) / tests) * rng.standard_normal(len(error_N))
     return np.maximum(drawn, LEAST_ERROR)
@@ -299,8 +306,8 @@ class Gain(Item):
     `baselines/published/gains.csv`, with its accuracies.
 
     Attributes:
-        network: its name and whose recipe it is.
-        family: of networks.
+        network: name of the network, and whose recipe it is.
+        family: family of the network.
         differs: what else than the images differs; empty where nothing does.
         fewer: accuracy after ImageNet-1k, in 0..1.
         more: accuracy after ImageNet-21k, in 0..1.
@@ -318,13 +325,14 @@ class Gain(Item):
 
     @property
     def half(self) -> float:
-        """Half of a 95 % interval, as if both were measured on test images of their own: too wide, not too narrow."""
+        """Half-width of a 95 % interval of the gain, as if both accuracies were measured on test images of their own:
+        too wide, not too narrow."""
         return Z * math.hypot(*(math.sqrt(share * (1 - share) / TEST_IMAGES) for share in (self.fewer, self.more)))
 
 
 @cache
 def gains() -> tuple[Gain, ...]:
-    """Networks that were published with both sets, the controlled ones first."""
+    """Return the networks that were published with both sets, the controlled ones first."""
     made = []
     for row in public_models.read("gains"):
         table = public_models.table(row["table"])

@@ -1,6 +1,6 @@
 """Published checkpoints as records, so that every question that is asked of a study can be asked of them.
 
-A row of `bench.published.public_models` becomes a record of one horizon: all stages of its training are known, and it
+A row of `bench.published.public_models` becomes a record of one horizon if all stages of its training are known, and it
 learnt from no other network. Families are architectures. Nothing else is alike: authors, years, recipes and test sizes
 differ.
 """
@@ -28,18 +28,18 @@ SOURCE = f"timm, open_clip ({public_models.VERSION}) and papers' own tables (bas
 TEST, TEST_IMAGES, CLASSES = "imagenet", 50_000, 1000
 HEADLINE = f"finetune:{TEST}"
 SETS: Mapping[str, str] = MappingProxyType({"in1k": TEST, "in21k": "imagenet-21k", "in22k": "imagenet-21k"})
-"""Sets of the tables that a study here can be pre-trained on, by its name for them."""
-ALL_OF_A_SET = 0.9  # share of its images from which a study's subset counts as the set: some were set aside
+"""Name of a pre-training set in the tables -> its name in studies, for sets that a study here can be pre-trained on."""
+ALL_OF_A_SET = 0.9  # fraction of a set's images from which a study's subset counts as the set: some were set aside
 
 
 def is_public(evidence: Evidence) -> bool:
-    """Whether questions about the published tables are put to this evidence."""
+    """Return whether this is the evidence of the published tables, which questions about them are asked of."""
     return evidence.suite == SUITE
 
 
 def checkpoints() -> pd.DataFrame:
-    """Every checkpoint and test size whose recipe is known, with its `error` on ImageNet (percent) and `upstream`, the
-    group of its pre-training set; unions of sets count as ImageNet-21k."""
+    """Return every checkpoint and test size whose recipe is known, with its `error` on ImageNet (percent) and
+    `upstream`, the group of its pre-training set; unions of sets count as ImageNet-21k."""
     table = public_models.table()
     known = table[table["stages"] != ""]
     upstream = known["pretrain_group"].replace("merged sets", "ImageNet-21k")
@@ -48,13 +48,14 @@ def checkpoints() -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def evidence() -> Evidence:
-    """Every checkpoint with a known cost, a record per test size."""
+    """Return the evidence of every checkpoint with a known cost, with one record per test size."""
     return _evidence(lambda row: "finetune")
 
 
 def beside(study: Evidence) -> Evidence | None:
-    """Checkpoints that were trained on a whole set that a study trained on, and tested at the size of its images; None
-    without any. Those of ImageNet-1k have an upstream accuracy, the others are fine-tuned."""
+    """Return the evidence of checkpoints that were trained on a whole data set that a study trained on too, and tested
+    at the size of the study's images; None if there are none. Those of ImageNet-1k have an upstream accuracy, the
+    others are fine-tuned."""
     images, sizes = public_models.images_of_sets(), set(study.horizons["image_size"].dropna().astype(int))
     most = {point.data: point.num_images for point in sorted(study.points.values(), key=lambda p: p.num_images)}
     whole = {name for name, ours in SETS.items() if most.get(ours, 0) >= ALL_OF_A_SET * images[name]}
@@ -71,7 +72,8 @@ def beside(study: Evidence) -> Evidence | None:
 
 
 def _evidence(task: Callable[[Any], str]) -> Evidence:
-    """`task`: a row -> what its accuracy on ImageNet-1k is, "" where the row is left out."""
+    """Return the evidence of checkpoints with a known cost. `task`: row -> the task that its accuracy on ImageNet-1k
+    counts as; "" leaves the row out."""
     table = checkpoints()
     known = table[table["complete"] & ~table["teacher"]]
     rows: Iterable[Any] = known.itertuples(index=False)

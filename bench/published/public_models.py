@@ -30,7 +30,7 @@ from bench.published.training_stages import LEARNT_FROM, PublishedRecipe, Traini
 
 FOLDER = Path(published.__file__).parent
 VERSION = "2026-11-25"
-"""Date of the tables. Raised whenever a number of theirs changes."""
+"""Date of the tables. It is changed whenever one of their numbers changes."""
 
 TESTS = ("in1k_top1", "in1k_top5", "real_top1", "v2_top1", "a_top1", "r_top1", "sketch_top1")
 ZERO_SHOT = ("in1k_zeroshot", "v2_zeroshot", "a_zeroshot", "r_zeroshot", "sketch_zeroshot")
@@ -81,10 +81,10 @@ TABLES = ("checkpoints", "clip", "paper")
 
 
 def table(name: str = "checkpoints") -> pd.DataFrame:
-    """One of the three tables; `COLUMNS` describes its columns.
+    """Return one of the three tables; `COLUMNS` describes its columns.
 
     Raises:
-        UserError: no such table.
+        UserError: there is no such table.
     """
     if name not in TABLES:
         raise unknown("table", name, TABLES)
@@ -93,7 +93,7 @@ def table(name: str = "checkpoints") -> pd.DataFrame:
 
 @cache
 def _made(name: str) -> pd.DataFrame:
-    """A table, made once: a report asks for it a dozen times, and each line is looked for among all recipes."""
+    """Make a table, once: a report asks for it a dozen times, and each row is looked up among all recipes."""
     made = pd.DataFrame({"checkpoints": _checkpoints, "clip": _clip, "paper": _paper}[name]())
     made = made[[column for column in COLUMNS if column in made]]
     for column in made.columns.difference(NUMBERS):
@@ -103,26 +103,26 @@ def _made(name: str) -> pd.DataFrame:
 
 @cache
 def read(name: str) -> tuple[dict[str, str], ...]:
-    """The rows of a CSV file in `baselines/published/`, every value as text."""
+    """Return the rows of a CSV file in `baselines/published/`, every value as text."""
     with open(FOLDER / f"{name}.csv", encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 @cache
 def recipes() -> tuple[PublishedRecipe, ...]:
-    """Every line of the table of recipes."""
+    """Return every line of the table of recipes."""
     return tuple(PublishedRecipe(**row) for row in read("recipes"))
 
 
 @cache
 def images_of_sets() -> Mapping[str, int]:
-    """Number of images of every set that a recipe may name."""
+    """Return data set -> number of its images, for every set that a recipe may name."""
     return {row["name"]: int(row["images"]) for row in read("sets")}
 
 
 @cache
 def _macs() -> dict[tuple[str, int], tuple[int, int]]:
-    """(architecture, pixels per side) -> MACs, (dense, paper)."""
+    """Return (architecture, pixels per side) -> MACs of a forward pass, (dense, paper convention)."""
     own = (row for row in timm_costs.table().values() if row["macs_dense"])
     made = {(row["model"], int(row["image_size"])): (int(row["macs_dense"]), int(row["macs_paper"])) for row in own}
     for row in read("timm_macs"):
@@ -131,20 +131,22 @@ def _macs() -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def macs(arch: str, image_size: int) -> tuple[float, float]:
-    """MACs of one forward pass of one of timm's architectures, (dense, paper); NaN where they were not counted."""
+    """Return the MACs of one forward pass of one of timm's architectures, (dense, paper convention); NaN where they
+    were not counted."""
     return _macs().get((arch, image_size), (float("nan"), float("nan")))
 
 
 def recipe_of(model: str) -> PublishedRecipe | None:
-    """The recipe of a checkpoint; None where none was found."""
+    """Return the recipe of a checkpoint; None where none was found."""
     return next((recipe for recipe in recipes() if recipe.matched(model) is not None), None)
 
 
 def check(model: str) -> str:
-    """The cost of a checkpoint by its line in the table of recipes, and where that was read.
+    """Check a checkpoint's line in the table of recipes. Return in words its cost by that line, and where the recipe
+    was read.
 
     Raises:
-        UserError: it has no result or no line of its own, or something is wrong with the line.
+        UserError: the checkpoint has no result or no line of its own, or something is wrong with the line.
     """
     row = next((row for row in read("timm_results") if row["model"] == model), None)
     if row is None or (recipe := recipe_of(model)) is None:
@@ -163,13 +165,13 @@ def check(model: str) -> str:
 
 
 def family(arch: str) -> str:
-    """A label for one of timm's architectures; empty where it has none."""
+    """Return the label of the family of one of timm's architectures; empty where it has none."""
     path = f"{timm_costs.table()[arch]['family']}/{arch}"
     return next((row["family"] for row in read("families") if re.fullmatch(row["pattern"], path)), "")
 
 
 def training(arch: str, done: tuple[TrainingStage, ...]) -> dict[str, float]:
-    """Columns of the table that follow from an architecture and its stages."""
+    """Return the columns of the table that follow from an architecture and its stages of training."""
 
     def at(convention: int) -> Callable[[int], float]:
         return lambda size: macs(arch, size)[convention]
@@ -203,7 +205,7 @@ def _checkpoints() -> list[dict[str, Any]]:
 
 
 def _recipe_columns(model: str, own_size: int) -> dict[str, Any]:
-    """Columns that follow from a checkpoint's recipe; none where none was found."""
+    """Return the columns that follow from a checkpoint's recipe; empty where no recipe was found."""
     recipe = recipe_of(model)
     if recipe is None:
         return {}
@@ -271,7 +273,7 @@ def _paper() -> list[dict[str, Any]]:
 
 
 def _stages(text: str) -> tuple[TrainingStage, ...]:
-    """Stages that belong to no checkpoint."""
+    """Parse stages of training that belong to no checkpoint."""
     recipe = PublishedRecipe(
         pattern="", stages=text, kind="", uncounted="", batch="", confidence="", source="", note=""
     )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from bench.published import public_evidence
 
-BAND = 13.3, 14.3  # percent of ImageNet error, in which every group has checkpoints
+BAND = 13.3, 14.3  # percent: a range of ImageNet error in which every group has checkpoints
 TESTS = {
     "real_top1": "ReaL labels",
     "v2_top1": "ImageNet-V2",
@@ -14,14 +14,14 @@ TESTS = {
     "r_top1": "ImageNet-R",
     "sketch_top1": "ImageNet-Sketch",
 }
-"""Columns of the table, and what they are called."""
+"""Column of the table -> name of the test set."""
 
 
 def checkpoints() -> pd.DataFrame:
-    """Checkpoints with a known recipe, each at the test size that suits it best."""
+    """Return the checkpoints with a known recipe, each at the test size that suits it best."""
     return public_evidence.checkpoints().sort_values("in1k_top1").drop_duplicates("model", keep="last")
 
 
 def in_band(table: pd.DataFrame) -> pd.DataFrame:
-    """The checkpoints whose ImageNet error lies in `BAND`."""
+    """Return the checkpoints whose ImageNet error lies in `BAND`."""
     return table[table["error"].between(*BAND)]

@@ -27,7 +27,7 @@ sibling's command, or a number in the checkpoint's name."""
 UNCOUNTED = ("fine-tuning", "teacher", "target network", "text tower", "decoder", "fused branches")
 """Parts that a recipe's cost leaves out."""
 LEARNT_FROM = ("teacher", "target network")
-"""Those of `UNCOUNTED` that are another trained network, whose outputs were learnt."""
+"""Parts among `UNCOUNTED` that are another trained network, from whose outputs a checkpoint learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class TrainingStage:
 
     Attributes:
         upstream: the set, a name in `baselines/published/sets.csv`.
-        images_seen: images that went through the network, each as often as it did.
+        images_seen: images that went through the network, repeats included.
         image_size: pixels per side.
         fine_tuning: whether it follows pre-training.
     """
@@ -53,11 +53,11 @@ class PublishedRecipe:
 
     Attributes:
         pattern: regular expression that whole names of checkpoints match.
-        stages: as the head of this file describes.
-        kind: of `KINDS`, joined by "+".
-        uncounted: of `UNCOUNTED`, joined by "; ".
+        stages: stages of training, in the notation that the head of this file describes.
+        kind: some of `KINDS`, joined by "+".
+        uncounted: some of `UNCOUNTED`, joined by "; ".
         batch: images per step of pre-training, or empty.
-        confidence: of `CONFIDENCE`.
+        confidence: one of `CONFIDENCE`.
         source: where it was read: repository@commit:file, or a paper.
         note: what else there is to know.
     """
@@ -81,7 +81,8 @@ class PublishedRecipe:
         return re.compile(self.pattern)
 
     def matched(self, model: str) -> Mapping[str, str] | None:
-        """Matches of the pattern's groups in a checkpoint's name; None where the recipe is another's."""
+        """Return the matches of the pattern's groups in a checkpoint's name; None if the recipe is not this
+        checkpoint's."""
         match = self._compiled.fullmatch(model)
         return None if match is None else match.groupdict()
 
@@ -89,11 +90,11 @@ class PublishedRecipe:
 def stages(
     recipe: PublishedRecipe, model: str, *, own_size: int, images: Mapping[str, int]
 ) -> tuple[TrainingStage, ...]:
-    """A checkpoint's stages.
+    """Return a checkpoint's stages of training.
 
     Args:
         own_size: pixels per side that it was made for.
-        images: number of images of each set.
+        images: data set -> number of its images.
 
     Raises:
         ValueError: the recipe's stages cannot be read, or name an unknown set or group.
@@ -134,13 +135,14 @@ def _stage(text: str, fine_tuning: bool, *, own_size: int, images: Mapping[str, 
 
 
 def exaflops(done: Iterable[TrainingStage], macs: Callable[[int], float]) -> float:
-    """Training FLOPs of stages, in units of 10^18. `macs`: pixels per side -> MACs of one forward pass."""
+    """Return the training FLOPs of stages, in units of 10^18. `macs`: pixels per side -> MACs of one forward pass."""
     per_mac = FLOPS_PER_MAC * TRAIN_PER_FORWARD
     return sum(per_mac * macs(stage.image_size) * stage.images_seen for stage in done) / EXA
 
 
 def problems(recipe: PublishedRecipe, models: Iterable[str], *, images: Mapping[str, int]) -> list[str]:
-    """The mistakes of a line, one sentence each; nothing where all is well. `models`: names of known checkpoints."""
+    """Return the mistakes of a line of the table of recipes, one sentence each; empty where all is well. `models`:
+    names of known checkpoints."""
     wrong = []
     if not recipe.source.strip():
         wrong.append("No source says where the recipe was read.")

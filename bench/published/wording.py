@@ -17,7 +17,7 @@ CHANCE = (
 
 
 def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
-    """The ratio by every metric but the first; "" where no other is known."""
+    """Return in words the ratio by every metric but the first; "" where no other is known."""
     said = (
         f"{metric}{' labels' if metric == REAL else ''} {'–' if ratio is None else f'{ratio:.1f} ×'}"
         for metric, ratio in ratios[1:]
@@ -28,7 +28,8 @@ def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
 def difference(
     question: str, subject: tuple[str, ...], estimate: float, half: float, *about: Gain, main: bool
 ) -> Finding:
-    """A difference of accuracies of networks that were trained once, and whether it is beyond chance."""
+    """Return the finding on a difference of accuracies between networks that were trained once: whether it is beyond
+    chance."""
     margin = unreplicated_noise((about[0].fewer + about[0].more) / 2)
     decided = abs(estimate) > max(half, margin)
     why = Reason.UNREPLICATED if abs(estimate) > half else Reason.WITHIN_INTERVAL

@@ -206,7 +206,7 @@ def _send(study: Path, arguments: argparse.Namespace) -> int:
 
 
 def _name_damaged(study: Path, *, as_json: bool) -> None:
-    """One line on damaged records; beside machine-readable output on stderr."""
+    """Print one line on damaged records, on stderr if standard output is machine-readable."""
     from bench.analysis import study_data
 
     if line := study_data.left_out(study_data.damaged_paths(study, study_data.load(study, rehearsals=True))):

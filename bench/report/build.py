@@ -1,4 +1,5 @@
-"""Build a study's tables, figures and report from its records alone. Needs no torch; equal records, equal bytes."""
+"""Builds a study's tables, figures and report from its records alone. Needs no torch; equal records give identical
+files."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from bench.report.title import StudyTitle
 
 SWEEP_QUESTION = "best-learning-rate"  # asked of any suite, where a sweep was made
-DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
+DIGITS = 6  # significant digits of numbers in findings.json; further digits differ between processors
 CONSOLE_ROWS = 10  # answers that `say` prints, unless it is asked for all
-CONSOLE_WIDTH = 100  # columns of a console from which a trend names its ends
+CONSOLE_WIDTH = 100  # columns of a console from which on a trend is printed with its ends
 ANSWER = "answer"  # name of the figure that is drawn where no other shows what the title says
 REHEARSAL = "Rehearsal: these numbers mean nothing."  # begins every title of a rehearsal's report
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
@@ -43,7 +44,8 @@ class ReportPaths:
     Attributes:
         title: the study's title.
         next_step: what to do after it.
-        check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it passed.
+        check: how the check ended, for a suite that only checks the pipeline; else "".
+        works: whether that check passed; True for other suites.
         broken: titles of figures whose files fail, each with its error.
     """
 
@@ -69,19 +71,19 @@ def build(
     style: Style = PAGE,
 ) -> ReportPaths:
     """Write `suite_directory`/{report.html, report.md, findings.json, fits.json, tables/, figures/}, report.html last.
-    Tables and figures of an earlier report that are not made any more go; what no report wrote stays.
+    Tables and figures of an earlier report that are not made any more are removed; files that no report wrote stay.
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
         suite: the suite's name. A suite file of that name says which are headline tasks and which figures to draw, to
             which a sweep of learning rates adds its own; without one, all are headline tasks and every figure is tried.
-            That of a quoted source ("paper", "published"): its numbers.
-        reference: a quoted source, whose points are laid under the measured ones.
-        targets: accuracies, 0..1, whose need is asked for; None: those of the study file in the folder.
+            The name of a quoted source ("paper", "published") reports on its numbers.
+        reference: a quoted source, whose points are drawn under the measured ones.
+        targets: accuracies in 0..1; the report says what each takes. None: those of the study file in the folder.
         style: sizes of figures and of their text.
 
     Raises:
-        UserError: no results there, a record from a newer version, a disk that cannot be written.
+        UserError: there are no results, a record is from a newer version, or the disk cannot be written.
     """
     from bench.analysis import questions, saved_findings
     from bench.core import files
@@ -172,7 +174,7 @@ def build(
 
 
 def _title(findings: Findings, evidence: Evidence, figures: Sequence[RenderedFigure]) -> StudyTitle | None:
-    """What the study is titled with: an answer of the question that it was made for."""
+    """Return the study's title: an answer to the question that the study was made for."""
     from bench.report.title import title_of
 
     return title_of(findings, figures=[figure.name for figure in figures], own=evidence.own_question)
@@ -197,7 +199,8 @@ def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path
 
 
 def measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
-    """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
+    """Return the evidence from the records of a suite, and name of a figure -> evidence for each figure to try: the
+    suite's, or every figure there is."""
     from bench.analysis import lr_sweep, study_data
 
     design = _design(suite)
@@ -216,16 +219,16 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
         quoted = registry.load("quoted source", reference)
         evidence = dataclasses.replace(evidence, reference=quoted.beside(evidence))
         theirs = quoted.read()[1]
-    every = sorted(registry.names("figure"), key=lambda name: name != "frontier")  # which answers most at a glance
+    every = sorted(registry.names("figure"), key=lambda name: name != "frontier")  # it answers most at a glance
     figures = every if design is None else design.figures
     by_figure = dict.fromkeys(figures, evidence)
-    if evidence.reference is not None:  # each beside the table that it is drawn from there
+    if evidence.reference is not None:  # each figure beside the table that the source draws it from
         by_figure |= {name: dataclasses.replace(evidence, reference=theirs[name]) for name in figures if name in theirs}
     return evidence, by_figure
 
 
 def _design(suite: str) -> Any:
-    """The `Suite` of this name; None where there is none, as for a study under a name of its own."""
+    """Return the `Suite` of this name; None where there is none, as for a study under a name of its own."""
     return registry.load("suite", suite) if suite in registry.names("suite") else None
 
 
@@ -235,8 +238,8 @@ def _purpose(suite: str) -> str:
 
 
 def _questions(suite: str, evidence: Evidence) -> list[str] | None:
-    """The questions that the suite names, that of a sweep where one was made, and those of plug-ins; None: all there
-    are."""
+    """Return the names of the questions to ask: those that the suite names, that of a sweep where one was made, and
+    those of plug-ins. None: all questions there are."""
     from bench.analysis import lr_sweep
 
     design = _design(suite)
@@ -247,7 +250,7 @@ def _questions(suite: str, evidence: Evidence) -> list[str] | None:
 
 
 def to_json(paths: ReportPaths) -> dict[str, Any]:
-    """Paths and findings, for `--json`."""
+    """Return the report's paths and findings as JSON types, for `--json`."""
     listed = {name: [str(p) for p in getattr(paths, name)] for name in ("tables", "figures")}
     single = {name: str(getattr(paths, name)) for name in ("html", "markdown", "findings_json")}
     return {
@@ -302,7 +305,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
 
 
 def _say_rows(rows: Sequence[ConsoleRow], console: Console, *, short: bool) -> None:
-    """Print answers as a table; `short`: a trend without its ends."""
+    """Print answers as a table; `short`: trends are printed without their ends."""
     from rich.table import Table
     from rich.text import Text
 
@@ -328,8 +331,9 @@ def _say_rows(rows: Sequence[ConsoleRow], console: Console, *, short: bool) -> N
 def _draw(
     wanted: Mapping[str, Evidence], style: Style, *, mark: str = ""
 ) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
-    """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
-    error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
+    """Draw figures, each from its evidence. Return the figures, (title, reason) of those for which there is nothing to
+    draw, and (title, error) of those that fail: whatever is wrong with one figure's file, the rest of the report is
+    made."""
     from bench.report.figures.figure import NothingToDraw, draw
 
     drawn: list[RenderedFigure] = []
@@ -352,7 +356,7 @@ def _draw(
 def _titled(
     figure: RenderedFigure, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str
 ) -> RenderedFigure:
-    """The figure, whose files have the study's title: they are looked at where no page says it."""
+    """Return the figure with the study's title in its files, which are looked at where no page shows the title."""
     from bench.report.figures.figure import draw
 
     drawn = registry.load("figure", figure.name)
@@ -363,7 +367,8 @@ def _titled(
 def _answer(
     findings: Findings, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str = ""
 ) -> RenderedFigure | None:
-    """A picture of what the title says, for a study without a figure that shows it; None where its finding has none."""
+    """Return a picture of what the title says, for a study without a figure that shows it; None where the title's
+    finding cannot be drawn."""
     from bench.report.figures import _answer, _style
     from bench.report.figures.figure import NothingToDraw, render
 
@@ -378,15 +383,16 @@ def _answer(
 
 
 def _place(error: Exception, figure: str) -> str:
-    """ ", widths.py, line 3": the last line of a figure's file that an error passed through, wherever the file lies."""
+    """Return the last line of a figure's file that an error passed through, wherever the file lies, as ", widths.py,
+    line 3"."""
     file = f"{figure.replace('-', '_')}.py"
     passed = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
     return f", {file}, line {passed[-1]}" if passed else ""
 
 
 def _data_kinds(records: Records) -> dict[str, str]:
-    """The kind of images of each data set ("photographs", "handwriting", "rendered"), from its file, where that
-    imports."""
+    """Return data set -> kind of its images ("photographs", "handwriting", "rendered"), for sets whose file can be
+    imported."""
     scored = (score.data for record in records.records for horizon in record.horizons for score in horizon.scores)
     used = {DataName.parse(name).base for name in (*scored, *(record.cell.data for record in records.records))}
     kinds = {}

@@ -36,7 +36,7 @@ from bench.report.text import Answer, usual_counts
 from bench.study import registry
 
 SIMULATED_FALSE, SIMULATED = 2, 200
-"""Studies without any difference whose reports said otherwise, of all that were simulated: reports.md in
+"""Of SIMULATED simulated studies without any difference, the reports of SIMULATED_FALSE said otherwise: reports.md in
 results/reference/coverage/."""
 
 # -- the paper's claims ----------------------------------------------------------------------------------------------
@@ -50,7 +50,8 @@ STATED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A claim with two verdicts and their numbers. `own_key`: key of the answer that supports the first."""
+    """A claim of the paper with two verdicts and their numbers: `own` by these records, and `paper` by the paper's
+    Table 6. `own_key`: key of the answer that supports the first verdict."""
 
     claim: str
     where: str
@@ -64,7 +65,7 @@ class Judged:
 
 
 def claims(findings: Findings, answers: Sequence[Answer]) -> tuple[Judged, ...]:
-    """The paper's claims, tested with these records and with its own Table 6."""
+    """Return the paper's claims, tested with these records and with the paper's own Table 6."""
     made = []
     for claim in findings.claims:
         made_by = registry.load("claim", claim.claim)
@@ -119,7 +120,7 @@ def _tone(judgement: Judgement) -> Tone:
 
 
 def shared_facts(findings: Findings) -> str:
-    """Facts common to all answers: interval levels, n, and training noise."""
+    """Return in words the facts common to all answers: interval levels, n, and training noise."""
     if not findings.findings:
         if not findings.completed:
             return "No run has been completed, so no question can be answered."
@@ -143,12 +144,13 @@ def shared_facts(findings: Findings) -> str:
 
 
 def _on(measure: str) -> str:
-    """What a measure other than the mean of the main sets is read on."""
+    """Return in words which sets and tasks a measure is computed on, for measures other than the mean of the main
+    sets."""
     return MEASURES.get(measure, "").removeprefix(", ") or Measure.parse(measure).text
 
 
 def limits(findings: Findings) -> tuple[str, ...]:
-    """Limits of the study."""
+    """Return sentences on the limits of the study."""
     scope = findings.scope
     if scope is None:
         return () if findings.completed else ("No model completed training.",)
@@ -220,7 +222,7 @@ def _method(scope: Scope, findings: Findings) -> str:
 
 
 def cost(spent: CostSummary) -> str:
-    """The cost in one sentence."""
+    """Return the cost in one sentence."""
     if not spent.cells:
         return "No finished runs."
     parts = ", ".join(f"{part} {duration(seconds)}" for part, seconds in spent.seconds if seconds > 0)
@@ -234,7 +236,7 @@ def cost(spent: CostSummary) -> str:
 
 
 def _energy(spent: CostSummary) -> str:
-    """The energy of the cells whose energy was measured; "" where it was of none."""
+    """Return in words the energy of the cells for which it was measured; "" where it was measured for none."""
     if spent.joules is None:
         return ""
     grams = spent.co2_grams
@@ -247,7 +249,7 @@ def _energy(spent: CostSummary) -> str:
 
 
 def warnings(findings: Findings) -> tuple[list[Words], list[Words]]:
-    """Warnings and notes in words."""
+    """Return the results of validity checks in words: (warnings, notes)."""
     made: dict[Level, list[Words]] = {Level.WARNING: [], Level.NOTE: []}
     for result, words in said(findings.checks, published=findings.published):
         made[result.level].append(words)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from bench.analysis.side_by_side import SideBySide, TaskDifference
 
-COLOURS = {"better": _style.COLOURS[0], "worse": _style.COLOURS[3]}  # of verdicts; others are grey
-ROW, AROUND = 0.34, 2.1  # inches: of a task; of a panel beside its tasks
+COLOURS = {"better": _style.COLOURS[0], "worse": _style.COLOURS[3]}  # by verdict; others are grey
+ROW, AROUND = 0.34, 2.1  # inches per task, and inches of a panel besides its tasks
 AHEAD = "← A is ahead      B is ahead →"
-LETTERS_PER_INCH = 10  # of a title, per inch
+LETTERS_PER_INCH = 10  # letters of a title per inch of the figure's width
 
 
 def save(sides: SideBySide, path: Path, *, title: str) -> None:
@@ -38,8 +38,8 @@ def save(sides: SideBySide, path: Path, *, title: str) -> None:
 
 
 def draw(sides: SideBySide, *, title: str) -> Figure:
-    """A row per task, those that are averaged first, and the average; beside it, of several levels of compute, one
-    point each. Points right of (above) zero are for B; bars are intervals."""
+    """Draw a row per task, those that are averaged first, and the average; if there are several levels of compute, a
+    second panel has one point for each. Points right of (above) zero are in favour of B; bars are intervals."""
     rows = [*sides.tasks, sides.average, *sides.apart]
     several = len(sides.budgets) > 1
     figure = _style.figure(width=9.0 if several else 6.0, height=max(3.0, AROUND + ROW * len(rows)))
@@ -68,7 +68,7 @@ def draw(sides: SideBySide, *, title: str) -> Figure:
 
 
 def _bars(axes: Axes, contrasts: list[TaskDifference], places: object, *, upright: bool) -> None:
-    """A point with its interval for each difference, in the colour of its verdict."""
+    """Draw a point with its interval for each difference, in the colour of its verdict."""
     for contrast, place in zip(contrasts, places, strict=True):  # type: ignore[call-overload]
         value, ends = 100 * contrast.estimate, 100 * np.array([contrast.low, contrast.high])
         error, colour = abs(ends - value)[:, None], COLOURS.get(contrast.verdict, _style.GREY)

@@ -1,4 +1,5 @@
-"""Pictures of `vit-bench fit`: runs, the law that predicts with its bands, what lies beyond the runs; its record."""
+"""Pictures of `vit-bench fit`: runs, and the law that predicts with its bands, also beyond the runs; and the record of
+its past predictions."""
 
 from __future__ import annotations
 
@@ -26,16 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_TOGETHER, MAX_PANELS = 6, 12  # laws in one panel; of more, so many have a panel each
-BANDS = (("one_run", 0.09), ("total", 0.22))  # of one more run and of the law, with their opacity
-OPACITY_BEYOND = 0.5  # of both, beyond the runs
-LOG_SPAN = 1.5  # largest y / smallest, from which on y has a logarithmic axis
-NARROW, WIDE = 5.0, 7.0  # inches, below which labels at the laws' ends, two columns of a legend, have no room
-TITLE_SIZE, LETTERS = 12.0, 130.0  # of a title: points on the page; letters of one point per inch
+MAX_TOGETHER, MAX_PANELS = 6, 12  # laws that share one panel at most; panels at most, if each law has its own
+BANDS = (("one_run", 0.09), ("total", 0.22))  # opacity of the bands of one more run, and of the law
+OPACITY_BEYOND = 0.5  # factor on both opacities beyond the runs
+LOG_SPAN = 1.5  # largest over smallest y, from which on y has a logarithmic axis
+NARROW, WIDE = 5.0, 7.0  # inches below which there is no room for labels at the laws' ends; for a legend of two columns
+TITLE_SIZE, LETTERS = 12.0, 130.0  # of a title: points on the page; letters per inch at a size of one point
 
 
 def save(result: Mapping[str, Any], path: Path, *, style: Style = PAGE, record: bool = False) -> None:
-    """Draw an answer into a .png, .svg or .pdf: its laws (of one with `Request.curves`) or its record.
+    """Draw an answer of `vit-bench fit` into a .png, .svg or .pdf: its laws (which need `Request.curves`), or, if
+    `record`, the record of its past predictions.
 
     Raises:
         UserError: the file cannot be written.
@@ -49,8 +51,8 @@ def save(result: Mapping[str, Any], path: Path, *, style: Style = PAGE, record: 
 
 
 def draw(result: Mapping[str, Any]) -> Figure:
-    """One panel with a label at the end of every law. More than `MAX_TOGETHER` laws have a panel each, with the others
-    in grey; of more than `MAX_PANELS`, those of most runs are drawn."""
+    """Draw one panel with a label at the end of every law. More than `MAX_TOGETHER` laws have a panel each, with the
+    others in grey; of more than `MAX_PANELS`, those with most runs are drawn."""
     style, x, every = _style.current(), printable(result["x"][0]), result["fits"].items()
     shown = dict(sorted(every, key=lambda item: -len(item[1]["points"]["x"]))[:MAX_PANELS])
     together, laws = len(every) <= MAX_TOGETHER, list(shown.values())
@@ -97,7 +99,7 @@ def draw(result: Mapping[str, Any]) -> Figure:
 
 
 def _law(axes: Axes, answer: Mapping[str, Any], look: tuple[str, str], scale: float) -> None:
-    """Runs, held-out runs hollow, and the law with its bands: dashed and lighter beyond the runs."""
+    """Draw runs (held-out ones hollow) and the law with its bands, dashed and lighter beyond the runs."""
     colour, marker = look
     curve = answer["curve"]
     x, y, beyond = np.array(curve["x"]), scale * np.array(curve["y"]), np.array(curve["beyond"])
@@ -113,7 +115,8 @@ def _law(axes: Axes, answer: Mapping[str, Any], look: tuple[str, str], scale: fl
 
 
 def _scales(axes: Axes, laws: Sequence[Mapping[str, Any]], scale: float, *, sparse: bool) -> None:
-    """Axes around runs and laws; bands may leave them. `sparse`: x has numbers at powers of ten alone."""
+    """Set the axes' limits around runs and laws; bands may exceed them. `sparse`: x has numbers only at powers of
+    ten."""
     parts = [law[kind] for law in laws for kind in ("points", "held", "curve")]
     x, y = ([value for part in parts for value in part[name]] for name in "xy")
     low, high = scale * min(y), scale * max(y)
@@ -126,7 +129,7 @@ def _scales(axes: Axes, laws: Sequence[Mapping[str, Any]], scale: float, *, spar
 
 
 def _signs(laws: Sequence[Mapping[str, Any]], x: str) -> list[Any]:
-    """The legend's entries: what lines, bands, hollow markers and numbers are."""
+    """Return the legend's entries, which explain lines, bands, hollow markers and numbers."""
     (faint, dark), level = (opacity for _, opacity in BANDS), f"{laws[0]['level']:.0%} interval"
     ends, by = {law["card"]["x_range"][1] for law in laws}, {tuple(law["predicted_by"]) for law in laws}
     beyond = f" ({x} > {compact(ends.pop(), 3)})" if len(ends) == 1 else ""
@@ -173,7 +176,8 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[tuple[float, float], str, Any]]
 
 
 def draw_record(result: Mapping[str, Any]) -> Figure:
-    """Error against how far beyond an origin, one line per origin, one panel per group."""
+    """Draw the errors of past predictions against how far beyond the data they were: one panel per group, with one line
+    per origin (the end of the data that a prediction was made from)."""
     fits = result["fits"]
     figure = _style.figure(height=3.4 * len(fits), width=8.0)
     for axes, (name, answer) in zip(figure.subplots(len(fits), squeeze=False).flat, fits.items(), strict=True):

@@ -1,4 +1,4 @@
-"""Every fitted law of a study: as data for fits.json and its figure, and as labelled text for the page."""
+"""The fitted laws of a study: as data for fits.json and the figure, and as labelled text for the page."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bench.laws.forms import MAX_EPOCHS
 from bench.laws.wording import over_forms, weights
 from bench.validity.mixed_laws import refusal
 
-CURVE_POINTS = 121  # places at which a curve is given: as many as a bend takes to be drawn round
-CURVE_REACH = 3.0  # how far beyond the largest run a curve is drawn
-DIGITS = 4  # significant: an optimiser's last steps differ between processors
+CURVE_POINTS = 121  # points of a curve: enough to draw a bend without corners
+CURVE_REACH = 3.0  # factor beyond the largest run up to which a curve is drawn
+DIGITS = 4  # significant digits; an optimiser's last steps differ between processors
 FLAT_SLOPE = 1e-8  # a gradient below it is rounding noise
 AXES: dict[str, str] = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}  # in sentences
 
 
 def cards(evidence: Evidence) -> list[dict[str, Any]]:
-    """One dictionary per family and axis that allow a law, numbers rounded.
+    """Return one dictionary per family and axis that allow a law, with numbers rounded.
 
     Keys: family, axis ("compute" in FLOP or "images"), measure, y (what is fitted), card (see `Fit.card`), level,
     parameters ({name: {value, within: [low, high]}}), forms_tried, forms (their weights), over_forms ({slope, floor,
@@ -48,7 +48,7 @@ def _cards(evidence: Evidence) -> tuple[dict[str, Any], ...]:
 
 
 def missing(evidence: Evidence) -> list[str]:
-    """Sentences: which family has no law on which axis, and why."""
+    """Return sentences on which family has no law on which axis, and why."""
     if not evidence.headline:
         return []
     return [
@@ -57,7 +57,8 @@ def missing(evidence: Evidence) -> list[str]:
 
 
 def rounded(value: Any, digits: int) -> Any:
-    """JSON types with so many significant digits; a number that is not finite becomes None."""
+    """Return a value as JSON types, with numbers rounded to so many significant digits; a number that is not finite
+    becomes None."""
     if isinstance(value, Mapping):
         return {str(key): rounded(item, digits) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -103,7 +104,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
 
 
 def _warnings(evidence: Evidence, law: Law) -> list[str]:
-    """Reasons why this law is worth less than it looks."""
+    """Return sentences on why this law is worth less than it looks."""
     repeated = any(len(p.seeds) > 1 for p in law.points)
     most = max(p.epochs for p in law.points)
     repeats = law.axis == Axis.COMPUTE and most > MAX_EPOCHS and not evidence.published
@@ -138,7 +139,7 @@ def heading(card: Mapping[str, Any]) -> str:
 
 
 def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(label, text) of everything on a card."""
+    """Return (label, text) of everything on a card."""
     fit = card["card"]
     parameters = [
         f"{name} is not determined"

@@ -28,26 +28,26 @@ from bench.study import option, options
 PREFIX = "hub:"
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 LONGER = re.compile(r"\.{2,}|(?:For more information|Please make sure|Check your internet)")
-"""Where the client's errors go on to advice that is not about this command."""
+"""Matches where an error message of the hub's client begins to give advice that is not about this command."""
 CARD, TAG = "README.md", "vit-scaling-bench"
 HERE = ("data_root", "groups", "plugins", "results", "job")  # options of a study file that are about a machine
 PICTURES = ("contrary_pictures", "surest_errors")  # parts of a score's detail that are photos
-CODED = ("packed", "content_hash", "digest", "fingerprint")  # values that are no text
+CODED = ("packed", "content_hash", "digest", "fingerprint")  # fields whose values are encoded, and no text
 IDENTITY = ("cell", "cell_id", "directory", "model", "data")  # fields by which results are found
 READ = ["cells/*/record.json", grid.PLAN_FILE, grid.STUDY_FILE]
-MOST_ANSWERS = 12  # on the card
+MOST_ANSWERS = 12  # answers on the card, at most
 
 
 def accepts(name: str) -> bool:
-    """Whether a study is named that lies on the hub."""
+    """Return whether a name is that of a study on the hub."""
     return name.startswith(PREFIX)
 
 
 def repository(name: str) -> tuple[str, str | None]:
-    """ "hub:ORG/NAME@REVISION" -> ("ORG/NAME", "REVISION").
+    """Parse "hub:ORG/NAME@REVISION" into ("ORG/NAME", "REVISION").
 
     Raises:
-        UserError: it is no such name.
+        UserError: the name has another form.
     """
     repo, _, revision = name.removeprefix(PREFIX).partition("@")
     if not REPOSITORY.fullmatch(repo):
@@ -59,13 +59,13 @@ def repository(name: str) -> tuple[str, str | None]:
 
 
 def prepare(study: Path, target: Path, *, suite: str, repo: str, photos: bool = False) -> int:
-    """Write what is published of a study to a new folder; how many records it holds.
+    """Write what is published of a study to a new folder. Return how many records it holds.
 
     Args:
         photos: keep the small photos that records of suite `adapt` hold.
 
     Raises:
-        UserError: no records; a model's or a set's name, or any file, holds something private.
+        UserError: there are no records; a model's or a data set's name, or any file, holds something private.
     """
     from bench.analysis import study_data
     from bench.report.build import build
@@ -109,23 +109,23 @@ def _asked(study: Path) -> dict[str, Any]:
 
 
 def _folders(asked: Mapping[str, Any]) -> list[Path]:
-    """Folders that a study file names."""
+    """Return the folders that a study file names by absolute paths."""
     values = [asked.get(name) for name in HERE]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     return [Path(one) for one in flat if isinstance(one, str) and os.path.isabs(one)]
 
 
 def _study_file(said: Mapping[str, Any]) -> str:
-    """A study file of what is left of one."""
+    """Return the text of a study file with these options."""
     tables = {name: tuple(value.items()) for name, value in said.items() if isinstance(value, dict)}
     return option.to_toml({**said, **tables}, options.RUN, always=("suite", "scale"))
 
 
 def _clean(body: dict[str, Any], known: private.PrivateWords, *, photos: bool) -> dict[str, Any]:
-    """A record without what is private.
+    """Return a record without what is private. `photos`: whether to keep its small photos.
 
     Raises:
-        UserError: what it is found by holds something private.
+        UserError: a field by which the record is found holds something private.
     """
 
     def cleaned(value: Any, key: str) -> Any:
@@ -145,7 +145,7 @@ def _clean(body: dict[str, Any], known: private.PrivateWords, *, photos: bool) -
 
 
 def card(made: Any, folder: Path, *, suite: str, repo: str, runs: int) -> str:
-    """The card of a data set: what it says, what is in it, and how it is used."""
+    """Return the card of a data set of the hub: what the study says, what the data set holds, and how it is used."""
     from bench.report import text
 
     tables = sorted(path.name for path in (folder / "csv").glob("*.csv"))
@@ -201,12 +201,12 @@ def _quoted(title: str) -> str:
 
 
 def push(study: Path, name: str, *, suite: str, only_private: bool = False, photos: bool = False) -> tuple[str, int]:
-    """Publish a study as a data set of the hub. Returns its address, and how many records it holds.
+    """Publish a study as a data set of the hub. Return its address, and how many records it holds.
 
-    Who pushes is asked first: the page takes half a minute to build, which a missing token need not cost.
+    The user's right to push is checked first, since the page takes half a minute to build.
 
     Args:
-        only_private: the data set is made for its owner's eyes; one that is there stays as it is.
+        only_private: whether a new data set is made private; one that exists stays as it is.
 
     Raises:
         UserError: as `prepare`; the hub refuses, or the data set holds something else.
@@ -242,13 +242,13 @@ def push(study: Path, name: str, *, suite: str, only_private: bool = False, phot
 
 
 def fetch(name: str, *, files: Sequence[str] = READ) -> Path:
-    """The folder of a published study, from the hub or from its cache.
+    """Fetch a published study from the hub, or from its cache. Return its folder.
 
     Args:
         files: patterns of the files that are fetched.
 
     Raises:
-        UserError: there is none, or it cannot be fetched.
+        UserError: there is no such study, or it cannot be fetched.
     """
     from huggingface_hub import HfApi
 

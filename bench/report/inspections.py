@@ -1,4 +1,4 @@
-"""Figures of the inside of a study's models, as `bench.report --cell` leaves them for the report to show."""
+"""Figures of the inside of a study's models: `bench.report --cell` writes them, and the report reads and shows them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ TITLES = {
     "distance": "Attention distance",
     "rollout": "Attention roll-out",
 }
-KEPT = ("name", "title", "caption", "alt", "width")  # in the list of a folder's figures; the rest is in their files
+KEPT = ("name", "title", "caption", "alt", "width")  # fields in the list of a folder's figures; files hold the rest
 
 
 def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str, name: str = "", mark: str = "") -> list[Path]:
-    """Write PNG, SVG and CSV of every drawing, and the list of them, last. Returns the figures.
+    """Write PNG, SVG and CSV of every drawing, and last the list of them. Return the paths of the PNGs.
 
     Args:
-        name: of the files; "": the model's.
-        mark: before each title, and across the picture.
+        name: name of the files; "": the model's.
+        mark: words to write before each title, and across the picture.
 
     Raises:
         UserError: the folder cannot be written.
@@ -52,7 +52,7 @@ def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str, name: st
 
 
 def read(study: Path) -> list[RenderedFigure]:
-    """Every figure in a study's folder, in order of the models' names.
+    """Read every figure of this kind in a study's folder, in order of the models' names.
 
     Raises:
         UserError: a figure that is listed is not there, or is damaged.

@@ -1,4 +1,4 @@
-"""One recommended next step of a report, with its command and its price, and what the report does not show."""
+"""The one next step that a report recommends, with its command and its price; and what the report does not show."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench.core.formatting import count, duration, flops, join, plural, short_co
 from bench.study import registry
 from bench.study.ladder import BASELINE, place_of
 
-MAX_MORE_SEEDS = 4  # times the study's seeds; where more would be needed, a larger study answers for less
+MAX_MORE_SEEDS = 4  # factor on the study's seeds; where more would be needed, a larger study answers for less
 NARROWED_BY_SEEDS = frozenset((Reason.WITHIN_INTERVAL, Reason.UNREPLICATED, Reason.SEVERAL))
-TRIALS = 4  # of rates, on a new rung
+TRIALS = 4  # trials of learning rates at a new budget of a ladder
 LADDER_QUESTION = "change survives scale"
 RATE_QUESTION = "best learning rate"
 MAIN_SUITE = "scaling"
@@ -37,14 +37,14 @@ class NextStep:
 
 
 def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *, study: str, check: bool) -> NextStep:
-    """The most useful step after a study, by rules that are tried in order: finish it, go on from its check of the
-    pipeline, use what it chose, widen a sweep that ends too early,
-    repeat every training, add seeds where an answer is near, or price a larger study.
+    """Return the most useful step after a study, by rules that are tried in order: finish it, go on from its check of
+    the pipeline, use what it chose, widen a sweep that ends too early, repeat every training, add seeds where an answer
+    is near, or price a larger study.
 
     Args:
         leading: the finding that titles the report.
         study: how a command names the study: `--suite NAME`, or a study file.
-        check: the suite only checks the pipeline.
+        check: whether the suite only checks the pipeline.
     """
     run = f"vit-bench run {study}"
     if findings.published:
@@ -90,8 +90,9 @@ def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *
 
 
 def _ladder_step(f: Finding, evidence: Evidence, study: str) -> NextStep:
-    """More seeds where they may decide; else a rung above the highest, which shows whether the forecast holds. Rates of
-    all arms were tuned alike: a sweep of one of them would end that."""
+    """Return the next step after a ladder: more seeds where they may decide; else a budget above the highest, which
+    shows whether the forecast holds. A sweep of learning rates is never proposed, since it would end that the baseline
+    and all changes were tuned alike."""
     from bench.analysis import wording
     from bench.questions.change_survives_scale import RungGain, Survival
 
@@ -112,7 +113,7 @@ def _ladder_step(f: Finding, evidence: Evidence, study: str) -> NextStep:
             text="Price the same ladder at a larger scale", command=f"{climb} --scale gpu --plan", price=PLANNED
         )
     further = round(budgets[-1] ** 2 / budgets[-2])
-    top = rungs[-1].seconds * further / budgets[-1]  # rates are tuned there, and those between then change
+    top = rungs[-1].seconds * further / budgets[-1]  # learning rates are tuned there, which changes those between
     seconds = top * (1 + TRIALS / whole.seeds) + sum(rung.seconds for rung in rungs[1:])
     return NextStep(
         text="Climb one rung further, which shows whether the forecast holds",
@@ -129,7 +130,8 @@ def _missing(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _seconds(evidence: Evidence, names: tuple[str, ...]) -> float:
-    """Seconds of one worker: as planned where a plan is kept, else the mean of the study's finished runs."""
+    """Return the seconds of one worker that these cells take: as planned where a plan is kept, else as the mean of the
+    study's finished runs."""
     taken = [r.cost.seconds.total for r in evidence.records.records if r.cost.seconds.total]
     usual = math.fsum(taken) / len(taken) if taken else 0.0
     plans = evidence.records.plans.cells
@@ -145,8 +147,8 @@ def _took(seconds: float) -> str:
 
 
 def _more_seeds(evidence: Evidence, findings: Findings, run: str) -> NextStep | None:
-    """More seeds: a second one where every network was trained once, else as many as may settle the first open answer.
-    None where nothing is open, or where it takes too many."""
+    """Return the step to add seeds: a second one where every network was trained once, else as many as may settle the
+    first open answer. None where nothing is open, or where it would take too many."""
     records = evidence.records.records
     seeds = _num_seeds(evidence)
     each = math.fsum(r.cost.seconds.total or 0.0 for r in records) / max(1, seeds)
@@ -168,7 +170,8 @@ def _more_seeds(evidence: Evidence, findings: Findings, run: str) -> NextStep | 
 
 
 def _seeds_for(f: Finding, seeds: int) -> int | None:
-    """Seeds with which the interval would leave one answer, were the estimate to stay and all chance in the seeds."""
+    """Return the number of seeds with which the interval would allow only one answer, if the estimate stayed the same
+    and all chance came from seeds. None where that takes too many, or is not known."""
     if f.estimate is None or f.low is None or f.high is None:
         return None
     off = abs(f.estimate - (f.unit == Unit.TIMES))
@@ -186,7 +189,7 @@ def _larger(evidence: Evidence, run: str) -> NextStep:
 
 
 def not_shown(findings: Findings) -> str:
-    """What the report cannot be quoted for, in one sentence."""
+    """Return one sentence on what the report cannot be quoted for."""
     scope = findings.scope
     if findings.published:
         return (

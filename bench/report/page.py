@@ -34,10 +34,10 @@ from bench.stats.intervals import Estimate
 from bench.study.record import UNKNOWN, DataFacts, Record
 
 TEMPLATES = Path(__file__).parent / "templates"
-MAX_ROWS = 500  # of a table in the page; the CSV has all
-MAX_WARNINGS = 4  # that the section shows when it is unfolded; the others are a click further
+MAX_ROWS = 500  # rows of a table in the page; the CSV has all
+MAX_WARNINGS = 4  # warnings that the section shows when it is unfolded; the others are a click further
 NO_BREAK = "\u00a0"
-MAX_FAILURES = 6  # named in one sentence
+MAX_FAILURES = 6  # failed runs that are named in one sentence
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
 WIDE_ONLY = '<span class="wide-only">{}</span>'
@@ -79,15 +79,15 @@ def content(
     asked: str = "",
     mark: str = "",
 ) -> dict[str, Any]:
-    """Everything that a reader sees, as the templates name it.
+    """Return everything that a reader sees, under the names that the templates use.
 
     Args:
-        check: the suite only checks the pipeline.
-        chosen: the study's title, of which the figure is the first on the page.
+        check: whether the suite only checks the pipeline.
+        chosen: the study's title, whose figure is the first on the page; None: it has none.
         traces: files of torch.profiler, relative to the page.
         links: text -> file beside the page, shown below the title.
         asked: the study file beside the page that says more than the suite; "" where there is none.
-        mark: says that numbers mean nothing; "" where they mean something.
+        mark: a sentence that numbers mean nothing; "" where they mean something.
     """
     answers = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
@@ -129,7 +129,7 @@ def content(
 def _heading(
     evidence: Evidence, findings: Findings, chosen: StudyTitle | None, *, check: bool, mark: str
 ) -> dict[str, Any]:
-    """The title, and the lines below it: the question, how much was run, and on which machine."""
+    """Return the title, and the lines below it: the question, how much was run, and on which machine."""
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     works, verdict = pipeline(evidence)
     checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
@@ -151,7 +151,8 @@ def _heading(
 
 
 def _figures(figures: Sequence[RenderedFigure], chosen: StudyTitle | None) -> dict[str, Any]:
-    """The figure that the title names, which then bears the title, or else the first; and the others."""
+    """Return the leading figure and the others. The leading one is that of the title, and then has the title as its
+    own; else it is the first."""
     lead = next((figure for figure in figures if chosen and figure.name == chosen.figure), None)
     lead = lead or (figures[0] if figures else None)
     return {
@@ -162,7 +163,7 @@ def _figures(figures: Sequence[RenderedFigure], chosen: StudyTitle | None) -> di
 
 
 def _commands(evidence: Evidence, asked: str) -> tuple[str, ...]:
-    """The commands that make the study, unless its numbers are quoted, and the report."""
+    """Return the commands that make the study (unless its numbers are quoted) and the report."""
     quoted = f" --reference {evidence.reference.suite}" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
     of = asked if evidence.records.rehearsal else f"--suite {evidence.suite}"  # its folder has another name
@@ -170,7 +171,7 @@ def _commands(evidence: Evidence, asked: str) -> tuple[str, ...]:
 
 
 def html(shown: Mapping[str, Any]) -> str:
-    """The page. Equal content gives equal text."""
+    """Return the page as HTML. Equal content gives equal text."""
     environment = _environment(autoescape=True)
     environment.filters["unbroken"] = _unbroken
     environment.filters["short"] = _short
@@ -208,7 +209,8 @@ def html(shown: Mapping[str, Any]) -> str:
 
 
 def report_md(shown: Mapping[str, Any]) -> str:
-    """report.md: figures and tables are linked, not embedded; reasons and captions are in the page."""
+    """Return the text of report.md: figures and tables are linked, not embedded; reasons and captions are in the
+    page."""
     environment = _environment(autoescape=False)
     environment.filters["once"] = _once
     environment.filters["md"] = lambda value: markdown(str(value))
@@ -221,7 +223,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
 
 
 def _merged(tables: Iterable[text.Glance]) -> list[text.Glance]:
-    """One table of those that have the same columns."""
+    """Merge tables that have the same heading and columns into one."""
     merged: dict[tuple[str, ...], text.Glance] = {}
     for table in tables:
         key = (table.heading, *table.columns)
@@ -230,12 +232,12 @@ def _merged(tables: Iterable[text.Glance]) -> list[text.Glance]:
 
 
 def _alike(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Facts that are equal in one line."""
+    """Join facts with equal values: (names of all of them, value)."""
     return [(", ".join(names), value) for value, names in by_key((value, name) for name, value in facts).items()]
 
 
 def _once(results: Sequence[Words]) -> list[str]:
-    """Results of checks in words, each rule said where it is met first."""
+    """Return results of checks in words; the rule behind several results is stated only at the first."""
     first = {words.rule: nth for nth, words in reversed(list(enumerate(results)))}
     return [str(words) if first[words.rule] == nth else words.without_rule for nth, words in enumerate(results)]
 
@@ -252,7 +254,8 @@ def _environment(*, autoescape: bool) -> Environment:
 
 
 def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
-    """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
+    """Return a figure as the page shows it: its SVG with ids of its own, and points linked to the runs behind them.
+    `number`: group of cells -> its number on the page."""
     stacked = figure.stacked
     return {
         "name": figure.name,
@@ -275,7 +278,7 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
 
 
 def _inline(figure: RenderedFigure, number: Mapping[tuple[str, ...], int], prefix: str) -> Markup:
-    """An SVG whose names begin with a prefix of its own."""
+    """Return a figure's SVG for the page; all of its ids begin with `prefix`, so that no two figures share any."""
     drawn = figure.svg[figure.svg.index("<svg") :]
     drawn = SVG_NAME.sub(f"{prefix}-", SVG_GROUP.sub("<g>", SVG_TOGGLE.sub(_toggle, drawn)))
     drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
@@ -284,7 +287,7 @@ def _inline(figure: RenderedFigure, number: Mapping[tuple[str, ...], int], prefi
 
 
 def _toggle(match: re.Match[str]) -> str:
-    """A name in a picture that hides what is drawn in its colour; report.js makes it a button."""
+    """Return the tag of a name in a picture that hides what is drawn in its colour; report.js makes it a button."""
     name = " ".join(clean(unquote(match[2])).split())
     return f'<g class="toggle" data-colour="#{match[1]}" data-name="{escape(name)}">'
 
@@ -316,7 +319,7 @@ def _cell(column: Column, value: Any, *, bold: bool) -> dict[str, Any]:
 
 
 def pipeline(evidence: Evidence) -> tuple[bool, str]:
-    """Whether every cell that was asked for came to a result, and that in a sentence."""
+    """Return whether every cell that was asked for has a result, and a sentence that says so."""
     records = evidence.records
     lost = sum(r.status != "complete" for r in records.records)
     refused = records.wanted.refused.keys() & set(records.never_started) if records.wanted else ()
@@ -336,7 +339,7 @@ def pipeline(evidence: Evidence) -> tuple[bool, str]:
 
 
 def coverage(evidence: Evidence) -> str:
-    """How many cells of the grid are done, and what happened to the others."""
+    """Return in words how many cells of the grid are done, and what happened to the others."""
     records = evidence.records
     if evidence.published:
         return caveats.quoted(len({r.model.name for r in records.records}), evidence.source)
@@ -364,7 +367,7 @@ def coverage(evidence: Evidence) -> str:
 
 
 def images(findings: Findings) -> str:
-    """What was trained on, in a sentence; "" where nothing was."""
+    """Return a sentence on the images that were trained on; "" where nothing was trained."""
     scope = findings.scope
     if findings.published or scope is None or not scope.upstream or not scope.flops:
         return ""
@@ -374,7 +377,7 @@ def images(findings: Findings) -> str:
 
 
 def machine(records: Sequence[Record]) -> str:
-    """Hardware, threads, precision and dates in one line; "" where nothing was run here."""
+    """Return hardware, threads, precision and dates in one line; "" where nothing was run here."""
     hardware = _distinct(records, "environment.accelerator") or _distinct(records, "environment.cpu")
     threads = [plural(int(n), "thread") for n in _distinct(records, "execution.threads")]
     days = sorted({day[:10] for end in ("time_start", "time_end") for day in _distinct(records, f"environment.{end}")})
@@ -385,7 +388,7 @@ def machine(records: Sequence[Record]) -> str:
 
 
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    """Says where the numbers come from: software, hardware, data. Distinct values are all listed."""
+    """Return (label, text) on where the numbers come from: software, hardware, data. All distinct values are listed."""
     records = evidence.records.records
     rows = [
         (label, "; ".join(values))
@@ -403,7 +406,7 @@ def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _distinct(records: Sequence[Record], path: str) -> list[str]:
-    """Different values of an attribute, such as "environment.torch"."""
+    """Return the distinct values of an attribute of records, such as "environment.torch"."""
     value_of = operator.attrgetter(path)
     return sorted({str(value) for record in records if (value := value_of(record)) not in (None, "")})
 
@@ -420,7 +423,7 @@ def _images(data: DataFacts) -> str:
 
 
 def _unbroken(text: str) -> Markup:
-    """A text whose intervals and units stay on one line."""
+    """Return a text whose intervals and units are never broken over two lines."""
     return Markup("").join(map(_on_one_line, parts_of(text)))
 
 
@@ -431,7 +434,7 @@ def _on_one_line(part: str) -> Markup:
 
 
 def _short(title: str, others: str) -> Markup:
-    """A title of which a narrow page leaves out `others`, its end, which its tables have."""
+    """Return a title as HTML. A narrow page hides its end, `others`, which tables of the page state too."""
     parts = list(parts_of(title))
     ends = [parts.pop()] if others else []
     made, last = ("".join(map(str, map(_on_one_line, some))) for some in (parts, ends))

@@ -19,7 +19,7 @@ from bench.core.errors import UserError
 
 REMOVED = "[removed]"
 EVERYBODYS = frozenset(("root", "user", "users", "ubuntu", "admin", "runner", "home", "localhost", "nobody"))
-MIN_NAME, MIN_SECRET = 3, 6  # letters from which on a name or a key is looked for
+MIN_NAME, MIN_SECRET = 3, 6  # least letters of a name, and of a key, that is looked for
 USERS = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 KEYS = re.compile(
@@ -36,9 +36,9 @@ class PrivateWords:
     """Text that says where and by whom a study was run.
 
     Attributes:
-        names: of the user and the machine; they count where they stand alone.
-        secrets: values of environment variables that are keys -> the variable's name.
-        folders: of this machine.
+        names: names of the user and the machine; they count where they stand alone.
+        secrets: value of an environment variable that is a key -> the variable's name.
+        folders: folders of this machine.
     """
 
     names: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class PrivateWords:
         return re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE) if words else None
 
     def without(self, text: str) -> str:
-        """The text without what is private: of a path its last part stays."""
+        """Return the text without what is private; of a path, the last part is kept."""
         for value in self.secrets:
             text = text.replace(value, REMOVED)
         text = KEYS.sub(REMOVED, text)
@@ -61,10 +61,10 @@ class PrivateWords:
         return self._alone.sub(REMOVED, text) if self._alone else text
 
     def found_in(self, text: str, *, prose: bool) -> str:
-        """What is private in a text, in words; "" where nothing is.
+        """Return in words what is private in a text; "" where nothing is.
 
         Args:
-            prose: it is not made of sentences and numbers of this project alone: names count too.
+            prose: whether the text holds more than sentences and numbers of this project, so that names count too.
         """
         for value, variable in self.secrets.items():
             if value in text:
@@ -82,10 +82,10 @@ class PrivateWords:
 
 
 def of_this_machine(folders: Iterable[Path] = ()) -> PrivateWords:
-    """What is private here: by the environment, the system and the folders of a study.
+    """Return what is private on this machine, from the environment, the system, and the user's folders.
 
     Args:
-        folders: more of them: of results, of images.
+        folders: further folders, such as those of results and images.
     """
     named = {os.environ.get(variable, "") for variable in USERS}
     with contextlib.suppress(OSError, KeyError, ImportError):
@@ -108,7 +108,7 @@ def check(folder: Path, private: PrivateWords) -> None:
     """Refuse a folder that holds something private in any of its files.
 
     Raises:
-        UserError: which file, and what is in it.
+        UserError: a file holds something private; the message says which file, and what.
     """
     for path in sorted(folder.rglob("*")):
         if path.is_file():

@@ -20,7 +20,7 @@ from bench.core.measure import measure_text
 from bench.study.cell import to_json
 from bench.study.record import Record
 
-MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
+MAX_RECORDS = 300  # records whose facts are in the page; the others are only named, and lie beside it
 
 LABELS = (
     "Status",
@@ -41,8 +41,8 @@ HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Tr
 
 
 def records(evidence: Evidence, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Facts and scores of cells by name: {"facts": [(label, text)], "columns": [heading], "rows": [[text]]}; nothing
-    of those beyond `MAX_RECORDS`."""
+    """Return name of a cell -> its facts and scores, {"facts": [(label, text)], "columns": [heading], "rows":
+    [[text]]}, for the first `MAX_RECORDS` of these cells."""
     shown = names[:MAX_RECORDS]
     means = _means(evidence, set(shown))
     measures = sorted({measure for scores in means.values() for measure in scores})
@@ -59,10 +59,10 @@ def records(evidence: Evidence, names: Sequence[str]) -> dict[str, dict[str, Any
 
 
 def facts(record: Record) -> list[str]:
-    """A record's facts in the order of `LABELS`; "" where it holds none."""
+    """Return a record's facts as texts, in the order of `LABELS`; "" for those that it does not hold."""
     cell, cost, model, data, execution = record.cell, record.cost, record.model, record.data, record.execution
     environment = record.environment
-    recipe = {} if record.source else to_json(cell.recipe)  # a publication's is not known in these words
+    recipe = {} if record.source else to_json(cell.recipe)  # recipes of publications are not known in these terms
     settings = [f"{name.replace('_', ' ')} {value}" for name, value in sorted(recipe.items())]
     images = f", {count(data.num_images)} images" if data.num_images else ""
     threads = f"{execution.threads} threads" if execution.threads else None
@@ -93,7 +93,7 @@ def facts(record: Record) -> list[str]:
 
 
 def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Sequence[str]) -> list[Any]:
-    """One row per horizon, in the order of `HEADS` and then the measures."""
+    """Return one row per horizon, in the order of `HEADS` and then the measures."""
     rows = []
     for horizon in record.horizons:
         scores = means.get((record.directory, horizon.images_seen), {})
@@ -112,7 +112,8 @@ def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Se
 
 
 def _means(evidence: Evidence, names: set[str]) -> dict[tuple[str, int], dict[str, float]]:
-    """Accuracies of single cells: means over draws, at the number of shots that the report shows."""
+    """Return the accuracies of single cells, (name, images seen) -> measure -> accuracy: means over few-shot samples,
+    at the number of shots that the report shows."""
     table = evidence.scores
     shown = table["shots"].isna() | (table["shots"] == evidence.shots)
     table = table[shown & table["directory"].isin(names) & table["measure"].isin(evidence.measures)]

@@ -1,4 +1,4 @@
-"""The command `bench.report --to`: a study's runs in a tracker, or its tables as CSV files."""
+"""The work of `bench.report --to`: sends a study's runs to a tracker, or writes its tables as CSV files."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ POLL_SECONDS = 15.0
 
 
 def follow(study: Path, tracker: str, *, folder: Path | None, project: str, parent: int | None) -> int:
-    """Send what is new until every cell is done. Returns how many runs changed.
+    """Send what is new until every cell is done. Return how many runs changed.
 
     Args:
-        folder: where the tracker keeps its files; None: the study's own.
-        project: its name there; empty: the study's.
-        parent: stop when this process has ended.
+        folder: where the tracker keeps its files; None: in the study's folder.
+        project: name of the project in the tracker; empty: the study's name.
+        parent: id of the parent process, with whose end sending stops.
 
     Raises:
         UserError: see `bench.trackers.tracker.send`.
@@ -42,7 +42,7 @@ def follow(study: Path, tracker: str, *, folder: Path | None, project: str, pare
 
 
 def is_done(study: Path) -> bool:
-    """Whether every cell of the current grid has a result, but for those that cannot be run."""
+    """Return whether every cell of the current grid has a result, except those that cannot be run."""
     cells = {directory.path.name: state_of(directory).name for directory in Study(study).directories()}
     wanted = grid.read(study)
     left = set(grid.never_started(wanted, cells)) - set(wanted.refused if wanted else ())
@@ -50,7 +50,7 @@ def is_done(study: Path) -> bool:
 
 
 def write_csv(records: Sequence[Record], target: Path) -> list[Path]:
-    """Every table of `bench.analysis.frames` as a CSV file."""
+    """Write every table of `bench.analysis.frames` as a CSV file; return their paths."""
     from bench.analysis import frames
     from bench.analysis.table import frame_csv
 

@@ -1,4 +1,4 @@
-"""How large a report's figures and their text are: for the page, for a paper's columns, for a slide."""
+"""Styles: sizes of a report's figures and of their text, for the page, for a paper's columns, for a slide."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ class Style:
     """Sizes of figures, in inches, and of their text, in points.
 
     Attributes:
-        name: as --style takes it.
-        width: of panels beside each other.
+        name: name that --style takes.
+        width: width of several panels beside each other.
         single: width and height of one panel.
-        panel_height: of each row of panels.
+        panel_height: height of each row of panels.
         columns: panels beside each other, at most.
-        scale: what sizes of text on the page are multiplied by.
+        scale: factor on the sizes that text has on the page.
         least: the smallest size of text.
         fixed: whether every figure is as wide as `width`.
         ratio: width / height of every figure; 0: it is as high as its rows.
-        png: whether a PNG is made beside the SVG. pdf: whether a PDF is.
+        png: whether a PNG is made beside the SVG.
+        pdf: whether a PDF is made.
     """
 
     name: str
@@ -38,15 +39,15 @@ class Style:
     pdf: bool = False
 
     def text(self, points: float) -> float:
-        """The size of text that has this size on the page."""
+        """Return the font size in this style of a text that has `points` on the page."""
         return max(self.least, self.scale * points)
 
     def width_of(self, columns: int) -> float:
-        """The width of so many panels beside each other."""
+        """Return the width of so many panels beside each other."""
         return self.width if columns > 1 else self.single[0]
 
     def size(self, width: float, height: float) -> tuple[float, float]:
-        """Width and height of a figure that asks for these."""
+        """Return the width and height in this style of a figure that asks for `width` and `height`."""
         width = self.width if self.fixed else width
         return width, width / self.ratio if self.ratio else height
 
@@ -67,7 +68,7 @@ def _paper(width: float) -> Style:
 PAGE = Style(  # `single`: legible on a phone, beside a table and in a README
     name="page", width=9.0, single=(5.8, 4.3), panel_height=2.9, fixed=False
 )
-PHONE = Style(  # A page that narrow holds SVG alone.
+PHONE = Style(  # a page as narrow as a phone uses only the SVG
     name="phone", width=4.0, single=(4.0, 3.4), panel_height=2.6, columns=1, png=False
 )
 SLIDE = Style(
@@ -77,10 +78,10 @@ STYLES = {style.name: style for style in (PAGE, *map(_paper, PAPER_WIDTHS), SLID
 
 
 def style_named(name: str) -> Style:
-    """The style that --style names; "paper" is the narrowest column.
+    """Return the style that --style names; "paper" is the narrowest column.
 
     Raises:
-        argparse.ArgumentTypeError: there is none of this name.
+        argparse.ArgumentTypeError: there is no style of this name.
     """
     found = STYLES.get(f"paper:{PAPER_WIDTHS[0]:g}" if name == "paper" else name)
     if found is None:

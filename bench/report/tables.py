@@ -1,4 +1,4 @@
-"""Tables of a report."""
+"""Makes the tables of a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.core.cell_state import CellState
 from bench.stats.intervals import Estimate, contents
 from bench.store.planned import PlannedAgainstActual, compare
 
-COMPARED = ("params", "train_flops", "core_days")  # what sets models apart, beside their scores
+COMPARED = ("params", "train_flops", "core_days")  # columns, besides scores, that stay in the page's table of models
 MORE_COLUMNS_NOTE = "Single tasks, images, epochs, MACs and speed are in tables/models.csv."
 FROM_COMPUTE_NOTE = " MACs/image are worked back from the printed, rounded exaFLOPs."
 HALF_NOTE = "± is half an interval, not a standard error."
@@ -24,7 +24,8 @@ Costs = dict[tuple[str, int], dict[str, float]]
 
 
 def build(evidence: Evidence, questions: Iterable[Question] = ()) -> tuple[Table, ...]:
-    """Every table, in the order of the report: of the questions that were asked, then of the study."""
+    """Return every table, in the order of the report: those of the questions that were asked, then those of the
+    study."""
     made = (
         *of_questions(evidence, questions),
         models(evidence),
@@ -39,12 +40,13 @@ def build(evidence: Evidence, questions: Iterable[Question] = ()) -> tuple[Table
 
 
 def of_questions(evidence: Evidence, questions: Iterable[Question]) -> tuple[Table, ...]:
-    """The tables of the questions that were asked."""
+    """Return the tables of the questions that were asked."""
     return tuple(table for question in questions for table in question.tables(evidence))
 
 
 def planned(evidence: Evidence) -> Table | None:
-    """One row per kind of cell, means per cell, and one for all: what it was planned at, and what it took."""
+    """Return the table of planned and actual time: one row per kind of cell (model, data set and longest horizon), as
+    means per cell. None where no plan was kept."""
     plans, kinds = evidence.records.plans, dict[tuple[str, str, int], dict[str, tuple[float | None, float | None]]]()
     for record in evidence.records.records:
         if record.status == "complete":
@@ -97,7 +99,7 @@ def _per_cell(comparison: PlannedAgainstActual) -> dict[str, Any]:
 
 
 def models(evidence: Evidence) -> Table:
-    """One row per model of the compute axis, at its longest horizon."""
+    """Return the table with one row per model of the compute axis, at its longest horizon."""
     rows = [_point_row(evidence, s.last, s.label) for s in evidence.on_axis("compute", every=True)]
     tasks = tuple(m for m in evidence.measures if m != UPSTREAM) if len(evidence.headline) > 1 else ()
     return Table(
@@ -114,7 +116,7 @@ def models(evidence: Evidence) -> Table:
 
 
 def horizons(evidence: Evidence) -> Table:
-    """Every (model, data size, horizon), means over seeds."""
+    """Return the table with one row per model, data size and horizon, as means over seeds."""
     rows = [_point_row(evidence, p, s.label) for s in evidence.series for p in s.points]
     columns = (
         *NAMES,
@@ -126,7 +128,8 @@ def horizons(evidence: Evidence) -> Table:
 
 
 def tasks_by_models(evidence: Evidence) -> Table | None:
-    """Rows: per upstream set its tasks, then core-days and compute; columns: models at their longest horizon."""
+    """Return the table whose columns are models at their longest horizon, and whose rows are, for each upstream set,
+    the tasks, then core-days and compute. None where there are no scores."""
     chosen, costs = longest(evidence), _costs(evidence)
     if not chosen or not evidence.headline:
         return None
@@ -158,7 +161,8 @@ def tasks_by_models(evidence: Evidence) -> Table | None:
 
 
 def many_tasks(evidence: Evidence) -> Table | None:
-    """One row per model: every task of the benchmark in the order of its groups, the groups' means, the plain mean."""
+    """Return the table with one row per model: every task of the benchmark in the order of its groups, the groups'
+    means, and the plain mean. None where no task is part of such a benchmark."""
     if evidence.scores["group"].isna().all():
         return None
     from bench.analysis.vtab import groups_of, means  # few studies have groups of tasks
@@ -195,8 +199,8 @@ def many_tasks(evidence: Evidence) -> Table | None:
 
 
 def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
-    """Per model and upstream set its series with most compute; at most `limit` models, those with most compute. A model
-    trained by several recipes is as many models, since none of them is its usual recipe."""
+    """Return, per model and upstream set, its series with most compute, for at most `limit` models, those with most
+    compute. A model trained by several recipes counts as several models, since none of them is its usual recipe."""
     best: dict[tuple[str, str], Series] = {}
     for series in evidence.on_axis("compute", every=True):
         key = _model(series), series.last.data
@@ -211,7 +215,7 @@ def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Serie
 
 
 def _model(series: Series) -> str:
-    """The model, with what sets its recipe apart, whatever it was pre-trained on."""
+    """Return the model's name, with what sets its recipe apart, without the set that it was pre-trained on."""
     return series.label.replace(f" on {series.last.data}", "", 1)
 
 
@@ -237,7 +241,7 @@ def _compared(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def baselines(evidence: Evidence) -> Table:
-    """Raw pixels, and the untrained network of every model."""
+    """Return the table of baselines: raw pixels, and the untrained network of every model."""
     rows = []
     if evidence.pixels:
         rows.append({"series": "pixel baseline", "family": "–"} | _scores(evidence, evidence.pixels))
@@ -253,7 +257,7 @@ def baselines(evidence: Evidence) -> Table:
 
 
 def coverage(evidence: Evidence) -> Table:
-    """Every cell: done, diverged, failed, damaged, not finished or never started."""
+    """Return the table with one row per cell: done, diverged, failed, damaged, not finished or never started."""
     rows = [
         {
             "cell": record.directory,
@@ -282,7 +286,8 @@ def coverage(evidence: Evidence) -> Table:
 
 
 def scores_csv(evidence: Evidence) -> str:
-    """Every measure, whatever its metric, at every number of shots, long: one row per (point, measure, shots)."""
+    """Return a CSV in long form of every measure, whatever its metric, at every number of shots: one row per point,
+    measure and number of shots."""
     copies = _without_copies(evidence)
     heads = [
         "series",
@@ -325,8 +330,8 @@ def scores_csv(evidence: Evidence) -> str:
 
 
 def _without_copies(evidence: Evidence) -> dict[tuple[str, int, str, int | None], tuple[int, float | str]]:
-    """Test images that are copies of training images, and the accuracy without them, per point, measure and shots,
-    where copies were looked for. Means over seeds and draws."""
+    """Return, per point, measure and number of shots, the number of test images that are copies of training images, and
+    the accuracy without them, where copies were looked for. Accuracies are means over seeds and few-shot samples."""
     looked = evidence.scores[evidence.scores["num_duplicates"].notna()]
     variant_of = dict(zip(evidence.horizons["directory"], evidence.horizons["variant"], strict=True))
     looked = looked.assign(variant=looked["directory"].map(variant_of), shots=looked["shots"].fillna(-1))
@@ -348,7 +353,7 @@ SIZE = (
     Column(key="params", heading="Parameters", text=words.short_count),
     Column(key="forward_macs", heading="MACs/image", text=words.short_count),
 )
-BUDGET = (  # of "models" and of "horizons"
+BUDGET = (  # columns of the tables "models" and "horizons"
     Column(key="data", heading="Upstream", numeric=False),
     Column(key="num_images", heading="Images", text=words.count),
     Column(key="images_seen", heading="Images seen", text=words.count),
@@ -364,7 +369,7 @@ SPEED = (
 
 
 def _point_row(evidence: Evidence, p: Point, label: str) -> dict[str, Any]:
-    """The facts of a point, its costs and its scores."""
+    """Return a row with the facts of a point, its costs and its scores."""
     about = {
         "series": label,
         "family": p.family,
@@ -381,7 +386,7 @@ def _point_row(evidence: Evidence, p: Point, label: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _costs(evidence: Evidence) -> Costs:
-    """Means over seeds of what a horizon cost."""
+    """Return (variant, images seen) -> costs of the horizon, as means over seeds."""
     names = ["images_per_second", "utilisation", "train_seconds", "core_days", "final_train_loss"]
     done = evidence.horizons[evidence.horizons["status"] == "complete"]
     if done.empty:

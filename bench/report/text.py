@@ -18,9 +18,9 @@ from bench.core.formatting import flops_range, plural
 from bench.core.measure import judged_on
 
 SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": "?"}
-MAX_ROWS = 5  # of the tables that are seen before anything is unfolded
-MAX_COLUMNS = 4  # subjects that are columns of the table at a glance; more become rows
-MAX_TOGETHER = 3  # subjects whose like answers share a row on the console
+MAX_ROWS = 5  # rows in all of the tables that are seen before anything is unfolded
+MAX_COLUMNS = 4  # number of subjects up to which they are columns of the table at a glance; more become rows
+MAX_TOGETHER = 3  # number of subjects up to which equal answers share a row on the console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +29,14 @@ class Answer:
 
     Attributes:
         key: its anchor in the page.
-        label, question: labels of its row and of its heading. subject: families or models compared.
+        label, question: labels of its row and of its heading.
+        subject: families or models compared.
         shown: the estimate with its interval, or the trend.
         verdict, tone: the answer, and the tone that selects its symbol.
         text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
-        main: see `Finding`. is_pair: the subject is two families. at_a_glance: see `Question`.
+        main: see `Finding`.
+        is_pair: whether the subject is two families.
+        at_a_glance: see `Question`.
     """
 
     key: str
@@ -78,12 +81,12 @@ class Glance:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """Tables of the main answers. Each row is in one of them.
+    """Tables of the main answers. Each row is in one of the three groups of tables.
 
     Attributes:
         shown: the first `MAX_ROWS` rows with a decided answer.
-        more: the other rows with one.
-        unanswered: rows without any.
+        more: the other rows with a decided answer.
+        unanswered: rows without a decided answer.
     """
 
     shown: tuple[Glance, ...]
@@ -92,8 +95,8 @@ class Overview:
 
 
 def answers(findings: Findings) -> tuple[Answer, ...]:
-    """Every finding as text, in order. Where a question has several under one name, they say what else they are about:
-    for a sweep on parts of a set, its images."""
+    """Return every finding as text, in order. Where a question has several findings with the same subject, their
+    subjects name what else they are about: the number of images, for a sweep on parts of a data set."""
     usual = usual_counts(findings)
     tasks = judged_on(findings.headline, findings.shots)
     made = [_answer(f, f"answer-{nth}", usual, tasks) for nth, f in enumerate(findings.findings, start=1)]
@@ -129,7 +132,7 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
 
 
 def verdict_of(f: Finding) -> tuple[str, Tone]:
-    """A finding's verdict in the words of its question, and its tone."""
+    """Return a finding's verdict in the words of its question, and its tone."""
     question, yes = question_of(f), f.verdict == Verdict.YES
     if Reason.SEVERAL in f.reasons:
         return "inconclusive", "unsure"
@@ -140,14 +143,15 @@ def verdict_of(f: Finding) -> tuple[str, Tone]:
 
 
 def _basis(f: Finding, question: Question, tasks: str) -> str:
-    """The basis of a verdict at equal compute, as `vit-bench compare` says it."""
+    """Return a sentence on what a verdict at equal compute is based on, worded as `vit-bench compare` does; "" for
+    others."""
     if not question.states_basis or not f.trend:
         return ""
     return f"Judged on {tasks}, at {flops_range(f.trend[0].x, f.trend[-1].x)} of training."
 
 
 def reasons(f: Finding, question: Question) -> list[str]:
-    """The reasons of a finding, in the question's words or in those that are shared."""
+    """Return the reasons of a finding, in the question's words or in those that questions share."""
     made = [question.reasons.get(reason, wording.REASONS.get(reason, f"{reason}.")) for reason in f.reasons]
     return [text if isinstance(text, str) else text(f) for text in made]
 
@@ -156,8 +160,8 @@ def reasons(f: Finding, question: Question) -> list[str]:
 
 
 def overview(findings: Findings, said: Sequence[Answer]) -> Overview:
-    """The main answers as tables: a row per question, a column per subject; with many subjects, a row per subject. Each
-    table has its share of the rows that are shown first."""
+    """Return the main answers as tables: a row per question and a column per subject; with many subjects, a row per
+    subject. The rows that are shown first are taken from the tables in turn."""
     tables = _glances(findings, said)
     decided = [[row for row in table.rows if any(a and a.tone != "unsure" for a in row[1])] for table in tables]
     places = sorted((nth, number) for number, rows in enumerate(decided) for nth in range(len(rows)))[:MAX_ROWS]
@@ -174,7 +178,7 @@ def overview(findings: Findings, said: Sequence[Answer]) -> Overview:
 
 
 def _with(table: Glance, rows: Sequence[tuple[str, tuple[Answer | None, ...]]]) -> Glance:
-    """Some rows of a table, with the columns in which they have an answer."""
+    """Return a table with only these rows, and only the columns in which they have an answer."""
     filled = [any(answers) for answers in zip(*(cells for _, cells in rows), strict=True)]
     kept = tuple((label, tuple(compress(cells, filled))) for label, cells in rows)
     return replace(table, columns=tuple(compress(table.columns, filled)), rows=kept)
@@ -211,14 +215,16 @@ def _glance(group: Sequence[tuple[frozenset[str], Answer]]) -> Glance:
 
 
 def _column(who: frozenset[str]) -> tuple[int, int]:
-    """Order of columns, the same in every report: by the first family; of pairs, the families widest apart first."""
+    """Return a sort key of columns, which orders them alike in every report: by the first family; among pairs, the
+    families widest apart come first."""
     ranks = sorted(family_rank(name)[0] for name in who)
     return ranks[0], -ranks[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsoleRow:
-    """Equal answers to one question. label: "" in rows that go on with the question above."""
+    """A row on the console: equal answers to one question. `label`: the question; "" in rows that continue the question
+    above."""
 
     label: str
     subjects: str
@@ -228,8 +234,8 @@ class ConsoleRow:
 
 
 def console_rows(said: Sequence[Answer], *, limit: int) -> tuple[list[ConsoleRow], list[str]]:
-    """The console's rows, at most `limit` of the main answers, with equal verdicts grouped, and the labels of the
-    questions left out. Questions without any decided answer come last."""
+    """Return at most `limit` rows of the main answers for the console, with equal verdicts grouped, and the labels of
+    the questions left out. Questions without any decided answer come last."""
     glance = (a for a in said if a.main and a.at_a_glance and a.subject.lower() != ALL_MODELS)
     by_label = by_key((a.label, a) for a in glance)
     rows: list[ConsoleRow] = []
@@ -261,13 +267,14 @@ def _rows(label: str, asked: Sequence[Answer]) -> list[ConsoleRow]:
 
 
 def row_of(a: Answer) -> ConsoleRow:
-    """One answer in a row of its own."""
+    """Return one answer as a row of its own."""
     verdict = f"{a.symbol} {a.verdict}"
     return ConsoleRow(label=a.label, subjects=a.subject, shown=a.shown, verdict=verdict, tone=a.tone)
 
 
 def _together(mine: Sequence[Number], *, certain: bool) -> Number:
-    """The numbers of equal answers: one with its interval; of several the smallest and the largest estimate."""
+    """Return the number to show for equal answers: for one, its number with the interval; for several, the smallest and
+    the largest estimate."""
     if len(mine) == 1:
         return mine[0]
     known = sorted((n for n in mine if n.magnitude is not None), key=lambda n: n.magnitude or 0.0)
@@ -281,7 +288,7 @@ def _together(mine: Sequence[Number], *, certain: bool) -> Number:
 
 
 def usual_counts(findings: Findings) -> dict[str, str]:
-    """Per measure the n of most of its findings, which is stated once."""
+    """Return measure -> the n of most of its findings, which is stated once."""
     counts_of: dict[str, Counter[str]] = {}
     for f in findings.findings:
         if text := counts(f.n):
@@ -290,7 +297,7 @@ def usual_counts(findings: Findings) -> dict[str, str]:
 
 
 def counts(n: Counts) -> str:
-    """n of measured scores: "2 seeds × 5 draws, 2 tasks of at least 1,000 test images"."""
+    """Return n in words: "2 seeds × 5 few-shot samples, 2 tasks of at least 1,000 test images"."""
     runs = " × ".join(plural(k, noun) for k, noun in ((n.seeds, "seed"), (n.draws, "few-shot sample")) if k)
     tests = (f"{n.tasks} tasks of at least " if n.tasks > 1 else "") + f"{n.test_images:,} test images"
     return ", ".join(part for part in (runs, tests if n.test_images else "") if part)

@@ -1,4 +1,4 @@
-"""A finding as one sentence with its interval, and the one that a study is titled with."""
+"""Puts a finding into one sentence with its interval, and chooses the finding that titles a study."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class StudyTitle:
 
     Attributes:
         text: one sentence, then `others`.
-        others: the answers for other subjects, and what takes the sentence back; "" where there is nothing to add.
-        finding: place in `Findings.findings`.
+        others: the answers for other subjects, and what qualifies the sentence; "" where there is nothing to add.
+        finding: index in `Findings.findings`.
         figure: name of the figure that shows it; "" where none does.
-        caption: the same for the figure's files: without what an open question takes.
+        caption: the title for the figure's files, without what it would take to answer an open question.
     """
 
     text: str
@@ -39,7 +39,7 @@ class StudyTitle:
 
 
 def title_of(findings: Findings, *, figures: Sequence[str], own: str = "") -> StudyTitle | None:
-    """The finding that a study is titled with; None where nothing was asked.
+    """Choose the finding that titles a study, and return the title; None where nothing was asked.
 
     The choice does not depend on answers: with the first that is decided, a study without any difference would be
     titled with its first false one. Main findings about families, models or settings are ranked by: whether they answer
@@ -48,8 +48,8 @@ def title_of(findings: Findings, *, figures: Sequence[str], own: str = "") -> St
     first titles the study, decided or not.
 
     Args:
-        figures: names of those that are drawn, in the study's order.
-        own: name of the question that the study was made for; "": of none in particular.
+        figures: names of the figures that are drawn, in the study's order.
+        own: name of the question that the study was made for; "": for none in particular.
     """
     ranked: list[tuple[bool, bool, bool, bool, bool, int, int, int]] = []
     order = list(dict.fromkeys(f.question for f in findings.findings))
@@ -75,20 +75,22 @@ def title_of(findings: Findings, *, figures: Sequence[str], own: str = "") -> St
 
 
 def _alike(chosen: Finding, findings: Findings) -> list[Finding]:
-    """Answers to the same question, by the same measure, for every subject."""
+    """Return the answers to the question of the chosen finding, by the same measure, for every subject."""
     asked = (chosen.question, chosen.measure, chosen.main)
     return [f for f in findings.findings if (f.question, f.measure, f.main) == asked]
 
 
 def _together(chosen: Finding, findings: Findings) -> str:
-    """What the answers for many subjects say as one; "" where they are few, or say no such thing."""
+    """Return one sentence that sums up the answers for many subjects; "" where they are few, or their question has no
+    such sentence."""
     alike = _alike(chosen, findings)
     return question_of(chosen).together(alike) or "" if len(alike) > MAX_NAMED + 1 else ""
 
 
 def _others(chosen: Finding, findings: Findings) -> str:
-    """Answers for other subjects of a question about single ones. Up to `MAX_NAMED` by name: other verdicts, and other
-    numbers where the number is the answer. More answers are counted by verdict."""
+    """Return in words the answers for other subjects, for a question about single subjects. Up to `MAX_NAMED` are
+    named: those with other verdicts, or with other numbers where the number is the answer. More are counted by
+    verdict."""
     question, alike = question_of(chosen), _alike(chosen, findings)
     said = [(f, _word(f, chosen)) for f in alike if f is not chosen]
     others = [f"{question.subject(f)}: {word}" for f, word in said if word]
@@ -103,8 +105,9 @@ def _others(chosen: Finding, findings: Findings) -> str:
 
 
 def _smallest(chosen: Finding, findings: Findings) -> str:
-    """What takes a lead of one family over another back: families whose best network is their smallest even at the
-    largest budget, so that a smaller one may be better at any. "" where there is none, or the finding is open."""
+    """Return a sentence that qualifies the lead of one family over another: families whose best network is their
+    smallest even at the largest budget, so that a smaller one may be better at any budget. "" where there is none, or
+    the finding has no answer."""
     if len(chosen.subject) != 2 or chosen.axis != Axis.COMPUTE or not chosen.trend or not is_answered(chosen):
         return ""
     last = chosen.trend[-1].x
@@ -116,7 +119,7 @@ def _smallest(chosen: Finding, findings: Findings) -> str:
 
 
 def _word(f: Finding, chosen: Finding) -> str:
-    """The answer of a finding where it is another than that of the chosen one; "" where it is the same."""
+    """Return the answer of a finding in words if it differs from that of the chosen one; "" if it is the same."""
     (word, tone), number = verdict_of(f), question_of(f).number(f)
     if word != verdict_of(chosen)[0]:
         return word
@@ -124,23 +127,23 @@ def _word(f: Finding, chosen: Finding) -> str:
 
 
 def can_be_answered(f: Finding) -> bool:
-    """Whether the study's design allows an answer, whatever the scores."""
+    """Return whether the study's design allows an answer, whatever the scores."""
     return not set(f.reasons) & {Reason.NO_COMMON_RANGE, Reason.TOO_FEW_SCORES, Reason.TOO_FEW_POINTS}
 
 
 def is_answered(f: Finding) -> bool:
-    """Whether a finding has an answer, one that changes along its range included."""
+    """Return whether a finding has an answer, including one that changes along its range."""
     return verdict_of(f)[1] != "unsure"
 
 
 def sentence(f: Finding) -> str:
-    """A finding as one sentence; after an open one, what it would take to answer it."""
+    """Return a finding as one sentence, followed, if it has no answer, by what it would take to answer it."""
     condition = "" if is_answered(f) else takes(f)
     return phrase(statement(f), " " if condition else "", condition)
 
 
 def statement(f: Finding) -> str:
-    """A finding as one sentence."""
+    """Return a finding as one sentence."""
     question = question_of(f)
     about = question.subject(f) + question.measure(f)
     if is_answered(f):
@@ -159,7 +162,7 @@ def statement(f: Finding) -> str:
 
 
 def takes(f: Finding) -> str:
-    """The conditions under which an open question could be answered, or why it is open where they are not known."""
+    """Return in words what it would take to answer an open question, or why it is open where that is not known."""
     known = {**wording.TAKES, **question_of(f).reasons}
     words = next((known[reason] for reason in f.reasons if reason in known), "")
     return words if isinstance(words, str) else words(f)

@@ -4,14 +4,16 @@ Its networks are the ones that people who know a family would take for 28 px ima
 small images of He et al. 2016, section 4.2, and a narrow BiT; a small ViT behind such a ResNet. Each family has three
 sizes or more, a factor of two to four apart in FLOPs, the smallest as small as others build them for these budgets: at
 a given compute a network that is too large sees too few images, and a family whose smallest network is too large looks
-worse than it is. Every model is trained at the budgets of one ladder, in FLOPs, so that families are compared where
-each was measured, from where its warm-up is a ninth of the training. The learning rates are those of the suite `rates`.
+worse than it is. All models are trained at budgets of one series in FLOPs (`LADDER`), so that families are compared
+where each was measured; a model's budgets begin where its warm-up is a ninth of the training. The learning rates are
+those of the suite `rates`.
 
 They were chosen in November 2026, and changed twice, by controls. By the first, hybrids with a stem of the paper's
-kind, and a CCT, were 13 points behind networks of other hands. Then somebody who knew only the images and the budgets
-built networks with a loop of their own (`results/reference/own-loop`): at 52 GFLOPs a ViT of a tenth of ours in size,
-whose head reads all tokens in place of their mean, was 26 points better. So each family got smaller sizes, and ViTs as
-small as these that head. `results/reference/control-cpu` compares today's networks with those of other hands.
+kind, and a CCT, were 13 points behind networks that others wrote. Then somebody who knew only the images and the
+budgets built networks with a loop of their own (`results/reference/own-loop`): at 52 GFLOPs a ViT of a tenth of ours in
+size, whose head reads all tokens in place of their mean, was 26 points better. So each family got smaller sizes, and
+ViTs as small as these got that head. `results/reference/control-cpu` compares today's networks with those that others
+wrote.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ RUNGS = {
     "ResNet-8-s2": 7,
     "R11x0.25": 5,
 }
-"""Model -> how far up the ladder it is trained. The smallest of each family go on to where the next size, in a first
-run of this grid, had not yet passed them."""
+"""Model -> number of budgets of the ladder, from the smallest, at which it is trained. The smallest of each family go
+on to where the next size, in a first run of this grid, had not yet passed them."""
 RATE_RUNGS = {
     "ViT-atto/7": 5,
     "ResNet-8x0.5-s4+ViT-atto/8": 5,
@@ -74,8 +76,8 @@ RATE_RUNGS = {
     "ResNet-8-s4+ViT-pico/8": 8,
     "R5x0.125+ViT-pico/7": 7,
 }
-"""Model -> how far up the ladder its rate is swept, where that is not how far it is trained; so too of networks that
-other suites train."""
+"""Model -> number of budgets of the ladder up to which its learning rate is swept, where that is not the number at
+which it is trained; also for networks that only other suites train."""
 BATCH, WARMUP_STEPS = 32, 20
 FEWEST_STEPS = 9 * WARMUP_STEPS  # a warm-up takes at most a ninth of a run
 DATA, TRANSFER = "fashion-mnist:part", "mnist"
@@ -85,17 +87,18 @@ SIZE_MODELS = ("ViT-femto/7", "ResNet-8x0.5-s4+ViT-femto/8", "ResNet-8-s4")
 
 
 def images(model: str, flops: float) -> int:
-    """Images, in whole batches, that a budget in FLOPs trains a model of the table on."""
+    """Return the number of images, in whole batches, on which a budget in FLOPs trains a model of `TRAIN_FLOPS`."""
     return BATCH * round(flops / TRAIN_FLOPS[model] / BATCH)
 
 
 def horizons(model: str, ladder: tuple[float, ...] = LADDER) -> tuple[int, ...]:
-    """The untrained network, and every budget of the ladder that leaves room for the warm-up."""
+    """Return a model's horizons in images seen: the untrained network, and every budget of the ladder that leaves room
+    for the warm-up."""
     return (0, *(seen for flops in ladder if (seen := images(model, flops)) >= FEWEST_STEPS * BATCH))
 
 
 def recipe(data: str) -> dict[str, Any]:
-    """Batch, warm-up and augmentation, the same for every model. Clothes may be mirrored, letters may not."""
+    """Return batch, warm-up and augmentation, the same for every model. Clothes may be mirrored, letters may not."""
     return {"batch": BATCH, "warmup_images": WARMUP_STEPS * BATCH, "shift": 1, "flip": data.startswith("fashion-mnist")}
 
 

@@ -13,14 +13,15 @@ DRAWN = "visual-atoms:1000x1000"  # a million images, where there are no photogr
 
 
 def gpu_size(options: SuiteOptions) -> int:
-    """Pixels per side: what the hours allow to be trained for long enough."""
+    """Return the pixels per side of images: the largest size at which the hours allow to train for long enough."""
     if options.image_size is not None:
         return options.image_size
     return next((side for below, side in ((4, 64), (24, 128)) if options.hours < below), 224)
 
 
 def gpu_models(options: SuiteOptions) -> tuple[str, ...]:
-    """Three families from small to large: 8 px patches and a small stem up to 96 px."""
+    """Return the models of three families, from small to large, with 8 px patches and a small stem for images up to
+    96 px."""
     small = gpu_size(options) <= 96
     patch, stem = (8, "-s2") if small else (16, "")
     names = (
@@ -37,7 +38,8 @@ def gpu_models(options: SuiteOptions) -> tuple[str, ...]:
 
 
 def gpu_upstream(options: SuiteOptions) -> str:
-    """The set that was named, else the largest of photographs that is here, else drawings; at the study's size."""
+    """Return the name of the upstream set: the one that the user named, else the largest set of photographs that is on
+    this machine, else drawings; at the study's image size."""
     if options.data:
         return options.data[0]
     from bench.data import photographs
@@ -49,14 +51,14 @@ def gpu_upstream(options: SuiteOptions) -> str:
 
 
 def gpu_recipe(upstream: str) -> dict[str, Any]:
-    """Differences from the suites' recipe: crops of whatever images, and mirrored ones of photographs alone. Letters
-    and digits mirrored are others or none, and what a user's own folder shows is not known."""
+    """Return what differs from the suites' recipe: all images are cropped, but only photographs are mirrored. Mirrored
+    letters and digits are other ones or none, and what a user's own folder shows is not known."""
     flip = data_set(upstream).kind == "photographs"
     return {"scale": "gpu", "batch": 512, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
 
 
 def grid(options: SuiteOptions) -> Grid:
-    """Three families on the largest set of photographs that is here."""
+    """Return the grid: three families on the upstream set of `gpu_upstream`."""
     upstream, models = gpu_upstream(options), gpu_models(options)
     vit, hybrid, resnet = models[1], models[4], models[6]
     budget = dict(zip(models, (4, 4, 2, 4, 2, 4, 2, 1), strict=True))  # millions of images, relative to each other

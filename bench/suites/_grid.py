@@ -16,18 +16,18 @@ from bench.suites._recipes import recipe_for
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """One scale of a study.
+    """The models, data and evaluation of a study at one scale.
 
     Attributes:
-        compute: model -> horizons in images seen, on all images of `compute_data`: the paper's Figure 5.
-        size_models: model -> horizon; each trained on the nested subsets `sizes` of `size_data`, None being all of it,
-            the largest last: its Figure 4. Where the horizon is one of the model's budgets on the compute axis, that
-            cell is the largest size for both.
+        compute: model -> horizons in images seen, on all images of `compute_data`, as in the paper's Figure 5.
+        size_models: model -> horizon; each is trained on the nested subsets `sizes` of `size_data`, the largest last
+            (None: all of it), as in the paper's Figure 4. Where the horizon is one of the model's budgets on the
+            compute axis, that cell is the largest size for both.
         tasks: evaluation of every horizon.
         swept: model -> the budget up to which the suite `rates` sweeps, where that is not the model's longest in
             `compute`, or there is none.
         recipe: upstream set -> what differs from the suites' recipe, as `recipe_for` takes it.
-        trained: the last word on how a cell is trained, and judged.
+        trained: a cell -> the cell with final changes of how it is trained and evaluated.
     """
 
     compute_data: str
@@ -45,17 +45,19 @@ class Grid:
 
 
 def fewshot(*names: str, **options: Any) -> tuple[TaskSpec, ...]:
-    """The probe on several downstream sets."""
+    """Return the few-shot probe on several downstream sets."""
     return tuple(task("fewshot", name, **options) for name in names)
 
 
 def budgets(largest: int, count: int) -> tuple[int, ...]:
-    """The untrained network, and `count` budgets spaced x2 up to `largest` images seen."""
+    """Return horizons in images seen: 0, the untrained network, and `count` budgets up to `largest`, each twice the
+    one before."""
     return (0, *(largest >> k for k in range(count - 1, -1, -1)))
 
 
 def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
-    """Every model at its budgets, on all upstream images. A model the grid does not know gets the median's budgets."""
+    """Return the cells of the compute axis: every model at its budgets, on all upstream images. A model that the grid
+    does not know gets the budgets of the median model."""
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
     return [
         _cell(
@@ -73,10 +75,11 @@ def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
 
 
 def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Cell]:
-    """The models of the data-size axis on every nested subset, for the same number of steps whatever the size.
+    """Return the cells of the data-size axis: its models on every nested subset, for the same number of steps whatever
+    the size.
 
     Args:
-        untrained: also read the untrained network, once: it does not depend on the number of images.
+        untrained: whether to evaluate the untrained network too, once, as it does not depend on the number of images.
     """
     usual, sizes = sorted(grid.size_models.values())[len(grid.size_models) // 2], options.sizes or grid.sizes
     return [
@@ -97,7 +100,8 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
 
 
 def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
-    """The raw-pixel baseline, once: it has no seed, and sees no upstream images."""
+    """Return the cell of the raw-pixel baseline, once, as it has no seed and sees no upstream images; none where there
+    are no tasks."""
     if not grid.tasks:
         return []
     base = _cell(grid, "pixels", data=(options.data or (grid.compute_data,))[0], axes=("compute", "data_size"))
@@ -105,7 +109,8 @@ def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
 
 
 def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
-    """The downstream sets that are on this machine. At scale `paper` all: it is costed before they are fetched."""
+    """Return the downstream sets that are on this machine; at scale `paper` all, as its cost is estimated before they
+    are fetched."""
     known = [name for name in names if DataName.parse(name).base in registry.names("data set")]
     if options.scale == "paper":
         return tuple(known)
@@ -125,7 +130,7 @@ def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
     return grid.trained(base)
 
 
-# Sets that networks of the scale `gpu` are judged on: public photographs that are here, and sets in packages.
+# Sets that networks of the scale `gpu` are evaluated on: public photographs that are here, and sets in packages.
 PHOTOGRAPHIC = ("pets", "flowers102", "dtd", "caltech101", "cifar100", "cifar10", "eurosat", "photo-tiles:56px")
 FAR_FROM_PHOTOGRAPHS = ("specimen-tiles:56px", "terrain", "fashion-mnist", "digits")
 GPU_DOWNSTREAM = (*PHOTOGRAPHIC, *FAR_FROM_PHOTOGRAPHS)

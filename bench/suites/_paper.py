@@ -38,7 +38,7 @@ from bench.study.names import DataName, ModelName
 from bench.study.suite import SuiteOptions, fitting, shortest_budget, task
 
 BATCH, WARMUP_STEPS = 4096, 10_000
-CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop
+CROP = 0.05  # least fraction of an image's area in a random crop: inception_crop of big_vision and vision_transformer
 IMAGES = {name: UPSTREAM_IMAGES[name.lower()] for name in ("ImageNet", "ImageNet-21k", "JFT-300M")}
 EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # "ViT-*" in the last row
 NEAREST_IN_TABLE = {
@@ -46,19 +46,19 @@ NEAREST_IN_TABLE = {
     "R200x3": "R152x2",
     "AxialR50x1": "R50x1",
     **dict.fromkeys(("ViT-L-8/16", "ViT-L-8/32", "ViT-L-8/56"), "ViT-L/32"),
-}  # in Figures 4, 5, 8 and 13, but not in the table: as the nearest that is
+}  # networks of Figures 4, 5, 8 and 13 that the table leaves out -> the nearest that it has
 TRANSFORMERS = ("ViT", "Axial ViT", "Hybrid")  # families whose head has a hidden layer in pre-training
 PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2, 5 and 6
 TUNED_AT = 384  # pixels per side (section 4.1)
-SHOTS = 5  # of Figures 4, 8, 9 and 13, and Table 8
+SHOTS = 5  # labelled images per class in Figures 4, 8, 9 and 13, and Table 8
 BIT_EPOCHS = {"imagenet": 90, "imagenet-21k": 90, "jft-300m": 40}  # BiT's section 3.1
-BIT_SGD: Mapping[str, Any] = {"optimizer": "sgd", "lr": 0.03 * BATCH / 256, "weight_decay": 1e-4}  # there; of Table 7
-SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of a family, for all its other models
+BIT_SGD: Mapping[str, Any] = {"optimizer": "sgd", "lr": 0.03 * BATCH / 256, "weight_decay": 1e-4}  # also in Table 7
+SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of each family, whose row others get
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table3Row:
-    """One training of Table 3."""
+    """The hyperparameters of one training of Table 3."""
 
     model: str
     data: str
@@ -70,13 +70,13 @@ class Table3Row:
 
     @property
     def warmup(self) -> float:
-        """Fraction of the training."""
+        """The fraction of the training that is warm-up."""
         return WARMUP_STEPS * BATCH / (self.epochs * IMAGES[self.data])
 
 
 @cache
 def rows() -> Mapping[str, Table3Row]:
-    """Name to row. Where the paper trains a model twice, the name says for how long."""
+    """Return name -> row of Table 3. Where the paper trains a model twice, the name says for how long."""
     named = {}
     for printed in published.table("table3"):
         lengths = printed["epochs"].split("/")
@@ -97,7 +97,7 @@ def rows() -> Mapping[str, Table3Row]:
 
 
 def _models(printed: str) -> tuple[str, ...]:
-    """ "ViT-B/{16,32}" -> both."""
+    """Return the models that a printed name stands for: "ViT-B/{16,32}" for two."""
     if printed == "ViT-*":
         return EVERY_VIT
     before, braces, after = re.fullmatch(r"([^{]*)(?:\{(.*)\})?(.*)", printed).groups()  # type: ignore[union-attr]
@@ -105,10 +105,10 @@ def _models(printed: str) -> tuple[str, ...]:
 
 
 def row(name: str) -> Table3Row:
-    """The row of a name.
+    """Return the row of Table 3 with this name.
 
     Raises:
-        UserError: no such row; suggests the nearest.
+        UserError: there is no such row; the message suggests the nearest.
     """
     known = {key.lower(): value for key, value in rows().items()}
     if name.lower() not in known:
@@ -117,8 +117,8 @@ def row(name: str) -> Table3Row:
 
 
 def row_for(model: str, data: str) -> Table3Row:
-    """The row that a model is trained by on an upstream set, the longer of two; where the table leaves the model or the
-    set out, that of the model it is most like, or that of JFT-300M."""
+    """Return the row by which a model is trained on an upstream set, the longer of two. Where the table leaves out the
+    model or the set, it is the row of the most similar model, or that of JFT-300M."""
     family = registry.family_of(model).label
     model = ModelName.parse(model).base
     for name in (model, NEAREST_IN_TABLE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
@@ -130,22 +130,24 @@ def row_for(model: str, data: str) -> Table3Row:
 
 
 def upstream_of(data: str) -> str:
-    """The set of the table that a set is trained on like: itself, or ImageNet."""
+    """Return the set of Table 3 whose rows apply to a data set: itself, or ImageNet."""
     base = DataName.parse(data).base
     return base if base in {name.lower() for name in IMAGES} else "imagenet"
 
 
 def epochs(data: str) -> int:
-    """Epochs that the paper trains on a set (the longer of two): 300 epochs of ImageNet, and of any other set."""
+    """Return the epochs that the paper trains on a set, the longest where it has several; for sets that it does not
+    use, the 300 epochs of ImageNet."""
     return max(row.epochs for row in rows().values() if row.data.lower() == upstream_of(data))
 
 
 def as_published(cell: Cell, *, like: str = "") -> Cell:
-    """The cell trained at the paper's own size: batch 4096 and 10,000 steps of warm-up, however long it is (on another
-    set than the paper's, and on a part of one for as many epochs, the same fraction); crops and mirrored images.
+    """Return the cell trained as the paper trains: batch 4096, 10,000 steps of warm-up however long the training is,
+    crops and mirrored images. On another set than the paper's, or on a part of one, the warm-up is the same fraction of
+    the training instead.
 
     Args:
-        like: the upstream set whose rows are meant, where it is not the cell's own.
+        like: the upstream set whose rows of Table 3 are used; "": the cell's own.
     """
     upstream = upstream_of(cell.data)
     published_length = min(row.epochs * IMAGES[row.data] for row in rows().values() if row.data.lower() == upstream)
@@ -159,8 +161,9 @@ def as_published(cell: Cell, *, like: str = "") -> Cell:
 
 
 def as_bit(cell: Cell) -> Cell:
-    """A ResNet trained as BiT was (arXiv 1912.11370, section 3.1), with a cosine for its stairs: big_vision's own
-    configurations of BiT have that. Softmax on ImageNet, a sigmoid per class on larger sets, as there."""
+    """Return the cell of a ResNet, trained as BiT was (arXiv 1912.11370, section 3.1), but with a cosine in place of
+    its stepwise decay, as in big_vision's own configurations of BiT. As there, the loss is softmax on ImageNet, and a
+    sigmoid per class on larger sets."""
     sigmoid = upstream_of(cell.data) != "imagenet"
     recipe = Recipe(
         **BIT_SGD,
@@ -180,38 +183,39 @@ def as_bit(cell: Cell) -> Cell:
 
 
 def images_seen(data: str, options: SuiteOptions) -> int:
-    """Images of the training that the paper's appendices change in one respect: 7 epochs of JFT-300M, and of another
-    set as many epochs as Table 3 gives it."""
+    """Return the images seen in the training that the paper's appendices change in one respect: 7 epochs of JFT-300M,
+    or on another set as many epochs as Table 3 gives it."""
     if upstream_of(data) == "jft-300m":
         return 7 * IMAGES["JFT-300M"]
     return epochs(data) * (options.num_images.get(data) or UPSTREAM_IMAGES.get(data, IMAGES["ImageNet"]))
 
 
 def stored_at(name: str, size: int) -> str:
-    """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
+    """Return the set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
     side = data_set(name).side
     return f"{name}:{size}px" if name == "imagenet" or (side is not None and side >= 224) else name
 
 
 def tuned(model: str, names: Iterable[str] = PUBLIC) -> tuple[TaskSpec, ...]:
-    """Fine-tuning at 384 px by Table 4, three times: what Tables 2, 5, 6 and 7 show. ReaL comes with ImageNet."""
+    """Return the tasks that Tables 2, 5, 6 and 7 show: fine-tuning at 384 px by Table 4, three times. ReaL labels come
+    with ImageNet."""
     return tuple(_tuned(model, stored_at(name, TUNED_AT), TUNED_AT) for name in names)
 
 
 def tuned_larger(model: str) -> TaskSpec:
-    """Fine-tuning on ImageNet at 512 px with averaged weights, of Table 2 (appendix B.1.1)."""
+    """Return the task of Table 2 that fine-tunes on ImageNet at 512 px with averaged weights (appendix B.1.1)."""
     return _tuned(model, "imagenet:512px", 512, average=0.9999)
 
 
 def _tuned(model: str, stored: str, size: int, **more: float) -> TaskSpec:
-    """Three repeats at the size, or at the nearest that the model's patches divide."""
+    """Return fine-tuning with three repeats at `size`, or at the nearest size that the model's patches divide."""
     fits = fitting(model, size)
     sizes = {"image_size": fits} | ({"nominal_size": size} if fits != size else {})
     return task("finetune", stored, flip=True, crop=CROP, repeats=3, **sizes, **more)
 
 
 def average_5() -> tuple[str, ...]:
-    """The scores whose mean Figure 5 calls Average-5."""
+    """Return the names of the scores whose mean Figure 5 calls Average-5."""
     return tuple(f"finetune@{TUNED_AT}px:{stored_at(name, TUNED_AT)}" for name in PUBLIC)
 
 
@@ -219,7 +223,8 @@ SHOWN_FEWSHOT = "imagenet:224px"  # the score of Figures 4, 8, 9 and 13, and Tab
 
 
 def probed(names: Iterable[str] = ("imagenet",)) -> tuple[TaskSpec, ...]:
-    """The 5-shot probe on all images, by the published ridge and by one that is chosen for each network."""
+    """Return the 5-shot probe on all images, by the published ridge strength and by one that is chosen for each
+    network."""
     return tuple(
         task("fewshot", stored_at(name, 224), shots=(SHOTS,), draws=3, test_limit=None, support_pool=None)
         for name in names
@@ -227,7 +232,7 @@ def probed(names: Iterable[str] = ("imagenet",)) -> tuple[TaskSpec, ...]:
 
 
 def scaled(cell: Cell, row: Table3Row, *, batch: int, shortest: int) -> Cell:
-    """The cell trained as the row was, by the rules above; augmentation and precision stay the suite's.
+    """Return the cell with the recipe of a row, scaled by the rules above; augmentation and precision stay the suite's.
 
     Args:
         shortest: images of the study's shortest budget, of which the warm-up is a fraction.

@@ -16,7 +16,7 @@ from bench.suites._paper import BIT_EPOCHS, IMAGES, as_bit, as_published, rows
 from bench.suites._recipes import recipe_for
 
 Tasks = Callable[[str], tuple[TaskSpec, ...]]
-"""The tasks that a model is judged by: its name decides which image sizes its patches divide."""
+"""Name of a model -> the tasks that it is evaluated by; the name decides which image sizes its patches divide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,9 @@ class Upstream:
     Attributes:
         images: model -> images seen.
         recipe: set -> what differs from the suites' recipe.
-        trained: the last word on how a cell is trained.
-        axis: comparison that its cells are part of.
-        of: families that are trained so, where models are named; None: all.
+        trained: a cell -> the cell with final changes of how it is trained.
+        axis: the comparison that its cells are part of.
+        of: family -> whether its models are trained on this set, where the user named models.
     """
 
     data: str
@@ -41,7 +41,8 @@ class Upstream:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingStudy:
-    """One scale of a suite. `untrained`: also judge each network as it was before the first upstream set."""
+    """A suite at one scale. `untrained`: whether each network is also evaluated as it was before training on the first
+    upstream set."""
 
     upstream: tuple[Upstream, ...]
     tasks: Tasks
@@ -52,14 +53,15 @@ class PretrainingStudy:
 
 
 def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> tuple[Upstream, ...]:
-    """Cells that train the same models for the same budget on each of several sets."""
+    """Return pre-training of the same models for the same budget on each of several sets."""
     return tuple(
         Upstream(data=name, images=dict.fromkeys(models, images), recipe=lambda data: recipe) for name in names
     )
 
 
 def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> PretrainingStudy:
-    """ViTs and ResNets on the scale's own upstream set, and on drawings where that is of photographs."""
+    """Return the study at scale `gpu`: ViTs and ResNets on the scale's own upstream set and, where that is a set of
+    photographs, on drawings too."""
     names, models = dict.fromkeys((gpu_upstream(options), DRAWN)), gpu_models(options)
     chosen = (models[0], models[1], models[5], models[6])
     upstream = (Upstream(data=name, images=dict.fromkeys(chosen, 1_000_000), recipe=gpu_recipe) for name in names)
@@ -69,8 +71,8 @@ def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> Pretraining
 
 
 def paper() -> tuple[Upstream, ...]:
-    """The models of Table 5 on its three upstream sets, for as long as Table 3 says: the longer where it says two.
-    ImageNet-21k's ViT-H/14 has no row there."""
+    """Return pre-training of the models of Table 5 on its three upstream sets, for as long as Table 3 says, the longer
+    where it gives two lengths. ViT-H/14 on ImageNet-21k has no row in Table 3."""
     judged = {(line["pretrain"], name) for line in published.table("table5") for name in line if line[name]}
     images: dict[str, dict[str, int]] = {name: {} for name in IMAGES}
     for row in sorted(rows().values(), key=lambda row: row.epochs):
@@ -83,7 +85,8 @@ def paper() -> tuple[Upstream, ...]:
 
 
 def paper_bit(*models: str) -> tuple[Upstream, ...]:
-    """ResNets on the same sets, trained as BiT was: on an axis of their own, for their recipe is another."""
+    """Return pre-training of ResNets on the same sets, as BiT was trained, on an axis of their own, because their
+    recipe is another."""
     return tuple(
         Upstream(
             data=name.lower(),
@@ -97,7 +100,8 @@ def paper_bit(*models: str) -> tuple[Upstream, ...]:
 
 
 def pretrained_cells(study: PretrainingStudy, options: SuiteOptions) -> list[Cell]:
-    """Models × upstream sets × seeds, each judged once, at the end; the untrained networks beside the first set's."""
+    """Return cells for models × upstream sets × seeds, each evaluated once, at the end; untrained networks are
+    evaluated in the cells of the first set."""
     return [
         upstream.trained(
             Cell(
@@ -119,7 +123,7 @@ def pretrained_cells(study: PretrainingStudy, options: SuiteOptions) -> list[Cel
 
 
 def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, ...]:
-    """The requested upstream sets; an unknown set uses the settings of the first."""
+    """Return pre-training on the requested upstream sets; an unknown set gets the settings of the first."""
     if not options.data:
         return study.upstream
     known = {upstream.data for upstream in study.upstream}
@@ -128,14 +132,15 @@ def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, .
 
 
 def _like(upstream: Upstream, name: str, options: SuiteOptions) -> Upstream:
-    """The cell's training on another set; where its number of images is known, for as many epochs."""
+    """Return the same pre-training on another set, for as many epochs where its number of images is known."""
     share = options.num_images[name] / IMAGES["ImageNet"] if name in options.num_images else 1
     images = {model: round(share * seen) for model, seen in upstream.images.items()}
     return replace(upstream, data=name, images=images, of=lambda family: True)
 
 
 def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
-    """Model -> images seen; a model that the study does not know gets the largest budget."""
+    """Return model -> images seen, for the models that were named; one that the study does not know gets the largest
+    budget."""
     most = max(upstream.images.values())
     named = (model for model in options.models or () if upstream.of(registry.family_label(model)))
     return {model: upstream.images.get(model, most) for model in (named if options.models else upstream.images)}

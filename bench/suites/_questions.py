@@ -1,4 +1,5 @@
-"""Which questions (`bench/questions/`) suites ask, by name. A suite without `questions` asks every one there is."""
+"""Lists of questions (`bench/questions/`) that suites ask, by name. A suite without `questions` asks every one there
+is."""
 
 OF_FAMILIES = (
     "gap-over-images",

@@ -3,8 +3,9 @@
 Rates are plain numbers per scale, model and budget, chosen by upstream accuracy, never on a downstream set:
 `vit-bench run --suite rates` sweeps each model at a short and a long budget with several seeds, and its report prints
 the lines below, the maximum of a smooth curve through the runs. Between two budgets the logarithm of the rate is linear
-in that of the images seen; beyond them it is that of the nearer one. A rate is of the batch that was swept. The suites
-ask for that of the longest budget that was swept: budgets of a network branch off one trunk, which has one rate.
+in that of the images seen; beyond them it is that of the nearer one. A rate is for the batch size of its sweep. The
+suites use the rate of the longest budget that was swept, since all budgets of a network branch off one training, which
+has one rate.
 
 A model without a sweep gets, by the first rule that knows it:
 
@@ -36,9 +37,9 @@ from bench.suites import _paper
 from vit.config import config_for
 
 FAMILY_RATES: dict[str, dict[str, float]] = {}
-"""Scale -> family -> rate."""
+"""Scale -> family -> learning rate."""
 MODEL_RATES: dict[str, dict[str, dict[int, float]]] = {}
-"""Scale -> model -> images seen -> rate."""
+"""Scale -> model -> images seen -> learning rate."""
 FAMILY_RATES["cpu"] = {"ViT": 2.1e-3, "Hybrid": 4.1e-3, "ResNet": 4.0e-3}
 MODEL_RATES["cpu"] = {
     "ViT-atto/7": {16_704: 1.1e-2, 133_504: 6.4e-3},
@@ -73,7 +74,7 @@ SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (
     "nearest of Table 3",
     "no rule",
 )
-"""Where a rate comes from."""
+"""The rules that a learning rate can come from."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,12 @@ class Rate:
 
 
 def rate_and_rule(model: str, *, scale: str, images: int | None = None, batch: int = Recipe.batch) -> Rate:
-    """The rate of a model at a scale, and where it comes from. Options in a name change none.
+    """Return the learning rate of a model at a scale, and the rule that gave it. Options in a model's name do not
+    change its rate.
 
     Args:
         images: the budget, in images seen; None: the longest that was swept.
-        batch: of a rate that follows from the paper's.
+        batch: the batch size, to which a rate from the paper is scaled.
     """
     base, family = ModelName.parse(model).base, registry.family_of(model).label
     if budgets := MODEL_RATES.get(scale, {}).get(base):
@@ -101,23 +103,23 @@ def rate_and_rule(model: str, *, scale: str, images: int | None = None, batch: i
 
 
 def rate_of(model: str, *, scale: str, images: int | None = None, batch: int = Recipe.batch) -> float | None:
-    """The rate alone; None where no rule knows one."""
+    """Return the learning rate alone; None where no rule gives one."""
     found = rate_and_rule(model, scale=scale, images=images, batch=batch)
     return None if found.rule == DEFAULT else found.value
 
 
 def recipe_for(model: str, *, scale: str = "cpu", images: int | None = None, **changes: Any) -> Recipe:
-    """The suites' recipe for a model at a scale, but for `changes`.
+    """Return the suites' recipe for a model at a scale, with `changes`.
 
     Args:
-        images: the budget whose rate is wanted, as `rate_and_rule` takes it: of a cell, its longest horizon.
+        images: the budget whose learning rate is wanted, as for `rate_and_rule`; for a cell, its longest horizon.
     """
     found = rate_and_rule(model, scale=scale, images=images, batch=changes.get("batch", Recipe.batch))
     return Recipe(**{"lr": found.value, **changes})
 
 
 def at_budget(budgets: Mapping[int, float], images: int | None) -> float:
-    """The rate at a budget: log-linear between those that were swept, constant beyond them."""
+    """Return the learning rate at a budget: linear in logarithms between the budgets swept, constant beyond them."""
     swept = sorted(budgets)
     if images is None or images >= swept[-1]:
         return budgets[swept[-1]]
@@ -133,7 +135,8 @@ def at_budget(budgets: Mapping[int, float], images: int | None) -> float:
 
 
 def by_paper(model: str, kind: str, *, batch: int) -> Rate | None:
-    """The rate that Table 3 gives a model, or one of its kind with its width; None of a kind that it does not have."""
+    """Return the learning rate that Table 3 gives a model, or that of the nearest network of its kind, scaled by width;
+    None for a kind that the table does not have."""
     table = {row.model: row.lr for row in _paper.rows().values() if row.data == "JFT-300M"}
     for_batch = math.sqrt(batch / _paper.BATCH)
     if (named := _paper.NEAREST_IN_TABLE.get(model, model)) in table:
@@ -153,7 +156,8 @@ def by_paper(model: str, kind: str, *, batch: int) -> Rate | None:
 
 
 def width_of(model: str) -> float | None:
-    """Width of a transformer, or the width factor of a ResNet, as its name says; None where it does not."""
+    """Return the width of a transformer, or the width factor of a ResNet, as its name states it; None where it does
+    not."""
     if found := re.fullmatch(r"R\d+x(\d+(?:\.\d+)?)(?:-s[12])?", model):
         return float(found[1])
     try:
@@ -171,6 +175,6 @@ def _known_width(model: str) -> float:
 
 
 def _depth(model: str) -> int:
-    """The number after the R of a ResNet; 1 of others, whose depth goes with their width."""
+    """Return the number after the R of a ResNet; 1 for other models, whose depth goes with their width."""
     found = re.match(r"R(\d+)x", model)
     return int(found[1]) if found else 1

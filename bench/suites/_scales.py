@@ -10,8 +10,9 @@ from bench.suites._grid import Grid, here
 
 
 def grids(options: SuiteOptions) -> list[tuple[Grid, SuiteOptions]]:
-    """The grid of a scale for the upstream sets that were named, with the downstream sets that are here; the plan says
-    which are not. At scale `paper` budgets follow the set, so that each has a grid of its own."""
+    """Return the grid of a scale for the upstream sets that were named, with the downstream sets that are on this
+    machine; the plan names those that are not. At scale `paper` budgets depend on the upstream set, so that each has a
+    grid of its own."""
     made = [(CPU, options)]
     if options.scale == "gpu":
         from bench.suites import _gpu_grid

@@ -1,7 +1,7 @@
 """What do single design choices change? The paper's Tables 7 and 8 and Figures 8 and 9, and its appendix D.6.
 
-One ViT, changed in one respect at a time, and read by a few-shot probe. A variant is named after the ViT, with the
-fields of `vit.config.ViTConfig` in which it differs: "ViT-pico/7:position=learned-1d:pooling=cls".
+One ViT is changed in one respect at a time, and evaluated by a few-shot probe. A variant is named after the ViT, with
+the fields of `vit.config.ViTConfig` in which it differs: "ViT-pico/7:position=learned-1d:pooling=cls".
 
 position: which position signal, and where it is added. pooling: class token or mean of the patch tokens, at several
 learning rates. shape: depth, width, MLP width, patch size, and all together, against compute. stem: patches as they are
@@ -39,13 +39,13 @@ SGD = {"optimizer": "sgd", "weight_decay": 1e-4}  # as BiT was trained
 
 @dataclass(frozen=True, kw_only=True)
 class AblationScale:
-    """The ViT that is changed, and how all are trained.
+    """The ViT that is changed, and how all variants are trained.
 
     Attributes:
-        patches: other patch sizes, largest first.
+        patches: other patch sizes in pixels, largest first.
         conv_patch: an even patch size, for the convolutional stem.
-        pooling_factors: rates of both ways to pool, over that of the ViT that is changed, which is one of them.
-        resnet_rates: of Adam and of SGD.
+        pooling_factors: learning rates of both ways to pool, as factors on that of the ViT that is changed; one is 1.
+        resnet_rates: learning rates of the ResNet with Adam, and with SGD.
     """
 
     base: str
@@ -86,7 +86,7 @@ SCALES = {
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Every variant × seeds. The first of the requested models is the one that is changed."""
+    """Return cells for every variant × seeds. The first of the requested models is the one that is changed."""
     if options.scale == "paper":
         return list(_of_paper(options))
     scale = pick("grid", options.scale, SCALES)
@@ -108,7 +108,8 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 AVERAGED = ("imagenet", "caltech101", "cars", "cifar100", "dtd", "pets")
-"""Sets of Figure 8's average, which the paper does not name: those of the public few-shot evaluation that are here."""
+"""Data sets of Figure 8's average. The paper does not name them; these are those of the public few-shot evaluation that
+this project has."""
 PAPER_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
     ("ViT-L-8/32", {}),
     *(("ViT-L-8/32", {"depth": depth}) for depth in (4, 16, 32, 64)),
@@ -120,12 +121,12 @@ PAPER_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
 )
 """Figure 8's networks. The paper names the one in the middle, and 64 layers as the most; the others are chosen here."""
 READINGS = 7
-"""Figure 9 reads a training after each epoch of JFT-300M."""
-LOWER = {"lr_factor": 3 / 8}  # Figure 9: 3e-4 beside 8e-4. It has no class token at this rate: each way gets both
+"""Number of evaluations of a training in Figure 9: one after each epoch of JFT-300M."""
+LOWER = {"lr_factor": 3 / 8}  # Figure 9: 3e-4 beside 8e-4, there for mean pooling only; here both ways get both rates
 
 
 def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
-    """The appendix's networks × upstream sets × seeds, every training once."""
+    """Yield cells for the appendix's networks × upstream sets × seeds, every training once."""
     base = (options.models or ("ViT-B/16",))[0]
     row = config_for(base, image_size=224, channels=3, num_classes=0)
     made: list[tuple[str, str, Mapping[str, Any], tuple[TaskSpec, ...]]] = []  # axis, model, changes of recipe, tasks
@@ -167,8 +168,8 @@ def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
 
 
 def _read_on_its_way(cell: Cell) -> Cell:
-    """The same training, read seven times on its way: Figure 9 is against epochs, which are 7 of JFT-300M. Its rate
-    falls to zero over all of it, as the trunk's own decay, and not over each budget."""
+    """Return the same training, evaluated seven times on its way: Figure 9 shows accuracy over epochs, 7 of them on
+    JFT-300M. The learning rate falls to zero once, over the whole training, and not for each evaluation."""
     whole = cell.horizons[-1]
     recipe = replace(
         cell.recipe, schedule="branch", decay=cell.recipe.cooldown_shape, cooldown=0.0, timescale_images=whole
@@ -177,13 +178,14 @@ def _read_on_its_way(cell: Cell) -> Cell:
 
 
 def _lengths(model: str, change: Mapping[str, Any], data: str, options: SuiteOptions) -> tuple[int, ...]:
-    """7 epochs of JFT-300M; of Figure 10's network with the usual recipe 14 too."""
+    """Return horizons in images seen: 7 epochs of JFT-300M; for Figure 10's network with the usual recipe, 14 too."""
     usual = _paper.images_seen(data, options)
     return (usual, 2 * usual) if model == "ViT-L/16" and not change and data == "jft-300m" else (usual,)
 
 
 def _changed(cell: Cell, change: Mapping[str, Any]) -> Cell:
-    """The cell trained as published but for a change of fields of its recipe, or of its rate by a factor."""
+    """Return the cell trained as published, except for changed fields of its recipe, or a factor on its learning rate
+    ("lr_factor")."""
     trained = _paper.as_published(cell)
     fields = dict(change)
     rate = round(trained.recipe.lr * fields.pop("lr_factor", 1.0), 10)  # 3e-4, and not its neighbour
@@ -191,7 +193,7 @@ def _changed(cell: Cell, change: Mapping[str, Any]) -> Cell:
 
 
 def variants(scale: AblationScale, base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(axis, model, what differs from the suites' recipe)."""
+    """Yield (axis, model, what differs from the suites' recipe) for every variant of the ViT `base`."""
     row = config_for(base, image_size=28, channels=1, num_classes=0)
     for position, places in POSITIONS.items():
         yield from (("position", named(base, row, position=position, position_at=place), {}) for place in places)
@@ -230,7 +232,7 @@ def variants(scale: AblationScale, base: str) -> Iterator[tuple[str, str, dict[s
 
 
 def named(base: str, row: Any, **changes: Any) -> str:
-    """The model with some fields changed; a patch size stands where it always does."""
+    """Return the name of a model with some fields changed; a patch size stands at its usual place in the name."""
     patch = changes.pop("patch_size", None)
     if patch is not None:
         base = f"{base.rpartition('/')[0]}/{patch}"

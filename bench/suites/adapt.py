@@ -1,6 +1,7 @@
 """A folder of labelled photos and a choice of pre-trained models: which one, adapted how, and how many more photos?
 
-Nothing is pre-trained. Each model reads every image once, at its own size; labelled images are added by and by.
+Nothing is pre-trained here. Each model computes features of every image once, at its own size; the number of labelled
+images grows step by step.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from bench.study import registry
 from bench.study.cell import Cell, Recipe
 from bench.study.suite import Suite, SuiteOptions, pick, task
 
-MODELS = {  # pixels per side, by timm's configurations: supervised, self-supervised, by captions
+MODELS = {  # model -> pixels per side, by timm's configurations: supervised, self-supervised, trained on captions
     "timm:convnext_nano.in12k+pretrained": 224,  # 90 MB, Apache 2.0
     "timm:vit_small_patch16_dinov3.lvd1689m+pretrained": 256,  # 86 MB, DINOv3 licence
     "timm:eva02_small_patch14_336.mim_in22k_ft_in1k+pretrained": 336,  # 89 MB, MIT
     "timm:vit_base_patch16_siglip_224.v2_webli+pretrained": 224,  # SigLIP 2, 372 MB, Apache 2.0
 }
 DATA = "fashion-mnist"
-SIDE = 64  # pixels per side of images for models that are made for no size
+SIDE = 64  # pixels per side of images for models that are made for no particular size
 LIMITS = {"cpu": {"train_limit": 5_000, "test_limit": 2_000}, "gpu": {}, "paper": {}}
 TUNING: Mapping[str, Mapping[str, Any]] = {  # {}: the settings of Table 4, by number of images
     "cpu": {"steps": 100, "batch": 32, "rates": (0.01, 0.03, 0.1)},
@@ -31,7 +32,8 @@ TUNING: Mapping[str, Mapping[str, Any]] = {  # {}: the settings of Table 4, by n
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """One cell per model and data set, evaluated as it is. All read the same stored images, each at its own size."""
+    """Return one cell per model and data set; models are evaluated as they are. All use the same stored images, each at
+    its own size."""
     limits, tuning = (pick("limits", options.scale, table) for table in (LIMITS, TUNING))
     sides = {model: options.image_size or _side(model) for model in options.models or MODELS}
     made = []

@@ -32,7 +32,8 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BranchingScale:
-    """Models with their budgets. recipe: upstream set -> what differs from the suites' recipe."""
+    """The suite at one scale. `models`: model -> budgets in images seen. `recipe`: upstream set -> what differs from
+    the suites' recipe. `probe`: options of the few-shot probe."""
 
     models: dict[str, tuple[int, ...]]
     recipe: Callable[[str], dict[str, Any]]
@@ -72,7 +73,8 @@ def _gpu(options: SuiteOptions) -> BranchingScale:
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Three models of three families × three ways × seeds. A model that the scale does not know gets three budgets."""
+    """Return cells for three models of three families × three ways of training × seeds. A model that the scale does not
+    know gets three budgets."""
     scale = pick("grid", options.scale, {"cpu": lambda: CPU, "gpu": lambda: _gpu(options)})()
     usual = min(scale.models.values(), key=len)
     return merge(

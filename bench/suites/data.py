@@ -1,6 +1,7 @@
 """Data size only: accuracy against number of distinct pre-training images, as in the paper's Figure 4.
 
-At scale `cpu` one network of each family, with the same FLOPs on every part, on more parts than the main study has.
+At scale `cpu` one network of each family is trained with the same FLOPs on every part of the images, on more parts than
+in the main study.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CPU_SIZES = (100, 300, 1_000, 3_000, None)
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """The models of the data-size axis on nested subsets, and raw pixels."""
+    """Return the cells of the data-size axis, its models on nested subsets, and of raw pixels."""
     made: list[Cell] = []
     for grid, asked in grids(options):
         grid = replace(grid, sizes=CPU_SIZES) if options.scale == "cpu" else grid

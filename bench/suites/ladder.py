@@ -1,9 +1,10 @@
 """Does a change survive scale? A baseline at several budgets (and sizes), beside the same with each `--change`.
 
-Rungs are the baseline's sizes times its budgets; the pass `changes` puts every change beside them, at equal training
-compute, images or time, with the same seeds and order of images. The rate of every arm is tuned alike: as many trials
-on the lowest and the highest rung, on images that are held out, and interpolated between. Only then are the rungs
-trained: run the command again, or `vit-bench ladder`, which does.
+The rungs of the ladder are the baseline's sizes times its budgets; the pass `changes` puts every change beside them, at
+equal training compute, images or time, with the same seeds and order of images. The learning rates of the baseline and
+of every change are tuned alike: with as many trials on the lowest and the highest rung, judged on images that are held
+out, and interpolated between. Only then are the rungs trained: run the command again, or use `vit-bench ladder`, which
+does.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ SEEDS = 4
 
 
 def budgets_at(scale: str) -> tuple[int, ...]:
-    """The usual budgets, in images."""
+    """Return the usual budgets of a ladder at a scale, in images seen."""
     return BUDGETS.get(scale, BUDGETS["gpu"])
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """The baseline at every budget."""
+    """Return the cells of the baseline at every budget, without changes."""
     grid = grids(options)[0][0]
     usual = BASELINES.get(options.scale) or gpu_models(options)[0]
     return [

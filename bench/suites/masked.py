@@ -28,12 +28,13 @@ MASKED = ":head=masked"  # after a model's name: see vit/masked.py
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedScale:
-    """One scale of the study.
+    """The suite at one scale.
 
     Attributes:
-        images: seen in pre-training; from scratch, as many more are seen in fine-tuning.
-        steps, batch: of fine-tuning a pre-trained network.
-        shots, many: images per class, or of all classes.
+        images: images seen in pre-training; networks from scratch see as many more in fine-tuning.
+        steps, batch: steps and batch size of fine-tuning a pre-trained network.
+        shots: labelled images per class of fine-tuning on few images.
+        many: labelled images in all of fine-tuning on many images; None: all that there are.
     """
 
     model: str
@@ -77,7 +78,8 @@ SCALES = {
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × three ways × seeds. The untrained network stands for training from scratch: its tasks do that."""
+    """Return cells for models × three ways of pre-training × seeds. The untrained network stands for training from
+    scratch, which its fine-tuning tasks do."""
     if options.scale == "paper":
         return _of_paper(options)
     scale = pick("grid", options.scale, SCALES)
@@ -105,7 +107,7 @@ TARGETS = ("", ":masked_target=small", ":masked_target=pixels")  # the mean colo
 
 
 def _of_paper(options: SuiteOptions) -> list[Cell]:
-    """Models × seeds: masked pre-training by each target, and with labels on two sets."""
+    """Return cells for models × seeds: pre-trained by masked prediction of each target, and with labels on two sets."""
     upstream, scratch = (options.data or ("jft-300m",))[0], "imagenet"
     made = []
     for seed in range(options.seeds or 1):
@@ -127,7 +129,8 @@ def _of_paper(options: SuiteOptions) -> list[Cell]:
 
 
 def _without_labels(cell: Cell) -> Cell:
-    """The cell as appendix B.1.2 trains it: base rate 2e-4, 10,000 steps of warm-up, cosine; as on JFT-300M else."""
+    """Return the cell as appendix B.1.2 trains it: base learning rate 2e-4, 10,000 steps of warm-up, cosine decay;
+    otherwise as on JFT-300M."""
     trained = _paper.as_published(cell, like="jft-300m")
     recipe = replace(
         trained.recipe,
@@ -142,7 +145,7 @@ def _without_labels(cell: Cell) -> Cell:
 
 
 def _tasks(scale: MaskedScale, steps: int) -> tuple[TaskSpec, ...]:
-    """The probe on every downstream set; fine-tuning on few images and on many of the first."""
+    """Return the tasks: the probe on every downstream set, and fine-tuning on few and on many images of the first."""
     tuning = {"steps": steps, "batch": scale.batch, **scale.tuning}
     probes = (task("fewshot", name, **scale.probe) for name in DOWNSTREAM)
     few = task("finetune", DOWNSTREAM[0], shots=scale.shots, **tuning)

@@ -53,7 +53,7 @@ GRID = Grid(
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """The compute axis, the data-size axis with fine-tuning, and raw pixels."""
+    """Return the cells of the compute axis, of the data-size axis with fine-tuning, and of raw pixels."""
     pick("grid", options.scale, {"cpu": None})
     tuned = replace(GRID, tasks=(*PROBE, TUNED))
     return merge(

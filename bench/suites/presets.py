@@ -13,11 +13,11 @@ EPOCHS = 15
 RECIPE = Recipe(
     lr=5e-3, batch=128, betas=(0.9, 0.999), weight_decay=0.0, clip=0.0, warmup_images=0, cooldown=0.0, shift=0
 )
-PACKAGED_IMAGES = {"mnist": 2_500, "fashion-mnist": 10_000}  # what comes with packages
+PACKAGED_IMAGES = {"mnist": 2_500, "fashion-mnist": 10_000}  # training images that come with installed packages
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """The preset on each data set, at several seeds."""
+    """Return cells that train the preset on each data set, with several seeds."""
     return [
         Cell(
             model=model,

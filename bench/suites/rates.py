@@ -22,13 +22,14 @@ RATES = {
     "cpu": tuple(2.5e-4 * 2**step for step in range(8)),
     "gpu": tuple(1e-4 * 2**step for step in range(7)),
 }
-"""Scale -> rates, spaced x2, with room on both sides of the rates that `_recipes.py` has or derives."""
+"""Scale -> learning rates, each twice the one before, with room on both sides of those that `_recipes.py` has or
+derives."""
 SEEDS = 3
 SHORT = 8  # the long budget over the short one
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × rates × seeds, each read at two budgets."""
+    """Return cells for models × learning rates × seeds, each evaluated at two budgets."""
     rates, grid = pick("rates", options.scale, RATES), grids(options)[0][0]
     made = []
     for seed in range(options.seeds or SEEDS):
@@ -50,8 +51,9 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 def budgets(grid: Grid, model: str, *, warmup_images: int, batch: int) -> tuple[int, ...]:
-    """The longest budget that the grid sweeps or trains the model at (that of the median model, where it does not know
-    it), and before it a `SHORT`-th of that, or four warm-ups where these are longer."""
+    """Return two budgets in images seen: the longest at which the grid sweeps or trains the model (for a model that it
+    does not know, that of the median model), and before it 1 / `SHORT` of that, or four warm-ups where these are
+    longer."""
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
     longest = grid.swept.get(model) or grid.compute.get(model, usual)[-1]
     shortest = batch * max(total_steps(longest // SHORT, batch), WARMUP_PART * total_steps(warmup_images, batch))

@@ -17,7 +17,7 @@ TASKS = tuple(task("fewshot", data, shots=(1, 10), draws=2, test_limit=500) for 
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Three models of three families × two budgets × two data sizes, and raw pixels."""
+    """Return cells for three models of three families × two budgets × two data sizes, and for raw pixels."""
     data, sizes = options.data or (UPSTREAM,), options.sizes or SIZES
     made = []
     for seed in range(options.seeds or 1):

@@ -17,8 +17,8 @@ TRAIN_BATCH = {"cpu": 4, "gpu": 256, "paper": 256}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × input sizes, in rounds (one per seed): each round visits every model at every size, so that the rounds
-    of one model lie far apart in time and a slow spell of the machine shows as spread."""
+    """Return cells for models × input sizes, in rounds (one per seed): each round visits every model at every size, so
+    that the rounds of one model lie far apart in time and a slow spell of the machine shows as spread."""
     models = options.models or pick("models", options.scale, MODELS)
     recipe = Recipe(batch=pick("training batch", options.scale, TRAIN_BATCH))
     return [

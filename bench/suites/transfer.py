@@ -24,14 +24,15 @@ from bench.suites._questions import OF_FAMILIES
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("photo-tiles:56px", "pets", "flowers102")  # also fine-tuned at a higher resolution, where they have it
 
-# From a small step to one at which training diverges. Of three rates from 0.05 to 0.45 most choices were an end.
+# Learning rates of fine-tuning, from a small one to one at which training diverges. Among three rates from 0.05 to
+# 0.45, most choices were at an end.
 SWEEP = (0.015, 0.05, 0.15, 0.45, 1.35)
 
 IN_TABLE_2 = {("jft-300m", "ViT-H/14"), ("jft-300m", "ViT-L/16"), ("imagenet-21k", "ViT-L/16")}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × upstream sets × seeds, judged on every downstream set that is here."""
+    """Return cells for models × upstream sets × seeds, evaluated on every downstream set that is on this machine."""
     study = pick("study", options.scale, {"cpu": _cpu, "gpu": _gpu, "paper": _paper})
     made = pretrained_cells(study(options), options)
     if options.scale != "paper":
@@ -75,7 +76,8 @@ def _gpu(options: SuiteOptions) -> PretrainingStudy:
 
 
 def _paper(options: SuiteOptions) -> PretrainingStudy:
-    """Table 5's networks, and the ends of BiT's band in Figure 3, fine-tuned by Table 4 at 384 px, three times."""
+    """Return the study at scale `paper`: Table 5's networks, and the smallest and largest ResNet of BiT's band in
+    Figure 3, fine-tuned by Table 4 at 384 px, three times."""
     own = (replace(upstream, of=lambda family: family != "ResNet") for upstream in paper())
     upstream = (*own, *paper_bit("R50x1", "R152x4"))
     return PretrainingStudy(upstream=upstream, tasks=tuned, seeds=1, image_size=224, channels=3, untrained=False)
@@ -90,7 +92,8 @@ def _tasks(
     probe: dict[str, Any],
     linear: dict[str, Any],
 ) -> tuple[TaskSpec, ...]:
-    """Fine-tuning and both probes on every downstream set; the higher resolution where the study uses it."""
+    """Return fine-tuning and both probes on every downstream set, and fine-tuning at `higher` pixels per side where the
+    study does that."""
     tasks = []
     for name in names:
         tasks += [task("finetune", name, **tuning), task("fewshot", name, **probe), task("linear", name, **linear)]

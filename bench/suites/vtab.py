@@ -1,9 +1,9 @@
 """How do pre-trained models adapt to tasks of three kinds, from 1,000 examples each? For Figure 2 and Table 9.
 
-At scale `cpu` a small VTAB: the same three groups from data that ships in packages or is drawn, by short fine-tuning
-with one sweep of rates for all tasks, and the same networks untrained. At scale `paper` the 19 tasks with the paper's
-one setting. Both lists are in bench/tasks/_vtab.py. The score is the plain mean over tasks, so a missing data set
-changes it: the plan says which are missing, and how to get them.
+At scale `cpu` it is a small VTAB: the same three groups, from data that ships in packages or is generated, by short
+fine-tuning with one sweep of learning rates for all tasks; the same networks are evaluated untrained too. At scale
+`paper` it is the 19 tasks with the paper's one setting. Both lists are in bench/tasks/_vtab.py. The score is the plain
+mean over tasks, so a missing data set changes it: the plan says which are missing, and how to get them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IN_TABLE_9 = {("jft-300m", "ViT-H/14"), ("jft-300m", "ViT-L/16"), ("imagenet-21k
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × upstream sets × seeds, judged on every task whose data are here."""
+    """Return cells for models × upstream sets × seeds, evaluated on every task whose data are on this machine."""
     study = pick("study", options.scale, {"cpu": _cpu, "gpu": _gpu, "paper": _paper})
     return pretrained_cells(study(options), options)
 
@@ -40,14 +40,14 @@ def _cpu(options: SuiteOptions) -> PretrainingStudy:
 
 
 def _gpu(options: SuiteOptions) -> PretrainingStudy:
-    """The tasks of VTAB that are here, and the small ones."""
+    """Return the study at scale `gpu`, evaluated on the tasks of VTAB whose data are here, and on the small ones."""
     names = here((*task_names(VTAB), *DOWNSTREAM), options)
     tasks = _tasks(names, steps=500, batch=256, rates=(0.01, 0.03, 0.1), repeats=3)
     return gpu_study(options, tasks=lambda _: tasks, seeds=2)
 
 
 def _paper(options: SuiteOptions) -> PretrainingStudy:
-    """The 19 tasks at 384 px, three repeats; rows of Table 9."""
+    """Return the study at scale `paper`: the networks of Table 9 on the 19 tasks at 384 px, with three repeats."""
     wanted = tuple(stored_at(name, 384) for name in here(task_names(VTAB), options))
 
     def tasks(model: str) -> tuple[TaskSpec, ...]:

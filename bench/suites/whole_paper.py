@@ -1,4 +1,4 @@
-"""Every training of the paper once, judged by all that any of its figures and tables shows.
+"""Every training of the paper, done once, and evaluated by all that any of its figures and tables shows.
 
 The suites `scaling`, `transfer`, `vtab`, `ablation` and `masked` at scale `paper` train some networks that another of
 them trains too: ViT-H/14 on JFT-300M is in three. Here it is one run with the tasks of all three, at each of its
@@ -17,7 +17,7 @@ PARTS = (scaling.SUITE, transfer.SUITE, vtab.SUITE, ablation.SUITE, masked.SUITE
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """The cells of all parts, those that are one training united."""
+    """Return the cells of all parts; cells that are the same training are merged into one."""
     pick("grid", options.scale, {"paper": None})
     return trained_once(cell for part in PARTS for cell in part.cells(options))
 

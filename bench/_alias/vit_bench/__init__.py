@@ -1,7 +1,7 @@
 """The package `bench` by a name that no other has: `vit_bench.x` is the module `bench.x` itself, not a copy.
 
-It is installed as `vit_bench`, beside `bench`, `vit` and `baselines`, which it finds where others of these names come
-first on the path.
+It is installed as `vit_bench`, beside `bench`, `vit` and `baselines`, which it finds even where other packages of these
+names come first on the path.
 Type checkers read `api.pyi`.
 """
 
@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
 
-HOMES = [str(folder) for folder in Path(__file__).resolve().parents[1:4:2]]  # installed; in a checkout
+HOMES = [str(folder) for folder in Path(__file__).resolve().parents[1:4:2]]  # where installed; in a checkout
 
 
 class SameModule(MetaPathFinder, Loader):
@@ -27,7 +27,7 @@ class SameModule(MetaPathFinder, Loader):
         sys.modules[module.__name__] = importlib.import_module(module.__name__.removeprefix("vit_"))
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code that `python -m` runs."""
+        """Return the code that `python -m vit_bench.x` runs."""
         return find_spec(name := fullname.removeprefix("vit_")).loader.get_code(name)  # type: ignore[union-attr]
 
 

@@ -1,4 +1,4 @@
-"""The interface of executors: workers of one kind, started elsewhere, and how each of them ended.
+"""The interface of executors, which start workers of one kind elsewhere and tell how each of them ended.
 
 The study's folder remains the only truth: an executor neither assigns cells nor carries results.
 """
@@ -16,10 +16,11 @@ LOG_TAIL_BYTES = 20_000  # bytes of a log in which the last error message is loo
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """The needs of each worker of a kind.
+    """The resources that each worker of one kind needs.
 
     Attributes:
-        gpus, cpus, memory: on each of its `nodes`; memory in bytes. hours: for its longest cell, with a margin.
+        gpus, cpus, memory: on each of its `nodes` machines; memory in bytes.
+        hours: wall time for its longest cell, with a margin.
         options: NAME=VALUE pairs of `--job`, as the cluster takes them; they override what is here.
     """
 
@@ -36,10 +37,10 @@ class WorkerCommand:
     """How a worker is started.
 
     Attributes:
-        arguments: its program's name first.
-        environment: variables beside those that it finds.
-        folder: for the executor's files and the workers' logs. Its name is like no other.
-        number: of the kind of workers.
+        arguments: words of the command, its program's name first.
+        environment: variables that are set in addition to those of its surroundings.
+        folder: for the executor's files and the workers' logs. Its name is unique.
+        number: number of the kind of workers.
     """
 
     arguments: tuple[str, ...]
@@ -53,9 +54,9 @@ class Ended:
     """How a worker ended.
 
     Attributes:
-        code: its exit code, below 0 the signal that killed it; None: it ended with its machine, or never began.
+        code: its exit code, or minus the signal that killed it; None: it ended with its machine, or never began.
         log: the end of all that it wrote.
-        cancelled: by a person: it is not replaced, and this says which it was.
+        cancelled: which job it was, where a person cancelled it, so that it is not replaced; "" otherwise.
     """
 
     code: int | None
@@ -64,11 +65,11 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Starts workers of a kind. Made with what each of them needs, and their command.
+    """Starts workers of one kind. Its constructor takes what each of them needs, and their command.
 
     Attributes:
         slots: workers that may run at once.
-        queue: a later process adopts workers by this name; "" where they end with this process.
+        queue: name by which a later process adopts the workers; "" where they end with this process.
         alive: one entry for each worker that is queued or runs.
         waits: why workers have been queued for long, in the cluster's words; "" where none has.
 
@@ -83,25 +84,25 @@ class Executor(Protocol):
     alive: Collection[Any]
 
     def submit(self, number: int) -> None:
-        """Queue so many more workers."""
+        """Queue `number` more workers."""
 
     def ended(self) -> list[Ended]:
-        """The workers that ended since the last call."""
+        """Return the workers that ended since the last call."""
 
     def stop(self, *, running: bool = True) -> None:
-        """Call off queued workers, and have those that run save and end; does not wait for it."""
+        """Cancel queued workers and, if `running`, ask running ones to save and end. Do not wait for that."""
 
     def adopt(self, queue: str) -> int:
-        """Follow those of an earlier process that have not ended. Returns how many."""
+        """Follow workers of an earlier process that have not ended. Return how many there are."""
         return 0
 
     def call_off(self, queue: str) -> None:
-        """Cancel those of an earlier process that have not ended: they have nothing left to do."""
+        """Cancel workers of an earlier process that have not ended, since they have nothing left to do."""
 
     def close(self) -> None:
-        """Nothing of what is followed is left running."""
+        """End all workers that are followed."""
 
 
 def tail(log: Path) -> str:
-    """The end of a log."""
+    """Return the last LOG_TAIL_BYTES of a log as text."""
     return log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")

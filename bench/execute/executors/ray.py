@@ -23,10 +23,11 @@ POLL_SECONDS = 0.2  # seconds between looks at a worker
 
 
 def work_of(command: WorkerCommand, log: Path) -> Ended:
-    """The body of a task: runs a worker to its end; it ends when the task does."""
+    """Run a worker to its end, as the body of a Ray task, and return how it ended. A task that is cancelled ends its
+    worker."""
     import ray
 
-    # Ray interrupts tasks as Ctrl-C does, which whatever a shell starts in the background ignores
+    # Ray interrupts tasks with SIGINT, which is ignored by processes that a shell has started in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
     runner = {RUNNER: f"ray task {str(ray.get_runtime_context().get_task_id())[:8]}"}
     with open(log, "ab") as written:
@@ -38,7 +39,7 @@ def work_of(command: WorkerCommand, log: Path) -> Ended:
             env=os.environ | command.environment | runner,
         )
     try:
-        while process.poll() is None:  # Ray's interruption is no signal that would end one long wait
+        while process.poll() is None:  # short waits: Ray's interruption would not end a long one
             time.sleep(POLL_SECONDS)
     finally:
         process.terminate()  # where the task is cancelled
@@ -47,7 +48,7 @@ def work_of(command: WorkerCommand, log: Path) -> Ended:
 
 
 class Ray(Executor):
-    """Ray Core's jobs, by the methods that the base class describes."""
+    """An executor whose workers are tasks of Ray Core; the base class describes its methods."""
 
     def __init__(self, needs: Resources, command: WorkerCommand) -> None:
         self._ray: Any = importlib.import_module("ray")
@@ -62,7 +63,7 @@ class Ray(Executor):
         custom = {name.partition(".")[2]: value for name, value in needs.options.items() if "." in name}
         asked = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "resources": custom} | plain
         self._wanted = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"], **custom}
-        try:  # a lost task is not repeated by Ray: who submitted it looks at the store first
+        try:  # Ray does not repeat a lost task: its submitter has to look at the store first
             self._remote = self._ray.remote(max_retries=0, **asked)(work_of)
         except (ValueError, TypeError) as error:
             raise UserError(f"--executor ray: {error}", "Give --job names of Ray's task options.") from error
@@ -70,17 +71,17 @@ class Ray(Executor):
 
     @property
     def slots(self) -> int:  # type: ignore[override]
-        """Slots of the cluster as it is now: machines come and go."""
+        """How many workers the cluster has room for at present: machines come and go."""
         return max(1, int(min(self._fitting().values(), default=1)))
 
     @property
     def waits(self) -> str:  # type: ignore[override]
-        """A sentence on resources of which the whole cluster has too little for one worker; "" where it has enough."""
+        """Which resources the whole cluster has too little of for even one worker, in words; "" where it has enough."""
         scarce = [f"{self._wanted[name]:g} {name}" for name, number in self._fitting().items() if number < 1]
         return f"the whole cluster does not have {' and '.join(scarce)}" if scarce and self.alive else ""
 
     def _fitting(self) -> dict[str, float]:
-        """Workers at once, by what they need."""
+        """Return, for each resource that workers need, how many workers the whole cluster has enough of it for."""
         has = self._ray.cluster_resources()
         return {name: has.get(name, 0) // amount for name, amount in self._wanted.items() if amount}
 

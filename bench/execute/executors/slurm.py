@@ -19,13 +19,13 @@ from bench.execute import remote
 from bench.execute.executors.executor import Ended, Executor, Resources, WorkerCommand, tail
 from bench.store.lease import RUNNER
 
-SIGNAL_SECONDS = 120  # before the end of a job, in which its worker saves; SLURM sends it up to a minute earlier
-TOO_SHORT = r"(?!0+$)(0+:)?0*[0-4](:\d+)?"  # limits as SLURM reads them, M, M:S or H:M:S, of jobs that would save as
-# they begin; 0 is no limit
+SIGNAL_SECONDS = 120  # seconds before a job's end at which its worker is told to save; SLURM may do so a minute earlier
+TOO_SHORT = r"(?!0+$)(0+:)?0*[0-4](:\d+)?"  # time limits below 5 minutes (M, M:S or H:M:S), with which jobs would be
+# told to save as they begin; 0 is no limit
 MAX_ARRAY_JOBS = 1000  # jobs of an array, as SLURM is usually configured
-LOOK_SECONDS, HURRY_SECONDS = 10.0, 1.0  # between looks at the queue; and once jobs were told to end
-LONG_SECONDS = 180  # in the queue, after which it is said why: requeued jobs wait for two minutes
-ANSWER_SECONDS = 60  # that SLURM's commands may take
+LOOK_SECONDS, HURRY_SECONDS = 10.0, 1.0  # seconds between looks at the queue, and once jobs were told to end
+LONG_SECONDS = 180  # seconds in the queue after which the reason is shown; requeued jobs wait two minutes in any case
+ANSWER_SECONDS = 60  # seconds that SLURM's commands may take
 STOPPED_FILE = "stopped"  # in a run's folder: keeps its jobs from going back into the queue
 MIB = 1 << 20
 OPTION_ALIASES = (
@@ -33,7 +33,8 @@ OPTION_ALIASES = (
     ("mem", "mem-per-cpu", "mem-per-gpu"),
     ("cpus-per-task", "cpus-per-gpu"),
 )
-"""Options that ask for the same in several ways: of each group, those given replace the one that the plan asks for."""
+"""Groups of options that ask for the same resource in several ways. Where the user gives any option of a group, the
+first of the group, which the plan gives, is left out."""
 LEFT_OUT, FLAG = "none", "true"  # values of --job: sbatch's default is kept; an option without a value
 OVER_STATES = (
     "BOOT_FAIL",
@@ -75,7 +76,7 @@ srun --kill-on-bad-exit=1 --cpus-per-task={cpus} bash -c 'exec "$@" --node "$SLU
 
 
 class Slurm(Executor):
-    """SLURM's jobs, by the methods that the base class describes."""
+    """An executor whose workers are SLURM jobs; the base class describes its methods."""
 
     def __init__(self, needs: Resources, command: WorkerCommand) -> None:
         self._options = options(needs)
@@ -139,7 +140,7 @@ class Slurm(Executor):
     def stop(self, *, running: bool = True) -> None:
         self._pause, self._next = HURRY_SECONDS, 0.0
         for queue in self._followed:
-            with contextlib.suppress(FileNotFoundError):  # the run that submitted it found everything done
+            with contextlib.suppress(FileNotFoundError):  # the run that submitted it has removed its folder
                 (self._runs / queue.split(".")[-2] / STOPPED_FILE).touch()
             ask("scancel", f"--name={queue}", "--state=PENDING")
             if running:
@@ -152,10 +153,10 @@ class Slurm(Executor):
 
 
 def options(needs: Resources) -> dict[str, str]:
-    """Options of sbatch: those of the plan, unless `--job` says otherwise.
+    """Return the options of sbatch: those of the plan, unless `--job` says otherwise.
 
     Raises:
-        UserError: less time than a job needs to save; a name that is a list.
+        UserError: `--job time` is less than a job needs to save; `--job job-name` contains a comma.
     """
     asked = {
         "requeue": FLAG,
@@ -183,7 +184,8 @@ def options(needs: Resources) -> dict[str, str]:
 
 
 class Queued(NamedTuple):
-    """A job as SLURM shows it. queued: seconds; status: as of `os.wait`; reason: why it has not begun."""
+    """A job as squeue shows it. queued: seconds in the queue; status: exit status as of `os.wait`; reason: why it has
+    not begun."""
 
     state: str = ""
     queued: int = 0
@@ -192,7 +194,7 @@ class Queued(NamedTuple):
 
 
 def states(queues: set[str]) -> dict[str, Queued]:
-    """Jobs that SLURM remembers, by number. Raises as `ask`."""
+    """Return the jobs of these queues that SLURM remembers, by job number. Raise UserError as `ask` does."""
     if not queues:
         return {}
     shown = "JobArrayID:40,State:30,PendingTime:20,exit_code:30,Reason:200"
@@ -202,10 +204,10 @@ def states(queues: set[str]) -> dict[str, Queued]:
 
 
 def ask(*words: str, script: str = "") -> str:
-    """The answer of one of SLURM's commands, which may read a script.
+    """Run one of SLURM's commands, with `script` as its input, and return its output.
 
     Raises:
-        UserError: it refuses, or does not answer.
+        UserError: the command fails, or does not answer.
     """
     try:
         done = subprocess.run(words, input=script, capture_output=True, text=True, timeout=ANSWER_SECONDS)

@@ -22,12 +22,12 @@ NO_OPERATIONS = Operations()
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCosts:
-    """Turns what a training run has spent into the record's numbers.
+    """Turns what a training run has spent into the numbers of its record.
 
     Attributes:
-        cost: of the model, per image.
-        peak: of one device at the precision of training.
-        num_images: in the training set.
+        cost: cost of the model, per image.
+        peak: peak FLOPs per second of one device at the precision of training.
+        num_images: images in the training set.
     """
 
     context: JobContext
@@ -50,11 +50,11 @@ class TrainingCosts:
         evaluate_seconds: float,
         smaller_batches: dict[str, int],
     ) -> Horizon:
-        """A horizon's row without its scores.
+        """Return a horizon's row of the record, without its scores.
 
         Args:
-            evaluate_seconds: that its evaluation took.
-            smaller_batches: images at a time that fitted, where evaluation ran out of memory.
+            evaluate_seconds: seconds that its evaluation took.
+            smaller_batches: kind of evaluation -> images at a time that fitted, where it ran out of memory.
         """
         horizon, batch = reached.images_seen, self.recipe.batch
         steps = schedule.total_steps(horizon, batch) if horizon else 0
@@ -88,7 +88,7 @@ class TrainingCosts:
         )
 
     def of_cell(self, progress: TrainingProgress) -> Cost:
-        """The record's `cost`."""
+        """Return the record's `cost`, which is that of the whole cell."""
         return recorded_cost(
             self.context,
             seconds=progress.seconds,
@@ -101,8 +101,8 @@ class TrainingCosts:
 
 
 def _since_the_last(progress: TrainingProgress, purpose: str) -> float:
-    """Seconds of one purpose that no earlier horizon counts. Seconds before a change of ranks are stretched, so that
-    the difference may fall below zero."""
+    """Return the seconds spent on one purpose ("save" or "wait") that no earlier horizon counts; at least 0, since
+    seconds from before a change of the number of ranks are rescaled, which can make the difference negative."""
     counted = sum(getattr(row.seconds, purpose) or 0.0 for row in progress.rows)
     return max(0.0, (getattr(progress.seconds, purpose) or 0.0) - counted)
 
@@ -118,15 +118,15 @@ def recorded_cost(
     image_wait: float | None = None,
     peak_memory: bool = True,
 ) -> Cost:
-    """The record's `cost`.
+    """Return the record's `cost`.
 
     Args:
-        busy: the seconds that core-days count.
+        busy: the seconds that core-days are computed from.
         spent_images, per_image: images trained on, and the FLOPs of one; None where nothing was trained.
-        image_wait: of these, seconds of waiting for images.
+        image_wait: seconds of the training that were spent waiting for images.
         peak_memory: whether the work was done by this process, whose peak is known.
     """
-    from bench.cost import memory  # torch: a worker's --help does without
+    from bench.cost import memory  # imports torch, which a worker's --help does not need
 
     return Cost(
         seconds=seconds,

@@ -57,7 +57,7 @@ class JobContext:
 
     @property
     def devices(self) -> int:
-        """The devices that core-days count: CPU threads, or accelerators, of all ranks."""
+        """The number of devices that core-days count: CPU threads, or accelerators, of all ranks."""
         return self.ranks.size * (self.threads if self.on_cpu else 1)
 
 
@@ -67,8 +67,8 @@ class Job:
 
     Attributes:
         run: (cell, context) -> the result; the worker adds identity, environment and attempts, and writes the record.
-        revision: raised when a change gives other results. It is part of a result's identity, but for `train`, whose
-            revision is `bench.study.cell.RECIPE_REVISION`.
+        revision: incremented when a change gives other results. It is part of a result's identity, except for `train`,
+            whose revision is `bench.study.cell.RECIPE_REVISION`.
         expected_seconds: (cell, device=…) -> seconds of one cell, for plans; None where a plan measures them.
     """
 
@@ -78,7 +78,7 @@ class Job:
 
 
 def model_facts(name: str, cost: ModelCost) -> ModelFacts:
-    """The record's `model`."""
+    """Return the record's `model`: facts about a model, with its costs."""
     code = fingerprint.of_model(name)
     return ModelFacts(
         name=name,
@@ -93,7 +93,7 @@ def model_facts(name: str, cost: ModelCost) -> ModelFacts:
 
 
 def data_facts(cell: Cell, train: ImageSet, val: ImageSet | None = None) -> DataFacts:
-    """The record's `data`: its training set and upstream test set."""
+    """Return the record's `data`: facts about the training set and the upstream test set."""
     return DataFacts(
         name=cell.data,
         kind=train.kind,
@@ -108,7 +108,7 @@ def data_facts(cell: Cell, train: ImageSet, val: ImageSet | None = None) -> Data
 
 
 def execution(context: JobContext, *, dtype: str | None, **more: Any) -> Execution:
-    """The record's `execution`; `more` are fields that only some jobs know."""
+    """Return the record's `execution` (device, ranks, precision); `more` are fields that only some jobs know."""
     return Execution(
         device=context.device,
         accelerators=0 if context.on_cpu else context.ranks.size,

@@ -1,7 +1,7 @@
 """Measures one model at one input size: inference at many batch sizes, training, latency, memory; no data, no scores.
 
-The cell's images are made up. A small reference model takes its turn between the cell's own windows, in every cell
-alike: where its speed differs between two cells, the machine did, and the two should not be compared closely.
+The cell's images are made up. In every cell, the same small reference model is measured in turn with the cell's own:
+where its speed differs between two cells, the machine's state did, and the two should not be compared closely.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ OPTIMIZER = "AdamW, fused; gradient norm clipped"
 
 
 def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
-    """About how long one cell takes, for a plan: the windows have a fixed length, whatever the model; on a GPU two
-    compilations and a search for the largest batch come to them."""
+    """Return about how many seconds one cell takes, for a plan. Measurements have a fixed length, whatever the model;
+    on a GPU two compilations and a search for the largest batch are added."""
     return 12.0 if device == "cpu" else 150.0
 
 
 def run(cell: Cell, context: JobContext) -> Result:
-    """Measure a cell. Out of memory anywhere is part of the result.
+    """Measure a cell. Running out of memory is a part of the result, and no error.
 
     Raises:
         UserError: the model cannot be built at this size.
@@ -57,13 +57,13 @@ def run(cell: Cell, context: JobContext) -> Result:
     """
     from bench.train import precision
 
-    release(context.device)  # of the cell before
+    release(context.device)  # memory of the cell before
     precision.set_up(threads=context.threads)
     return SpeedJob(cell, context).result()
 
 
 class SpeedJob:
-    """One model on one device, and what is found about it."""
+    """Measures one model on one device."""
 
     def __init__(self, cell: Cell, context: JobContext) -> None:
         from bench.cost import flops, peaks
@@ -85,7 +85,7 @@ class SpeedJob:
         self.peak = peaks.peak(dtype, device=context.device, threads=context.threads)
 
     def result(self) -> Result:
-        """The measurements, under `speed`."""
+        """Make all measurements, and return the job's result, which holds them as `speed`."""
         from bench.core.errors import Interrupted
         from bench.execute.jobs._costs import recorded_cost
         from bench.execute.workloads import CLASSES
@@ -117,7 +117,7 @@ class SpeedJob:
         )
 
     def measure(self) -> SpeedResult:
-        """All measurements.
+        """Make all measurements, and return them.
 
         Raises:
             OutOfMemory: the model itself does not fit.
@@ -177,7 +177,8 @@ class SpeedJob:
         return dataclasses.replace(measured, largest_batch=self._largest_batch())
 
     def _compiled(self, model: nn.Module, batch: int) -> Workload | None:
-        """The compiled model at its best eager batch, its compilation timed by the first call; on GPUs only.
+        """Return the workload of the compiled model at the best batch of the eager one, warmed up (its first call
+        compiles); None where it does not compile, and on a CPU.
 
         Compiling for a CPU takes minutes and gains nothing for these models.
         """
@@ -198,7 +199,8 @@ class SpeedJob:
         return workload
 
     def _largest_batch(self) -> LargestBatch:
-        """Predicted from shapes and a budget everywhere; on a GPU also found by trying."""
+        """Return the largest batches: predicted from shapes of tensors and a memory budget; on a GPU also found by
+        trying."""
         import torch
 
         from bench.execute import workloads
@@ -213,7 +215,8 @@ class SpeedJob:
         return dataclasses.replace(result, found_inference=largest, device_bytes=device_bytes)
 
     def _memory(self, model: nn.Module, best: Workload, training: Workload | None) -> Memory:
-        """Peak bytes of one call each: by the allocator on a GPU; on a CPU of the whole process so far."""
+        """Return peak bytes: on a GPU by the allocator, of one call each of inference and training; on a CPU of the
+        whole process so far."""
         import torch
 
         from bench.cost import memory
@@ -222,7 +225,7 @@ class SpeedJob:
             how = "resident memory of the process at its largest so far"
             return Memory(process_peak_bytes=memory.measured_peak_bytes(), how=how)
 
-        release(self.device)  # a recorded graph replays in memory that it has: it is recorded again, and counted
+        release(self.device)  # a recorded graph reuses its memory; so it is recorded again, and counted
 
         def peak_of(workload: Workload | None) -> int | None:
             if workload is None:
@@ -238,7 +241,7 @@ class SpeedJob:
         )
 
     def _profile(self, model: nn.Module, batch: int) -> None:
-        """A few training steps and evaluations in a trace, if the user requested one."""
+        """Write a trace of a few training steps and evaluations, if the user requested one."""
         if not self.context.profile or not self.cost.params:
             return
         from bench.cost import profiler, trace
@@ -255,12 +258,13 @@ class SpeedJob:
     # -- reporting -------------------------------------------------------------------------------------------------
 
     def _utilisation(self, workload: Workload, flops: Mapping[str, int]) -> float | None:
-        """Share of the peak, by the FLOPs of one image."""
+        """Return the fraction of the device's peak that a workload reaches. `flops`: FLOPs of one image, by convention
+        of counting."""
         rate = workload.spread().median
         return None if rate is None else rate * flops["dense"] / self.peak.flops_per_second
 
     def conditions(self) -> Conditions:
-        """Settings that the numbers depend on, besides the versions and the execution."""
+        """Return the settings that the numbers depend on, besides the versions and the execution."""
         import torch
 
         from bench.core import environment

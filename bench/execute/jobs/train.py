@@ -41,7 +41,7 @@ from bench.train.trainer import Checkpoints, Diverged, Evaluated, Trainer
 if TYPE_CHECKING:
     from bench.tasks._finetuner import FineTuner
 
-TRACED_IMAGES = 256  # evaluated after each step of a trace
+TRACED_IMAGES = 256  # images that are evaluated after each step of a trace
 Scores = list[Score] | Callable[[], list[Score]]
 
 
@@ -53,7 +53,7 @@ def run(cell: Cell, context: JobContext) -> Result:
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
     started = running()
-    release(context.device)  # of the cell before
+    release(context.device)  # memory of the cell before
     memory.reset_peak(context.device)
     precision.set_up(threads=context.threads)
     ranks = context.ranks
@@ -79,7 +79,8 @@ def _trace(context: JobContext) -> contextlib.AbstractContextManager[Trace]:
 
 
 def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
-    """Training and test images of the upstream set; for a cell that holds a part of the former out, that part."""
+    """Return training and test images of the upstream set. For a cell that holds out a part of the training images,
+    that part takes the place of the test images."""
     if cell.held_out:
         return load_held_out(cell.data, root=context.data_root, num_images=cell.num_images)
     train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
@@ -87,7 +88,7 @@ def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
 
 
 def _check_content(cell: Cell, images: ImageSet, content: str) -> None:
-    """Raise UserError where this rank's machine has other images than that of rank 0."""
+    """Raise UserError if this rank's machine has other images than rank 0's, whose hash is `content`."""
     if images.content_hash != content:
         raise UserError(
             f"The images of {cell.data} here are others than those of rank 0.",
@@ -96,7 +97,7 @@ def _check_content(cell: Cell, images: ImageSet, content: str) -> None:
 
 
 def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
-    """Train and evaluate; divergence and lack of memory are results."""
+    """Train, evaluate every horizon, and return the result. Divergence and lack of memory are results too."""
     status: Status = "complete"
     reason = None
     try:
@@ -126,7 +127,7 @@ def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
 
 
 class TrainJob:
-    """The parts of one training cell: data, model, costs, and how a horizon becomes a row."""
+    """The parts of one training cell: its data, model and costs, and the evaluation of its horizons."""
 
     def __init__(self, cell: Cell, context: JobContext) -> None:
         self.cell, self.context, self.ranks = cell, context, context.ranks
@@ -140,7 +141,7 @@ class TrainJob:
         self._sizes = sizes
         self.model = self._fresh_model().to(context.device)
         self.ranks.check_model(self.model)
-        self.trained = self.model  # what the steps change; another module where it is spread over ranks
+        self.trained = self.model  # what the steps change; another module than `model` where it is sharded over ranks
         self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
         self.evaluation_dtype = inference.resolve(cell.recipe.evaluation_dtype, context.device, self.model)
         self.costs = TrainingCosts(
@@ -150,13 +151,13 @@ class TrainJob:
             peak=peaks.peak(self.dtype, device=context.device, threads=context.threads),
             num_images=len(self.train),
         )
-        self.batches = InBatches(device=context.device)  # of evaluation
+        self.batches = InBatches(device=context.device)  # batches of evaluation
         self.rank_messages: list[str] = []  # about a horizon, from a rank that has no log
         self._steps_to_trace = WAIT + WARM_UP + ACTIVE if context.profile else 0
 
     @property
     def fit(self) -> tuple[int, int] | None:
-        """(image_size, channels) that images are resized to as they are read; None where they are stored so."""
+        """(image_size, channels) that images are resized to as they are read; None where they are stored like that."""
         shape, cell = self.train.images_NHWC.shape[1:], self.cell
         return None if shape == (cell.image_size, cell.image_size, cell.channels) else (cell.image_size, cell.channels)
 
@@ -165,14 +166,14 @@ class TrainJob:
         return self.cell.horizons != (0,)
 
     def _fresh_model(self) -> nn.Module:
-        """The model with its initial weights: a pure function of the cell's seed, for any model whatever."""
+        """Build the model with its initial weights, which depend on the cell's seed alone, whatever the model."""
         torch.manual_seed(stream(self.cell.seed, "init"))
         model = registry.build_model(self.cell.model, **self._sizes, **dict(self.cell.model_options))
         set_head_bias(model, self.cell.recipe, self.train.num_classes)
         return model
 
     def initialise(self) -> None:
-        """Put the initial weights back."""
+        """Set the weights of the trained model back to their initial values."""
         own, fresh = self.trained.state_dict(), self._fresh_model().state_dict()
         self.trained.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in fresh.items()})
 
@@ -204,7 +205,8 @@ class TrainJob:
         )
 
     def trace_step(self, trace: Trace) -> None:
-        """End a step of the trace. A batch is evaluated after each traced step, so that it shows that too."""
+        """End a step of the trace. A batch is evaluated after each traced step, so that the trace shows evaluation
+        too."""
         if self._steps_to_trace > 0:
             self._steps_to_trace -= 1
             sample = self.val.take(np.arange(min(TRACED_IMAGES, len(self.val))))
@@ -218,7 +220,7 @@ class TrainJob:
 
     @property
     def probes_in_background(self) -> bool:
-        """Whether probes are solved while training goes on: on the processor, where that is not what trains."""
+        """Whether probes are solved on the processor while training goes on, which it does elsewhere."""
         return self.context.device != "cpu" and self.ranks.size == 1
 
     @cached_property
@@ -226,7 +228,8 @@ class TrainJob:
         return ThreadPoolExecutor(1, thread_name_prefix="probes")
 
     def evaluate_horizon(self, reached: HorizonReached, trainer: Trainer) -> Evaluated:
-        """Costs and scores of the model at one horizon. Each rank computes some of the scores."""
+        """Return costs and scores of the model at one horizon, or a future of them where probes are solved in the
+        background. Each rank computes some of the scores."""
         self._gather_weights(everywhere=True)
         started = running()
 
@@ -234,7 +237,7 @@ class TrainJob:
             self.rank_messages = []
             scores = self.scores()
             if self.trained is not self.model:
-                self.model.cpu()  # its memory is the shards'
+                self.model.cpu()  # the shards need the device's memory
             return scores, self._smaller_batches(), self.rank_messages
 
         by_part: dict[int, Scores] = {}
@@ -256,14 +259,16 @@ class TrainJob:
         return self._probe_pool.submit(scored) if any(map(callable, in_order)) else scored()
 
     def _log(self, text: str) -> None:
-        """A line for the log, which is rank 0's; another rank's get there when the horizon has been read."""
+        """Write a line to the log, which only rank 0 has. Lines of other ranks get there once the horizon has been
+        evaluated."""
         if self.ranks.is_rank0:
             self.context.log(text)
         else:
             self.rank_messages.append(text)
 
     def _gather_weights(self, *, everywhere: bool = False) -> None:
-        """Give the model that is read, by rank 0 or by all, the weights of one that is spread over ranks."""
+        """Copy the weights of a model that is sharded over ranks into `model`, which evaluation uses: on rank 0, or on
+        all ranks if `everywhere`."""
         if self.trained is not self.model:
             weights_now = self.ranks.gather(self.trained.state_dict(), everywhere=everywhere)
             if self.ranks.is_rank0 or everywhere:
@@ -271,8 +276,8 @@ class TrainJob:
                 self.model.to(self.context.device)
 
     def _smaller_batches(self) -> dict[str, int]:
-        """Images at a time that fitted, where evaluation ran out of memory; nothing where all went well.
-        Scores do not depend on them, but for the dropout of fine-tuning."""
+        """Return how many images at a time fitted, by kind of evaluation, where it ran out of memory; empty where all
+        went well. Scores do not depend on these numbers, except through the dropout of fine-tuning."""
         at_once = self.tuner.micro_batch if "tuner" in vars(self) else None  # None where no task has fine-tuned
         reduced = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": at_once}
         smaller = {kind: images for kind, images in reduced.items() if images is not None}
@@ -281,15 +286,16 @@ class TrainJob:
         return smaller
 
     def scores(self) -> dict[int, Scores]:
-        """Upstream accuracy with the model's own head, then every downstream task on the frozen features: of these
-        parts, by number, the ones that this rank takes its turn with; or what computes them of features."""
+        """Compute this rank's part of the scores. The parts are the upstream accuracy with the model's own head, and
+        then every downstream task on the frozen features; ranks take them in turns. Return number of the part -> its
+        scores, or a function that computes them later from features that were extracted now."""
         self.model.eval()
         device, root = self.context.device, self.context.data_root
         sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
         network = inference.in_precision(self.model, dtype=self.evaluation_dtype, device=device, batches=self.batches)
         features = extractor(network, **sizes, device=device, batches=self.batches)
         given = not self.trains and any(True for _ in self.model.parameters())
-        if given:  # others read these images next time
+        if given:  # weights that are not trained: other cells will need the same features
             about = frozen(self.cell.model, device=device, dtype=self.evaluation_dtype, **sizes)
             features = Kept(features, model=self.model, about=about)
         task_context = TaskContext(
@@ -322,7 +328,7 @@ class TrainJob:
 
     @cached_property
     def tuner(self) -> FineTuner:
-        """Made when the first task asks for it."""
+        """The fine-tuner of the model, made when the first task asks for it."""
         from bench.tasks._finetuner import FineTuner
 
         cell, context = self.cell, self.context
@@ -340,7 +346,7 @@ class TrainJob:
         )
 
     def upstream_accuracy(self) -> float:
-        """Accuracy on the test images of the upstream set, the same number for every rank."""
+        """Return the accuracy on the test images of the upstream set, the same number on every rank."""
         self._gather_weights()
 
         def read() -> float:
@@ -379,7 +385,7 @@ class TrainJob:
         )
 
     def result(self, trainer: Trainer, *, status: Status, reason: str | None) -> Result:
-        """Everything that was found, at the end."""
+        """Return the job's result: everything that was found until the end of training."""
         cell, progress, step = self.cell, trainer.progress, trainer.train_step
         points = trainer.curve.points()
         return Result(

@@ -1,1 +1,2 @@
-"""Cost models: rates measured here, or devices that were named. One is loaded by name when it is asked for."""
+"""Cost models, one file each, by throughputs measured here or for devices that were named. One is loaded by its name
+when it is asked for."""

@@ -1,8 +1,8 @@
 """The cost of a study on devices that are not those of this machine: --hardware 8xH100 --price 2.5/gpuh.
 
-Rates come from records of such a device below --results, by model; else from the roofline (bench/cost/roofline.py) and
-the share of it that records of other models reach; else the share that others published. Every rate carries its error,
-one standard deviation of its logarithm.
+Throughputs come from records of such a device below --results, by model; else from the roofline
+(bench/cost/roofline.py) and the fraction of it that records of other models reach; else the fraction that others
+published. Every throughput carries its error, one standard deviation of its logarithm.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from bench.study.cell import Cell
 from bench.study.options import Machine, Pricing
 from bench.study.record import Record
 
-RECORDED_MODEL_ERROR = 0.1  # error of a rate that was recorded for this very model
-OTHER_MODEL_ERROR = 0.2  # least error of one that follows from other models' records
-WALL_TIME_TOLERANCE = 1.05  # times the shortest wall time, that fewer devices per cell may take
-SPENT_TOLERANCE = 1.05  # times the fewest device-hours, that a proposal to spend less may take
-USABLE_MEMORY_SHARE = 0.85  # of the memory, that weights and activations may take
+RECORDED_MODEL_ERROR = 0.1  # error of a throughput that was recorded for this very model
+OTHER_MODEL_ERROR = 0.2  # least error of a throughput that follows from other models' records
+WALL_TIME_TOLERANCE = 1.05  # factor over the shortest wall time at which fewer devices per cell are preferred
+SPENT_TOLERANCE = 1.05  # factor over the fewest device-hours that a proposal to spend less may take
+USABLE_MEMORY_SHARE = 0.85  # fraction of the memory that weights and activations may take
 
 
 def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> NamedHardware:
-    """The cost model of the devices that --hardware names; without it, of one accelerator that is assumed."""
+    """Return the cost model of the devices that --hardware names; without it, of one accelerator that is assumed."""
     if machine.share != "none":
         what = f"--share {machine.share} is for GPUs of this machine, and not for {pricing.hardware or 'others'}."
         raise UserError(what, "Leave it out: a plan for other devices has one run on each.")
@@ -66,7 +66,7 @@ class NamedHardware:
     """Costs on hardware that the user names; `bench.plan.cost_model.CostModel` describes the members.
 
     Attributes:
-        measured: rates are measured here, where there is such a device.
+        measured: whether throughputs are measured here, where there is such a device.
     """
 
     hardware: Hardware
@@ -75,8 +75,8 @@ class NamedHardware:
     device: str = "cuda"
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """The cost of cells, as the protocol says. In a plan without --ranks, as many devices train a cell together as
-        finish everything soonest."""
+        """Return the cost of what is left. In a plan without --ranks, as many devices train a cell together as finish
+        everything soonest."""
         machine = left.machine
         workers = preflight.workers_on(self.hardware.count, machine, left.cells)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
@@ -114,8 +114,9 @@ class NamedHardware:
     def _soonest(
         self, left: RemainingWork, calibration: Calibration, needs: Mapping[Cell, Needs]
     ) -> tuple[int, dict[Cell, RemainingCost], str]:
-        """How many devices train each cell together so that all is done soonest, and fewer where it makes little
-        difference; what cells cost then; a proposal where others cost less."""
+        """Choose how many devices train each cell together so that all is done soonest, or fewer where that makes
+        little difference. Return that number, the cells' costs with it, and a proposal where another number costs less
+        (else "")."""
         made, walls = dict[int, dict[Cell, RemainingCost]](), dict[int, float]()
         for ranks in (2**k for k in range(self.hardware.count.bit_length())):
             made[ranks] = self._cells(left, calibration, needs, ranks=ranks)
@@ -125,15 +126,15 @@ class NamedHardware:
         spent = {ranks: sum(cost.device_hours or 0.0 for cost in costs.values()) for ranks, costs in made.items()}
         most = SPENT_TOLERANCE * min(spent.values())
         cheap = min((ranks for ranks in spent if spent[ranks] <= most), key=walls.__getitem__)
-        if cheap == 1 or SPENT_TOLERANCE * spent[cheap] >= spent[best]:  # --ranks 1 asks for the soonest
+        if cheap == 1 or SPENT_TOLERANCE * spent[cheap] >= spent[best]:  # --ranks 1 itself asks for the soonest
             return best, made[best], ""
         hours = f"{significant(spent[cheap])} {self.hardware.device.name}-hours, not {significant(spent[best])}"
         days = f"{duration(walls[cheap])}, not {duration(walls[best])}"
         return best, made[best], f"--ranks {cheap} costs less and takes longer: {hours}, and {days}."
 
     def _rates(self, left: RemainingWork) -> Calibration:
-        """Rates of the cells that train: measured on such a device that is here, else counted here or before, and
-        predicted."""
+        """Return the throughputs of the cells that train: measured where such a device is here, else predicted from
+        counts that are made here or were made before."""
         found = estimate.calibrate(
             left.training,
             left.sizes,
@@ -151,7 +152,7 @@ class NamedHardware:
         return rates_on(self.hardware, found, left.training, left.sizes, known)
 
     def _needs(self, left: RemainingWork, calibration: Calibration) -> dict[Cell, Needs]:
-        """Bytes of every cell whose rates are known."""
+        """Return the bytes that every cell needs whose throughput is known."""
         rated = estimate.rated(left.training, calibration, left.sizes)
         trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
         decoded = feed.per_core([cell for cell, _ in trained], left.sizes)
@@ -172,7 +173,7 @@ class NamedHardware:
 
 
 def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: Calibration) -> Price:
-    """The price of the rest of these cells on one device of this name, by a roofline."""
+    """Return the price of what is left of these cells on one device of this name, by a roofline."""
     one = Hardware(device=accelerator(name))
     decoded = feed.per_core(cells, left.sizes)
     there = rates_on(one, calibration, cells, left.sizes, {})
@@ -192,15 +193,15 @@ def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: C
 
 
 def _counted(cells: Iterable[Cell], sizes: DataSizes) -> dict[str, Rates]:
-    """`rate_key` -> counts of the networks whose counts come with the package."""
+    """Return `rate_key` -> counts, for the networks whose counts come with the package."""
     of_cells = ((cell, sizes[cell.data].classes) for cell in cells)
     found = ((rate_key(cell, classes), counted.find(cell, classes)) for cell, classes in of_cells)
     return {key: rates for key, rates in found if rates is not None}
 
 
 def recorded(results: Path, device: Accelerator) -> dict[str, float]:
-    """`rate_key` -> images per second of one such device, from every study below a folder of results; damaged records
-    say nothing."""
+    """Return `rate_key` -> images per second of one such device, from every study below a folder of results; damaged
+    records are skipped."""
     medians: dict[str, list[float]] = {}
     for path in sorted(results.glob("*/cells/*/record.json")) if results.is_dir() else ():
         try:
@@ -226,7 +227,8 @@ def _is_of(record: Record, device: Accelerator) -> bool:
 def rates_on(
     hardware: Hardware, calibration: Calibration, cells: Sequence[Cell], sizes: DataSizes, records: Mapping[str, float]
 ) -> Calibration:
-    """The calibration with the rates of one device of this hardware, whatever was measured here."""
+    """Return the calibration with the throughputs of one device of this hardware in place of those measured here.
+    `records`: `rate_key` -> images per second that were recorded on such a device."""
     roofs: dict[str, tuple[Cell, Rates, float]] = {}
     for cell in cells:
         key = rate_key(cell, sizes[cell.data].classes)
@@ -245,7 +247,7 @@ def rates_on(
 
 
 def _roof(cell: Cell, rates: Rates, device: Accelerator) -> float:
-    """Images per second by the roofline; 0 of a model that trains nothing."""
+    """Return images per second of training by the roofline; 0 for a model that trains nothing."""
     images = micro_batch(cell, rates, device)
     work = roofline.StepWork(
         family=registry.family_of(cell.model).label,
@@ -265,7 +267,13 @@ def _rates(
     own: float | None,
     shares: Iterable[tuple[str, float]],
 ) -> Rates:
-    """`own`: images per second that records of the same training say."""
+    """Return the throughputs of a cell on a device: as recorded, else a fraction of the roofline.
+
+    Args:
+        roof: images per second by the roofline.
+        own: images per second that records of the same training state; None: there are none.
+        shares: (family, fraction of the roofline that was recorded) of other models.
+    """
     family = registry.family_of(cell.model).label
     like = [math.log(share) for other, share in shares if other == family]
     if own:
@@ -293,7 +301,8 @@ def _rates(
 
 
 def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1) -> int:
-    """Images that pass through one device at once: its part of the batch, halved until it fits; at least one."""
+    """Return how many images pass through one device at once: its part of the batch, halved until it fits; at least
+    one."""
     images = max(1, min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch) // ranks)
     while images > 1 and memory(cell, rates, images=images, ranks=ranks) > USABLE_MEMORY_SHARE * device.gigabytes * 1e9:
         images = (images + 1) // 2
@@ -301,7 +310,7 @@ def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1
 
 
 def memory(cell: Cell, rates: Rates, *, images: int, ranks: int) -> int:
-    """Bytes on one device: weights, gradients and optimizer, and activations in bfloat16."""
+    """Return the bytes needed on one device for weights, gradients and optimizer, and activations in bfloat16."""
     return state_bytes(cell.recipe, rates.params, ranks=ranks) + images * rates.activation_bytes // 2
 
 

@@ -1,4 +1,4 @@
-"""The cost of a study here, from a few seconds of the real training step."""
+"""The cost of a study on this machine, from a few seconds of the real training step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> ThisMachine:
-    """The cost model of this machine."""
+    """Return the cost model of this machine."""
     return ThisMachine(device=device, reason=reason)
 
 
@@ -42,7 +42,7 @@ class ThisMachine:
     hardware: None = None
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """The cost of cells, as the protocol says."""
+        """Return the cost of what is left on this machine."""
         machine = left.machine
         workers, threads = preflight.processes(machine, left.cells, device=self.device, exclusive=left.exclusive)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
@@ -81,7 +81,7 @@ class ThisMachine:
         )
 
     def _needs(self, left: RemainingWork, calibration: Calibration, *, workers: int) -> dict[Cell, Needs]:
-        """Bytes of every cell whose rates are known."""
+        """Return the bytes that every cell needs whose throughput is known."""
         rated, memory = estimate.rated(left.training, calibration, left.sizes), free_memory_of(self.device)
         memory //= sharing(self.device, workers * left.machine.ranks)
         if left.to_run:
@@ -104,7 +104,7 @@ class ThisMachine:
 
 
 def _on_an_accelerator(left: RemainingWork, cells: dict[Cell, RemainingCost], calibration: Calibration) -> Price | None:
-    """What the same work takes on one device that it is meant for, where somebody would ask."""
+    """Return the price of the same work on one accelerator, where somebody would ask for it; else None."""
     accelerator = left.pricing.accelerator
     flops = math.fsum(cost.flops["dense"] for cost in cells.values() if cost.flops)
     asked = accelerator is not None or left.scale != "cpu" or flops > ACCELERATOR_FLOPS

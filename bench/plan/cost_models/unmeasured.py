@@ -1,4 +1,4 @@
-"""A rehearsal costs seconds a cell: measuring what it will take would take as long."""
+"""The cost of a rehearsal, which is assumed: it takes seconds a cell, and measuring it would take as long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 10.0  # assumed seconds of a cell, until the first has ended
 
 
 def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> Unmeasured:
-    """The cost model of a rehearsal."""
+    """Return the cost model of a rehearsal."""
     return Unmeasured(device=device, reason=reason)
 
 
@@ -25,7 +25,7 @@ class Unmeasured:
     hardware: None = None
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """How the cells are spread over this machine."""
+        """Return how the cells are spread over this machine, with SECONDS as the time of each."""
         workers, threads = preflight.processes(left.machine, left.cells, device=self.device, exclusive=left.exclusive)
         cells = {cell: RemainingCost(seconds=SECONDS) for cell in left.fractions}
         return StudyCost(workers=workers, threads=threads, ranks=left.machine.ranks, cells=cells)

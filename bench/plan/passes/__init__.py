@@ -1,6 +1,6 @@
 """Passes over a suite's cells before they are planned: one file each, which exports PASS.
 
-A pass says which others it comes after, and before; of those that nothing orders, the first by name comes first.
+A pass says which others it comes after, and before; passes that nothing orders are applied in order of their names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bench.study import registry
 
 
 def in_order() -> list[Pass]:
-    """Every pass, between those that it names."""
+    """Return every pass, each later than those that it names in `after` and earlier than those in `before`."""
     passes = {name: registry.load("pass", name) for name in registry.names("pass")}
     earlier = {name: set(one.after) for name, one in passes.items()}
     for name, one in passes.items():
@@ -22,10 +22,10 @@ def in_order() -> list[Pass]:
 
 
 def apply_all(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study after every pass that it needs.
+    """Return the study after every pass that it needs.
 
     Raises:
-        UserError: as the passes.
+        UserError: as the passes raise it.
     """
     for one in in_order():
         if one.needed(request):

@@ -1,4 +1,5 @@
-"""Every change beside its baseline, on every rung, at rates that were tuned alike."""
+"""A pass for ladders: trains the baseline and every change (the "arms") at each of several budgets (the "rungs"), at
+learning rates that were tuned alike for all."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ from bench.study.overrides import Overrides, setting
 from bench.study.record import Record
 from bench.train.schedule import total_steps
 
-RATES = "rates"  # the axis of the runs that tune
-TUNING_SEED = 1_000  # apart from the seeds of the rungs
-ENDS = 2  # rungs on which rates are tuned: the lowest and the highest
+RATES = "rates"  # the axis of the runs that tune learning rates
+TUNING_SEED = 1_000  # seed of these runs, which no other run of a ladder has
+ENDS = 2  # number of rungs on which learning rates are tuned: the lowest and the highest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A baseline's model at a budget. `flops`: of its training, in the paper's convention."""
+    """A rung of a ladder: the baseline's model, trained on so many images. `flops`: FLOPs of that training, in the
+    paper's convention."""
 
     model: str
     images: int
@@ -36,10 +38,11 @@ class Rung:
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study's rungs, with every change; first the runs that tune the rates, and the others once these are there.
+    """Return the study with every change on all of its rungs. At first it holds only the runs that tune learning rates,
+    and the others once the records of these are there.
 
     Raises:
-        UserError: a change that cannot be made.
+        UserError: a change cannot be made, or there are fewer than three rungs.
     """
     if not request.suite.compares_changes:
         raise UserError(f"Suite {request.suite.name!r} compares no changes.", "Give --suite ladder with --change.")
@@ -74,7 +77,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _rungs(cells: Iterable[Cell]) -> list[Rung]:
-    """The rungs by compute, ascending."""
+    """Return the rungs of a ladder by compute, ascending. Raise UserError if there are fewer than three."""
     pairs = {(cell.model, horizon): cell for cell in cells for horizon in cell.horizons if horizon}
     made = [Rung(model=m, images=h, flops=h * _flops(cell)) for (m, h), cell in pairs.items()]
     if len(made) < 3:
@@ -97,10 +100,10 @@ def _flops(cell: Cell) -> float:
 
 
 def _with(text: str, cells: Sequence[Cell], request: StudyRequest) -> tuple[Cell, ...]:
-    """The cells with a change.
+    """Return the baseline's cells with a change, such as "optimizer=timm:muon" or the name of a model.
 
     Raises:
-        UserError: it is neither a model nor a setting.
+        UserError: the change is neither a model nor a setting, or changes nothing.
     """
     made = list(cells)
     if "=" not in text.partition(":")[0]:
@@ -136,11 +139,12 @@ def _patched(model: str, patch: str) -> str:
 # -- tuning ------------------------------------------------------------------------------------------------------------
 
 Key = tuple[str, int]
-"""(arm, 0 for the lowest rung and 1 for the highest)."""
+"""(the baseline or a change, 0 for the lowest rung or 1 for the highest)."""
 
 
 def _first(recipe: Recipe) -> Trials:
-    """Rates around the usual one of the optimizer, the same for both ends."""
+    """Return the first trials: learning rates around the usual one of the optimizer, the same for both ends of the
+    ladder."""
     usual = registry.load("optimizer", recipe.optimizer).usual_rate(recipe)
     centre = recipe.lr * usual if recipe.optimizer != "adamw" else recipe.lr
     places = [number - (FIRST - 1) / 2 for number in range(FIRST)]
@@ -164,7 +168,7 @@ def _tuning(
 
 
 def _record(cell: Cell, request: StudyRequest) -> Record | None:
-    """The record of a finished run; None where there is none."""
+    """Return the record of a finished run; None where there is none."""
     if request.store is None:
         return None
     name = registry.directory_name(cell)
@@ -175,7 +179,7 @@ def _record(cell: Cell, request: StudyRequest) -> Record | None:
 
 
 def _score(record: Record | None) -> float | None:
-    """Accuracy on the held-out images; None of a run that diverged."""
+    """Return a run's accuracy on the held-out images; None if it diverged."""
     if record is None or record.status != "complete":
         return None
     values = [s.value for s in record.horizons[-1].scores if s.task == "upstream" and s.metric == "accuracy"]
@@ -183,7 +187,8 @@ def _score(record: Record | None) -> float | None:
 
 
 def _seconds(records: dict[tuple[Key, float], Record | None], trials: dict[Key, Trials], arm: str) -> float:
-    """Seconds of training per image on the highest rung, the median of the trials."""
+    """Return the seconds of training per image on the highest rung, the median of the trials of learning rates; 1 where
+    none is known."""
     rates = [
         record.horizons[-1].images_per_second
         for rate in trials[arm, 1].rates
@@ -199,7 +204,9 @@ def _seconds(records: dict[tuple[Key, float], Record | None], trials: dict[Key, 
 def _on_rung(
     of_arm: Sequence[Cell], rung: Rung, baseline: Sequence[Cell], request: StudyRequest, *, slower: float
 ) -> list[Cell]:
-    """An arm's cells on a rung, a seed each: as many images as the baseline's compute, images or time pay for."""
+    """Return the cells of the baseline or a change (`of_arm`) on a rung, one for each seed. They are trained on as many
+    images as the baseline's compute, images or time pay for, as --equal says. `slower`: how many times as long as the
+    baseline's an image takes."""
     made = []
     for cell, base in zip(of_arm, baseline, strict=True):
         if base.model != rung.model:
@@ -231,7 +238,7 @@ def _arm(
 
 
 def _share(rungs: list[Rung], rung: Rung) -> float:
-    """How far up the ladder a rung is, by the logarithm of compute."""
+    """Return how far up the ladder a rung is, from 0 to 1, by the logarithm of compute."""
     return math.log(rung.flops / rungs[0].flops) / math.log(rungs[-1].flops / rungs[0].flops)
 
 

@@ -2,7 +2,8 @@
 
     grid = ["ViT-pico/14=4000,16000 x3", "ViT-pico/14@1000=32000 x1"]
 
-Budgets are of the suite's own; the untrained network is read where the suite reads it. Cells that train nothing stay.
+H1, H2, … are budgets in images, among the suite's own, and N is the number of seeds. The untrained network is evaluated
+where the suite evaluates it. Cells that train nothing stay.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ LINE = re.compile(
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The part of the study that --grid names.
+    """Return the part of the study that --grid names.
 
     Raises:
-        UserError: a line that is none, or names what the suite does not train.
+        UserError: a line cannot be parsed, or names what the suite does not train.
     """
     cells = within(study.cells, request.overrides.grid, own_budgets=request.keeps_fitted_budgets)
     return replace(study, cells=tuple(cells))
@@ -36,9 +37,9 @@ class GridLine:
 
     Attributes:
         model: its name.
-        images: that it is trained on; None: all.
-        horizons: budgets, ascending.
-        seeds: how many.
+        images: how many images it is trained on; None: all.
+        horizons: budgets in images, ascending.
+        seeds: number of seeds.
     """
 
     model: str
@@ -56,10 +57,10 @@ class GridLine:
 
 
 def parse(text: str) -> GridLine:
-    """One line.
+    """Parse one line of a grid.
 
     Raises:
-        UserError: another form.
+        UserError: the line has another form.
     """
     match = LINE.fullmatch(text.strip())
     if match is None:
@@ -70,13 +71,14 @@ def parse(text: str) -> GridLine:
 
 
 def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = False) -> list[Cell]:
-    """The cells that the lines name, at their budgets; all without a line.
+    """Return the cells that the lines name, at the budgets of the lines; all cells if there are no lines.
 
     Args:
-        own_budgets: the lines' take the place of the suite's, which are fitted to hours, and so to all that is trained.
+        own_budgets: whether the lines' budgets take the place of the suite's, which are fitted to hours, and so depend
+            on all that is trained.
 
     Raises:
-        UserError: a line that is none, or names what the suite does not train.
+        UserError: a line cannot be parsed, or names what the suite does not train.
     """
     if not lines:
         return list(cells)

@@ -1,4 +1,5 @@
-"""Notes on the smallest difference of accuracies that each test set can show, before anything is run."""
+"""A pass that adds notes on the smallest difference of accuracies that each test set can show, before anything is
+run."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study with a note per set on which models are compared."""
+    """Return the study with a note for each data set on which models are compared."""
     limits = {task.data: task.kwargs.get("test_limit") for cell in study.cells for task in cell.tasks[:1]}
     images = {name: min(request.sizes[name].test, limit or request.sizes[name].test) for name, limit in limits.items()}
     groups = {name: request.sizes[name].test_groups for name in images}
@@ -20,9 +21,9 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _note(name: str, count: int, groups: int | None) -> str:
-    if groups is not None:  # that of a packed set, which carries its groups with it
+    if groups is not None:  # groups of a packed set, which carries them with it
         return f"{name}: {plural(groups, 'group')} to test. Intervals take groups as independent, not their images."
-    from bench.stats.paired import POWER, detectable  # it takes scipy, for which a plan without advice need not wait
+    from bench.stats.paired import POWER, detectable  # imports scipy, for which other plans need not wait
 
     if (found := detectable(count)) is None:
         return f"{plural(count, 'test image')} of {name} cannot tell two models apart."

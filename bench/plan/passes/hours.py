@@ -1,4 +1,5 @@
-"""Budgets for the hours there are: the horizons of a study, all by one factor, so that it takes about so long.
+"""A pass that fits budgets to --hours: it scales all horizons of a study by one factor, so that the study takes about
+that long.
 
 The factor follows from FLOPs, a device's published peak, and the utilisation that training at these sizes is taken to
 reach, never from a measurement: the same command is the same study on every day, so that a run can go on. The plan,
@@ -20,19 +21,19 @@ from bench.study.cell import Cell
 from bench.train.schedule import images_trained
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
-"""Share of the bfloat16 peak, by family: assumed for 64 to 224 px, below what large models at 224 px reach."""
-OTHER_UTILISATION = 0.10  # a family that is not in the table
-TRAINING_SHARE = 0.75  # of the hours; the rest is evaluation, starts and opening of data
-MIN_BUDGET_SHARE = 0.25  # of a suite's budgets: below, its largest model is left out
+"""Family -> fraction of the bfloat16 peak: assumed for 64 to 224 px, below what large models at 224 px reach."""
+OTHER_UTILISATION = 0.10  # the same for a family that is not in the table
+TRAINING_SHARE = 0.75  # fraction of the hours that is training; the rest is evaluation, starts and opening of data
+MIN_BUDGET_SHARE = 0.25  # fraction of a suite's budgets below which its largest model is left out
 ASSUMED_CLASSES = 1_000
 ALLOWED_HOURS = (0.05, 10_000.0)
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study with budgets for --hours.
+    """Return the study with budgets for --hours.
 
     Raises:
-        UserError: budgets are given in another way too; hours that are too few.
+        UserError: budgets are given in another way too; the suite has no budgets to fit; the hours are out of range.
     """
     what = request.what
     if what.hours is not None and request.gives_budgets:
@@ -54,21 +55,21 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 @dataclass(frozen=True, kw_only=True)
 class InHours:
-    """Cells whose budgets fit, and how they came about, in a sentence."""
+    """Cells whose budgets fit the hours, and a note on how the budgets were chosen."""
 
     cells: tuple[Cell, ...]
     note: str
 
 
 def within_hours(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str] = ()) -> InHours:
-    """The cells with budgets that take about so many hours on one device.
+    """Return the cells with budgets that take about so many hours on one device.
 
     Args:
         device: its name in the table of `bench.cost.peaks`.
-        keep: models that are never left out: the user named them.
+        keep: models that are never left out, because the user named them.
 
     Raises:
-        UserError: no such device; hours that are too few for any budget.
+        UserError: the device is not known; the hours are out of range.
     """
     if not ALLOWED_HOURS[0] <= hours <= ALLOWED_HOURS[1]:
         raise UserError(
@@ -97,7 +98,8 @@ def within_hours(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequ
 
 
 def _largest(models: dict[str, float], keep: Sequence[str]) -> str | None:
-    """The costliest model of a family that has others, unless it must be kept."""
+    """Return the costliest model that may be left out: one whose family has others, and that is not in `keep`. None if
+    there is none. `models`: model -> seconds per image."""
     families = {model: registry.family_of(model).label for model in models}
     spare = [
         model

@@ -1,4 +1,4 @@
-"""Images, models and downstream sets follow the size of the data that were named."""
+"""A pass that adapts images, models and downstream sets to the size of the data that the user named."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study at the size of its images, judged on the sets that were named; see `bench.plan.images`.
+    """Return the study at the size of its images, evaluated on the sets that were named; see `bench.plan.images`.
 
     Raises:
-        UserError: a model that was named and whose patches do not divide the size.
+        UserError: the patches of a model that the user named do not divide the size.
     """
     cells, notes = request.images.at_one_size(study.cells)
     return replace(study, cells=tuple(cells), stored=dict(request.images.names), notes=(*study.notes, *notes))

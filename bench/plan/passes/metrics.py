@@ -1,4 +1,4 @@
-"""--metrics: tasks take other metrics beside accuracy."""
+"""A pass for --metrics: tasks compute other metrics beside accuracy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bench.study.cell import TaskSpec
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study whose tasks take the metrics that were named, as far as they have any.
+    """Return the study with tasks that compute the metrics that were named, as far as tasks have metrics to choose.
 
     Raises:
-        UserError: an unknown metric; no task that takes one.
+        UserError: a metric is not known, or no task takes one.
     """
     asked = request.what.metrics
     for name in asked:

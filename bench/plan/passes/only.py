@@ -1,4 +1,4 @@
-"""--only: the part of the study that this run is of."""
+"""A pass for --only: chooses the cells of the study that this run does."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ AXIS = "axis="  # begins a pattern that names a comparison of the suite in place
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study with the cells that match --only chosen; without it, all.
+    """Return the study with the cells that match --only chosen; without the option, all.
 
     Raises:
-        UserError: none matches.
+        UserError: no cell matches.
     """
     return replace(study, chosen=matching(study.cells, request.only))
 
 
 def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells with a name that one of the patterns matches, wholly or in part, or on the axis that one of them names;
-    all without a pattern."""
+    """Return the cells whose name one of the patterns matches, wholly or in part, or that are on an axis that one of
+    them names; all cells without a pattern."""
     axes = {pattern.removeprefix(AXIS) for pattern in patterns if pattern.startswith(AXIS)}
     names = [pattern.lower() for pattern in patterns if not pattern.startswith(AXIS)]
     wanted = [form for name in names for form in (name, f"*{name}*")]

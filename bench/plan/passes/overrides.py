@@ -1,4 +1,4 @@
-"""--set, --sweep, --horizons and --recipe change every cell."""
+"""A pass for --set, --sweep, --horizons and --recipe, which change every cell."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study with its recipes and budgets as they were asked for; see `bench.plan.apply_overrides`.
+    """Return the study with its recipes and budgets as the user asked for them; see `bench.plan.apply_overrides`.
 
     Raises:
-        UserError: a change that a cell does not allow.
+        UserError: a cell does not allow a change.
     """
     return replace(study, cells=tuple(changed(request.overrides, study.cells, request.sizes)))
 

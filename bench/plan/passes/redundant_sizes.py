@@ -1,4 +1,5 @@
-"""Parts of a set that are seen for less than one epoch are trained once: every image is new to each."""
+"""A pass that leaves out trainings on parts of a set that end before any image is seen twice: training on a larger part
+shows the same, since every image is new to both."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study without cells that a larger part of the data makes superfluous."""
+    """Return the study without cells that a cell on a larger part of the data makes superfluous."""
     cells, notes = without_alike(study.cells)
     return replace(study, cells=tuple(cells), notes=(*study.notes, *notes))
 
 
 def without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
-    """The cells, without those whose budgets, fitted to hours, end before any image comes twice, where a larger part of
-    the set is trained on for as long: every image is new to both, and reports count distinct images. A sentence says
-    what went."""
+    """Return the cells without superfluous ones, and notes on what was left out. A cell is superfluous if its budgets,
+    fitted to hours, end before any image comes twice, and a larger part of the set is trained on for as long: every
+    image is new to both, and reports count distinct images."""
     sized = (cell for cell in cells if "data_size" in cell.axes and cell.horizons[-1])
     groups = by_key((replace(cell, num_images=None, horizons=(0,)), cell) for cell in sized)
     gone: dict[Cell, None] = {}

@@ -1,4 +1,4 @@
-"""--rehearse: the same cells, each of which takes seconds, so that what would break after a week breaks now.
+"""A pass for --rehearse: the same cells, cut so that each takes seconds and what would break after a week breaks now.
 
 These are cut: the depth of networks, and the width of the widest, as their family says (`ModelFamily.rehearsed`);
 images (`bench.data.rehearsed`) and their size, but for a size that was asked for and networks that are made for one;
@@ -22,15 +22,15 @@ from bench.study.names import ModelName
 from bench.study.suite import patch_of
 from bench.train import schedule
 
-SIDE = 32  # pixels: the smallest image, for patches that leave two rows of it
-NEXT_SIDE = 16  # pixels between two sizes, at least
+SIDE = 32  # pixels per side of the smallest image; more where patches would leave fewer than two rows
+NEXT_SIDE = 16  # least pixels between two sizes
 BATCH, NEXT_BATCH = 16, 8
 STEPS, NEXT_STEPS = 4, 2  # steps of the shortest budget, and steps more of each longer one
 MIN_IMAGES, NEXT_IMAGES = 2 * rehearsed.CLASSES, 4  # The shortest budget sees every image of a part of this size.
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study in small, and a sentence on what it is."""
+    """Return the study with every cell cut down, and a note on what a rehearsal is."""
     cut = _Cuts.of(study.cells, keeps_sizes=request.what.image_size is not None)
     cells = tuple(cut.cell(cell) for cell in study.cells)
     names = dict.fromkeys(name for cell in cells for name in (cell.data, *(task.data for task in cell.tasks)))
@@ -47,13 +47,13 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 @dataclass(frozen=True, kw_only=True)
 class _Cuts:
-    """What each value of a study becomes.
+    """What each value of a study becomes in its rehearsal.
 
     Attributes:
-        sides: (model, pixels per side) -> pixels.
+        sides: (model, pixels per side) -> pixels per side.
         batches: batch -> batch.
         steps: (model, budget in images) -> steps.
-        images: (set, number of its images) -> number.
+        images: (data set, number of its images) -> number of images.
     """
 
     sides: Mapping[tuple[str, int], int]
@@ -87,7 +87,7 @@ class _Cuts:
         )
 
     def cell(self, cell: Cell) -> Cell:
-        """The cell in small."""
+        """Return the cell, cut down for a rehearsal."""
         family = registry.family_of(cell.model)
         named = ModelName.parse(cell.model).options
         options = {**dict(cell.model_options)}
@@ -130,12 +130,12 @@ class _Cuts:
 
 
 def _sides(cell: Cell) -> list[int]:
-    """Sizes at which a cell's network is used."""
+    """Return the sizes of images, in pixels per side, at which a cell's network is used."""
     return [cell.image_size, *(size for task in cell.tasks if (size := task.kwargs.get("image_size")))]
 
 
 def _cut_sides(model: str, sides: Iterable[int]) -> dict[int, int]:
-    """Sizes in whole patches, of which at least two rows stay."""
+    """Return size of images -> cut size, in pixels per side: whole patches, of which at least two rows stay."""
     if registry.own_image_size(model) is not None:
         return {side: side for side in sides}
     patch = patch_of(model)
@@ -144,7 +144,8 @@ def _cut_sides(model: str, sides: Iterable[int]) -> dict[int, int]:
 
 
 def _ranked(values: Iterable[int], cut: Callable[[int], int]) -> dict[int, int]:
-    """Each value -> what the rank of it gives, where that is less: different values stay different."""
+    """Return value -> cut value: what `cut` gives for the value's rank, where that is less. Different values stay
+    different."""
     return {value: min(value, cut(rank)) for rank, value in enumerate(sorted(set(values)))}
 
 

@@ -1,4 +1,4 @@
-"""Budgets that were fitted to hours share one warm-up, which the shortest of them allows."""
+"""A pass that gives all cells whose budgets were fitted to hours one warm-up, which the shortest budget allows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bench.train.schedule import longest_warmup, warmup_steps
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study with one warm-up."""
+    """Return the study with one warm-up for all cells."""
     cells, notes = with_one_warmup(study.cells)
     return replace(study, cells=tuple(cells), notes=(*study.notes, *notes))
 
 
 def with_one_warmup(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
-    """The cells with a warm-up that is no longer than a quarter of the shortest of all their budgets: in images the
-    same for all, as the suite's own is. A sentence says where it is shorter than that."""
+    """Return the cells with a warm-up that is no longer than a quarter of the shortest of all their budgets, in images
+    the same for all, as the suite's own is; and a note where it is shorter than the suite's."""
     trained = [c for c in cells if c.job == "train" and longest_warmup(c.horizons, c.recipe.batch) is not None]
     limits = ((longest_warmup(c.horizons, c.recipe.batch) or 0) * c.recipe.batch for c in trained)
     most = min(limits, default=0)

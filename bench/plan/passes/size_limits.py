@@ -1,4 +1,4 @@
-"""Numbers of images are cut to what the data sets hold, or to the N of NAME@N."""
+"""A pass that cuts numbers of images to what the data sets hold, or to the N of NAME@N."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study with no number of images beyond its set's.
+    """Return the study with no number of images beyond that of its data set.
 
     Raises:
-        UserError: a limit that is more than a set has.
+        UserError: a limit is more than a set has.
     """
     own = {name: [c.data for c in study.cells if c.data.startswith(f"{name}:")] for name in request.upstream or ()}
     stored = {name: study.stored.get(name) or (sized or [name])[0] for name, sized in own.items()}  # or by the suite
@@ -28,7 +28,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 def clipped(
     cells: Sequence[Cell], *, named: Sequence[str], limits: Mapping[str, int], sizes: DataSizes
 ) -> tuple[list[Cell], tuple[str, ...]]:
-    """The cells with no size beyond their set's, or beyond its limit, and a sentence for each set that was cut.
+    """Return the cells with no number of images beyond their set's, or beyond its limit, and a note for each set where
+    numbers were cut.
 
     A number that is larger than the set means the whole set, once; budgets stay as they are. Only sets that were named
     are looked into, and those that declare their size: a suite's own are large enough.

@@ -1,4 +1,5 @@
-"""Models are fine-tuned where that takes minutes: by FLOPs, since the choice must not depend on today's speed."""
+"""A pass that leaves out fine-tuning of models for which it takes longer than minutes, judged by FLOPs, since the
+choice must not depend on today's speed."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.study.cell import Cell
 
 TASK = "finetune"
-AFFORDABLE = 2e13  # training FLOPs of one model: some minutes of a core
+AFFORDABLE = 2e13  # FLOPs of fine-tuning one model, up to which it is done: some minutes of a core
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study without fine-tuning that takes more; the plan says what that would take (`bench.plan.notes.costly`)."""
+    """Return the study without fine-tuning that takes more than AFFORDABLE. The plan says what that would take
+    (`bench.plan.notes.costly`)."""
     cells, costly = [], {}
     for cell in study.cells:
         size = request.sizes[cell.data]
@@ -29,7 +31,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _forward_flops(cell: Cell, classes: int) -> float:
-    """FLOPs of one forward pass of one image. timm's models are read from a table, for which torch is not needed."""
+    """Return the FLOPs of a forward pass of one image. Those of timm's models are read from a table, for which torch is
+    not needed."""
     row = timm_costs.table().get(re.sub(r"^timm:|[.+].*", "", cell.model))
     if row is not None and row["macs_dense"]:
         return 2 * int(row["macs_dense"]) * (cell.image_size / int(row["image_size"])) ** 2

@@ -1,4 +1,4 @@
-"""--tasks: every cell is judged by these tasks instead of the suite's."""
+"""A pass for --tasks: every cell is evaluated by these tasks instead of the suite's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bench.study.cell import Cell, TaskSpec
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study judged by the tasks that were named.
+    """Return the study, evaluated by the tasks that were named.
 
     Raises:
-        UserError: the suite judges nothing.
+        UserError: the suite has no tasks, and so no data to evaluate on.
     """
     if not any(cell.tasks for cell in study.cells):
         what = f"Suite {request.suite.name!r} judges nothing on target sets at scale {request.scale}:"
@@ -25,7 +25,7 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
-    """The cell judged by these tasks, each on every downstream set that the suite judges it on.
+    """Return the cell, evaluated by these tasks, each on every downstream set that the suite evaluates it on.
 
     A task that the suite already uses keeps the options it has there, and as many entries (as at two resolutions).
     """

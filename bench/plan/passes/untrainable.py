@@ -1,4 +1,4 @@
-"""Models that have nothing to train are no cells but as the suite's own baseline."""
+"""A pass that removes trainings of models that have nothing to train, except the suite's own baseline of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """The study without trainings of models that have nothing to train.
+    """Return the study without trainings of models that have nothing to train.
 
     Raises:
         UserError: such a model was named, and the suite has no baseline of it.
@@ -21,8 +21,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def trainable(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells, without trainings of models that have nothing to train: of these stays the suite's own baseline, the
-    untrained model read once."""
+    """Return the cells without trainings of models that have nothing to train. The suite's own baseline of such a model
+    stays: the untrained model, evaluated once."""
     fixed = {cell.model for cell in cells if not registry.family_of(cell.model).trains}
     kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
     if lost := sorted(fixed - {cell.model for cell in kept}):

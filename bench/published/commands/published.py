@@ -34,7 +34,7 @@ Training FLOPs are computed from published recipes; a cost with ≥ lacks a stag
 COSTS = {"train": "train_exaflops", "inference": "gmacs", "params": "params_m", "images": "images_seen"}
 MEASURES = {"checkpoints": "in1k_top1", "clip": "in1k_zeroshot", "paper": "in1k_top1"}
 PRINTED = {"train": "train_exaflops_paper"}
-"""Columns of the paper's table: in its own convention, every row has a cost."""
+"""Columns of the paper's table that differ from COSTS: in the paper's own convention, every row has a cost."""
 FROM_RECIPES = ("train_exaflops", "train_exaflops_paper", "pretrain_exaflops", "images_seen")
 """Columns that are lower bounds where a recipe is not complete."""
 MAX_EXPRESSION_LETTERS = 1000  # letters of an expression
@@ -59,11 +59,11 @@ ALLOWED = (
     ast.List,
     ast.Tuple,
 )
-"""Nodes that an expression may be made of: columns, constants, comparisons and arithmetic."""
+"""Syntax nodes that an expression may be made of: columns, constants, comparisons and arithmetic."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = cli.parser(
         "vit-bench published",
         __doc__ or "",
@@ -130,10 +130,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
-    """Rows for which an expression of columns holds.
+    """Return the rows for which an expression of columns holds.
 
     Raises:
-        UserError: it cannot be read, names no column, or calls something.
+        UserError: the expression cannot be parsed, names no column, calls something, or holds for no row.
     """
     fix = "For example: family == 'ViT' and pretrain_images > 1e7"
     try:
@@ -153,7 +153,7 @@ def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
             raise UserError(f"--where {expression!r} calculates with text.", fix)
     try:
         holds = table.eval(ast.unparse(tree), engine="python")
-    except Exception as error:  # of whatever was compared with whatever
+    except Exception as error:  # anything may have been compared with anything
         raise UserError(f"--where {expression!r} cannot be evaluated: {str(error)[:100]}.", fix) from error
     if str(getattr(holds, "dtype", "")) != "bool":
         raise UserError(f"--where {expression!r} is neither true nor false for a row.", fix)
@@ -164,7 +164,7 @@ def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
 
 
 def _values(table: pd.DataFrame, tree: ast.Expression) -> str:
-    """Values in the text columns of an expression, for a message."""
+    """Return the values in the text columns of an expression, for an error message."""
     names = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     texts = [name for name in names if table[name].dtype != bool and table[name].nunique() <= 12]
     shown = (f"{name}: {', '.join(str(value) for value in sorted(table[name].unique()) if value)}" for name in texts)
@@ -172,10 +172,10 @@ def _values(table: pd.DataFrame, tree: ast.Expression) -> str:
 
 
 def column(table: pd.DataFrame, name: str, *, of_numbers: bool = False) -> str:
-    """The name of a column.
+    """Check the name of a column, and return it.
 
     Raises:
-        UserError: there is none, or it holds no numbers.
+        UserError: there is no such column, or (if `of_numbers`) it holds no numbers.
     """
     if name not in table:
         raise unknown("column", name, table.columns)
@@ -186,7 +186,8 @@ def column(table: pd.DataFrame, name: str, *, of_numbers: bool = False) -> str:
 
 
 def frontier(table: pd.DataFrame, *, cost: str, measure: str) -> pd.DataFrame:
-    """Rows that have both numbers, by cost, with a column `best`: nothing that costs as much or less measures as well.
+    """Return the rows that have both numbers, by cost, with a column `best`: whether no row that costs as much or less
+    measures as well.
 
     A cost that is a lower bound is never best.
     """
@@ -197,7 +198,7 @@ def frontier(table: pd.DataFrame, *, cost: str, measure: str) -> pd.DataFrame:
 
 
 def reach(table: pd.DataFrame, accuracy: float, *, cost: str, measure: str) -> pd.DataFrame:
-    """Rows that measure at least so much, cheapest first.
+    """Return the rows that measure at least `accuracy`, cheapest first.
 
     Raises:
         UserError: there are none.
@@ -211,14 +212,14 @@ def reach(table: pd.DataFrame, accuracy: float, *, cost: str, measure: str) -> p
 
 
 def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int) -> tuple[pd.DataFrame, str]:
-    """A model's rows and those that cost about as much, by cost; and where it stands, as a sentence.
+    """Return a model's rows and those that cost about as much, by cost; and a sentence on where the model stands.
 
     Args:
         name: one of timm's checkpoints or architectures, with or without "timm:".
-        number: of rows.
+        number: number of rows.
 
     Raises:
-        UserError: no such model, or no row of it has the cost.
+        UserError: there is no such model, or its cost is not known.
     """
     plain = name.removeprefix("timm:")
     own = table[(table["model"] == plain) | (table["arch"] == plain)]
@@ -232,7 +233,7 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
     chosen = mine.sort_values(measure).iloc[-1]
     far = rows.assign(far=(rows[cost] / chosen[cost]).map(math.log).abs(), asked=rows["model"].isin(mine["model"]))
     nearest = far.sort_values(["far", measure], ascending=[True, False], kind="stable")
-    own = nearest[nearest["asked"]][: -(-number // 2)]  # of one name there may be more than the list is long
+    own = nearest[nearest["asked"]][: -(-number // 2)]  # one architecture may have more rows than are asked for
     others = nearest[~nearest["asked"]][: number - len(own)]
     near = nearest.loc[[*own.index, *others.index]].drop(columns="far")
     known = _known(rows, cost)
@@ -246,7 +247,8 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
 
 
 def _known(rows: pd.DataFrame, cost: str) -> pd.Series:
-    """Whether a cost is known: it does not follow from recipes, or these are complete."""
+    """Return, for each row, whether its cost is known exactly: it does not follow from a recipe, or the recipe is
+    complete."""
     if cost not in FROM_RECIPES or "complete" not in rows:
         return rows[cost].notna()
     return rows["complete"]
@@ -263,7 +265,7 @@ def _cost(amount: float, *, known: bool) -> str:
 
 
 def _percent(text: str) -> float:
-    """85%, 85 or 0.85."""
+    """Parse an accuracy, 85%, 85 or 0.85, into percent."""
     try:
         value = float(text.strip().removesuffix("%"))
         value *= 1 if "%" in text or value >= 1 else 100

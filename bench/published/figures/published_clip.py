@@ -15,7 +15,7 @@ TITLE = "CLIP: zero-shot error against compute, by data set: not controlled"
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Points are networks; a dashed line is a set's power law, within its points."""
+    """Draw networks as points, and the power law of each data set as a dashed line within the range of its points."""
     drawing.expect_public(evidence)
     table = networks()
     annotations = []
@@ -42,7 +42,7 @@ def draw(evidence: Evidence) -> Drawing:
         drawing.error_axis(axes, label="Zero-shot error on ImageNet [%]")
         _style.plain_log_x(axes, list(table["compute"]))
         axes.set_xlabel("Training compute of both towers [exaFLOPs]")
-        _style.legend(figure, axes.get_lines()[1::2], columns=1)  # every other is a law
+        _style.legend(figure, axes.get_lines()[1::2], columns=1)  # every second line is a law
     return Drawing(
         figure=figure,
         data=table[["model", "upstream", "compute", "error", "images_seen", "source"]],

@@ -14,12 +14,12 @@ from bench.report.figures.figure import Annotation, Drawing, Figure
 from bench.stats.pareto import pareto
 
 TITLE = "Error against compute, all authors, 2015 to 2026: not controlled"
-NAMED = (0.15, 0.5, 1.0)  # places on each frontier whose networks are named
+NAMED = (0.15, 0.5, 1.0)  # places along each frontier, 0 to 1, whose networks are named
 AXES = {"train_exaflops": "Training compute [exaFLOPs]", "gmacs": "Inference [10⁹ MACs per image]"}
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per cost. Lines join what is best at its cost."""
+    """Draw a panel per cost. Lines join the checkpoints that are best at their cost."""
     drawing.expect_public(evidence)
     known = public_evidence.checkpoints()
     known = known.assign(whole=known["complete"] & ~known["teacher"])
@@ -60,7 +60,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
-    """One panel; returns what can be pointed at."""
+    """Draw one panel; return the annotations of its points."""
     annotations, named, curves = [], [], []
     for name, (_, colour) in drawing.UPSTREAM.items():
         rows = known[known["upstream"] == name]

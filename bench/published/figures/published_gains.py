@@ -19,7 +19,7 @@ MARKERS = "o", "D"  # the first marks accuracy after ImageNet-1k, the second aft
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A row per network: from its accuracy after ImageNet-1k to that after ImageNet-21k."""
+    """Draw a row per network, from its accuracy after ImageNet-1k to that after ImageNet-21k."""
     drawing.expect_public(evidence)
     every, colour = gains(), _style.COLOURS[1]
     annotations = []
@@ -65,13 +65,14 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _end(colour: str, marker: str, *, filled: bool) -> dict[str, Any]:
-    """The mark of an accuracy: what it is of, not how it compares, so that it is the same on every line."""
+    """Return the marker of an accuracy, which shows the pre-training set, and not whether the comparison is controlled;
+    so it is the same on every line."""
     look = {"color": colour, "linestyle": "", "marker": marker, "markeredgecolor": colour}
     return look | {"markerfacecolor": colour if filled else "white"}
 
 
 def _key(colour: str) -> list[Line2D]:
-    """Entries of the legend: both marks, and both kinds of lines."""
+    """Return the entries of the legend: both markers, and both kinds of lines."""
     names = ("after ImageNet-1k", "after ImageNet-21k")
     marks = [
         Line2D([], [], label=name, **_end(colour, marker, filled=filled))

@@ -16,11 +16,12 @@ from bench.stats.pareto import pareto
 TITLE = "Families that one paper trained alike"
 COLUMNS = 2
 COLOURS = {"ViT": 0, "Hybrid": 2, "ResNet": 3, "ConvNeXt": 1, "DataComp": 4, "CommonPool": 7, "LAION": 5}
-"""Start of a family's name -> its colour's place."""
+"""Start of a family's name -> index of its colour."""
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Comparisons of one experiment share a panel. A comparison whose recipes differ shows more than families."""
+    """Draw a panel per experiment, with its controlled comparisons. Others are left out, since a comparison whose
+    recipes differ shows more than families."""
     asked = [c for c in drawing.expect_compared(evidence) if c.controlled]
     if not asked:
         raise NothingToDraw("no families were trained alike")

@@ -17,7 +17,7 @@ from bench.report.figures import _style
 from bench.report.figures.figure import Annotation, Drawing, Figure
 
 LINE_INCHES = 0.15  # inches that a line of a row's name takes
-LETTERS_PER_INCH = 7.5  # per inch of the figure, of a row's name
+LETTERS_PER_INCH = 7.5  # letters of a row's name per inch of the figure's width
 TITLE = "Training compute for the same ImageNet top-1 error"
 GROUPS = {"networks": "Networks, on the same images", "images": "Images, for the same networks"}
 """What a comparison compares -> heading of its rows."""
@@ -25,7 +25,7 @@ GROUPS = {"networks": "Networks, on the same images", "images": "Images, for the
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A comparison by one metric."""
+    """A row of the figure: a comparison at equal error by one metric."""
 
     comparison: Comparison
     metric: str
@@ -34,15 +34,15 @@ class Row:
 
     @property
     def name(self) -> tuple[str, str]:
-        """The two sides, and where they are compared."""
+        """The two families, and the setting in which they are compared."""
         where = self.comparison.name.partition(", ")[2]
         by = "" if self.metric == IMAGENET else f", by {self.metric} labels"
         return f"{self.comparison.second} against {self.comparison.first}", f"{where}{by}"
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A row per comparison, networks first: its mean with the interval, and its networks as small marks. Where errors
-    on ReaL labels are known, they have a row, too."""
+    """Draw a row per comparison, those of networks first: its mean with the interval, and its networks as small marks.
+    Where errors on ReaL labels are known, they have a row, too."""
     asked = sorted(drawing.expect_compared(evidence), key=lambda c: list(GROUPS).index(c.compares))
     rows = [row for comparison in asked for row in _rows(comparison)]
     of_group = [[row for row in rows if row.comparison.compares == group] for group in GROUPS]
@@ -139,7 +139,7 @@ def _data(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _factor(value: float) -> str:
-    """Two decimals, so that digits are as many in every row; one from ten on."""
+    """Format a factor with two decimals, one from ten on, so that every row has as many digits."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 

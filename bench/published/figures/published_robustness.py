@@ -16,7 +16,7 @@ MIN_ACCURACY = 76  # percent of ImageNet accuracy from which checkpoints are dra
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per test set. The band is where groups are compared."""
+    """Draw a panel per test set. The band marks the accuracies at which groups are compared."""
     drawing.expect_public(evidence)
     known = checkpoints()
     shown = known[known["in1k_top1"] >= MIN_ACCURACY]

@@ -50,7 +50,7 @@ class Claimed(StrEnum):
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Every test of every claim."""
+    """Yield a finding for every test of every claim."""
     for asked in compared(evidence):
         *networks, mean = matched(asked)
         average = matched(asked, MEAN)[-1] if asked.is_of_table_6 else mean
@@ -71,15 +71,17 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _cheaper(asked: Comparison, mean: Ratio, *, turned: int) -> Finding:
-    """The convolutional family's compute over ViT's: YES where the interval and the claimed factors overlap. The claim
-    is of the average over five sets, which Table 6 alone has; of other networks ImageNet is known."""
+    """Return the finding on the convolutional family's compute over ViT's: YES where it is above 1 beyond chance, and
+    its interval overlaps the claimed factors. The claim is about the average over five sets, which only Table 6 has;
+    for other networks ImageNet is known. `turned`: -1 if `mean` is ViT's compute over the other's."""
     low, value, high = sorted(wording.or_nan(number) ** turned for number in (mean.low, mean.ratio, mean.high))
     borne_out = mean.decided and value > 1 and low <= STATED[1] and high >= STATED[0]
     return _ratio(Claimed.CHEAPER, asked, (value, low, high), decided=mean.decided, borne_out=borne_out)
 
 
 def _shrinking(asked: Comparison, small: Ratio, large: Ratio) -> Finding:
-    """ViT's compute over the smallest hybrid's, over the same of the largest: YES above 1 beyond chance."""
+    """Return the finding on ViT's compute over the smallest hybrid's, divided by the same for the largest hybrid: YES
+    where it is above 1 beyond chance."""
     logs = [math.log(wording.or_nan(r.ratio)) for r in (small, large)]
     half = math.hypot(*(math.log(wording.or_nan(r.high) / wording.or_nan(r.low)) / 2 for r in (small, large)))
     lead = logs[0] - logs[1]
@@ -125,7 +127,7 @@ def say(f: Finding) -> Iterator[str]:
 
 
 def of(f: Finding) -> str:
-    """What a ratio is of, and the same by other metrics."""
+    """Return in words what a ratio is about, and the same ratio by other metrics."""
     metrics = wording.every(f, ByMetric)
     if f.subject[0] == Claimed.HYBRIDS:
         by = in_other_metrics([(m.metric, m.shrinks) for m in metrics])
@@ -139,7 +141,7 @@ def of(f: Finding) -> str:
 
 
 def _lies(f: Finding) -> str:
-    """How a factor lies to the claimed ones."""
+    """Return in words whether a factor is within the claimed range, or only its interval overlaps the range."""
     inside = f.estimate is not None and STATED[0] <= f.estimate <= STATED[1]
     return f"{'within' if inside else 'overlaps'} {OVERLAP}"
 

@@ -27,7 +27,7 @@ NAME = "compute at equal error"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per comparison that has a ratio."""
+    """Yield one finding per comparison that has a ratio."""
     for asked in compared(evidence):
         *networks, mean = matched(asked)
         if mean.ratio is None:
@@ -52,7 +52,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def tables(evidence: Evidence) -> Sequence[Table]:
-    """One row per network of a comparison and one for all of them; and the latter by every metric of Table 6."""
+    """Return two tables: one row per network of each comparison, and one for their mean; and these means by every
+    metric of Table 6."""
     rows = [
         {
             "comparison": asked.name,
@@ -118,7 +119,7 @@ def _by_metric(evidence: Evidence) -> Table:
 
 
 def say(f: Finding) -> Iterator[str]:
-    """Other metrics, networks one by one, what else differs, chance, and what the authors state."""
+    """Yield sentences on other metrics, single networks, what else differs, chance, and what the authors state."""
     for asked in wording.every(f, Comparison):
         yield f"{asked.second} over {asked.first} {of(f)}."
         yield f"Not controlled. Besides, these differ: {asked.differs}." if asked.differs else "Controlled."
@@ -130,7 +131,7 @@ def say(f: Finding) -> Iterator[str]:
 
 
 def of(f: Finding) -> str:
-    """ "at equal ImageNet top-1 error; ReaL labels 1.0 ×, CIFAR-10 2.5 ×, …"."""
+    """Return "at equal ImageNet top-1 error; ReaL labels 1.0 ×, CIFAR-10 2.5 ×, …"."""
     return f"at equal {TOP1} error{in_other_metrics([(m.metric, m.ratio) for m in wording.every(f, ByMetric)])}"
 
 

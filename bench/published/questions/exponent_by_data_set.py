@@ -5,7 +5,7 @@ Not controlled: networks, numbers of samples and batches differ along each line.
 Findings:
     subject: the data set.
     estimate: exponent b of error = a x compute^-b over the set's ViTs, by least squares in logarithms.
-    YES: its interval is above that of every other set's estimate, or (NO) below.
+    YES: its interval is above every other set's estimate. NO: its interval is below all of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bench.published.matched import LEVEL
 from bench.published.public_evidence import is_public
 
 NAME = "exponent by data set"
-FEWEST = 3  # networks of a line
+FEWEST = 3  # least number of networks of a set
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per set."""
+    """Yield one finding per data set."""
     by_set = networks().groupby("upstream", sort=False) if is_public(evidence) else ()
     laws = {
         str(name): (len(rows), power_law(rows["compute"], rows["error"]))

@@ -24,7 +24,7 @@ NAME = "gain from more images"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per network."""
+    """Yield one finding per network."""
     for gain in gains() if is_public(evidence) else ():
         yield difference(NAME, (gain.network,), gain.gain, gain.half, gain, main=not gain.differs)
 

@@ -26,11 +26,11 @@ from bench.published.robustness import BAND, TESTS, checkpoints, in_band
 
 NAME = "robust at equal error"
 BASE = "ImageNet-1k"
-FEWEST = 3  # checkpoints of a group
+FEWEST = 3  # least number of checkpoints of a group
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per test set and group."""
+    """Yield one finding per test set and group."""
     near = in_band(checkpoints()) if public_evidence.is_public(evidence) else pd.DataFrame({"upstream": []})
     groups = {str(name): rows for name, rows in near.groupby("upstream") if len(rows) >= FEWEST}
     for column, test in TESTS.items():

@@ -1,4 +1,5 @@
-"""Published checkpoints of timm, open_clip and the paper. Their figures belong to their questions."""
+"""A source of quoted numbers: published checkpoints of timm, open_clip and the paper. Its figures are those that its
+questions name."""
 
 from bench.published import explore, public_evidence, public_models
 from bench.report.quoted.source import QuotedSource

@@ -14,18 +14,18 @@ from bench.core.formatting import join
 from bench.report.figures import _style
 from bench.report.figures.figure import Drawing, NothingToDraw
 
-ROW, FRAME = 0.28, 1.1  # inches: of one row; of the axis and the title
+ROW, FRAME = 0.28, 1.1  # inches of one row, and of axis and title together
 
 
 def draw(findings: Sequence[Finding], families: Sequence[str]) -> Drawing:
-    """A row per model, and one of their mean: differences of accuracies with their intervals, a line at zero.
+    """Draw differences of accuracies with their intervals: a row per model, one for their mean, and a line at zero.
 
     Args:
         findings: answers to one question, the title's first.
-        families: all of the study.
+        families: all families of the study.
 
     Raises:
-        NothingToDraw: they do not rest on differences of models.
+        NothingToDraw: the findings do not rest on differences of models.
     """
     rows = [row for f in findings for row in _rows(f)]
     if not rows:
@@ -65,7 +65,7 @@ def draw(findings: Sequence[Finding], families: Sequence[str]) -> Drawing:
 
 
 def _rows(f: Finding) -> list[dict[str, Any]]:
-    """The mean of a finding, then the models behind it."""
+    """Return the rows of a finding: its mean, then the models behind it; none if it rests on no models."""
     models = [d for d in wording.every(f, Difference) if d.measure == f.measure and d.model]
     if not models or f.estimate is None or f.low is None or f.high is None:
         return []

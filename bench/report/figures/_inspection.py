@@ -1,6 +1,6 @@
 """Figures of the inside of a model: filters, position embeddings, attention distances, attention roll-out.
 
-Every figure shows the network before and after training beside each other. States: name -> array.
+Every figure shows the network before and after training beside each other. `States`: name of a state -> array.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from bench.report.figures.figure import Drawing
 
 States = Mapping[str, np.ndarray]
 PER_ROW = 7  # components beside each other
-GAP = 1  # pixels between the grids of a grid
+GAP = 1  # pixels between the small grids of a grid of grids
 
 
 @_style.context()
 def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, what: str) -> Drawing:
-    """Principal components x_KCRS of the filters and their shares of the variance, as in Figure 7 (left)."""
+    """Draw principal components x_KCRS of the filters, with their fractions of the variance, as in Figure 7 (left).
+    `what`: the filters, in words for the caption."""
     number = max(len(components) for components, _ in states.values())
     rows = -(-number // PER_ROW)
     grey = next(iter(states.values()))[0].shape[1] == 1
@@ -77,7 +78,8 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
 
 @_style.context()
 def positions(states: States, *, grid: tuple[int, int], model: str, fixed: bool) -> Drawing:
-    """Cosine similarities (P, P) as a grid of grids, as in Figure 7 (centre) and Figure 10."""
+    """Draw cosine similarities (P, P) of position embeddings as a grid of grids, as in Figure 7 (centre) and Figure 10.
+    `fixed`: whether the embeddings are not trained."""
     rows, columns = grid
     figure = _style.figure(height=4.9, width=9.5)
     panels = figure.subplots(1, len(states), squeeze=False)[0]
@@ -112,7 +114,8 @@ def positions(states: States, *, grid: tuple[int, int], model: str, fixed: bool)
 
 @_style.context()
 def distances(states: States, *, model: str, uniform: float, images: int, data: str, side: int) -> Drawing:
-    """Mean attention distances (layers, heads) in pixels, as in Figure 7 (right) and Figure 11."""
+    """Draw mean attention distances (layers, heads) in pixels, as in Figure 7 (right) and Figure 11. `uniform`: the
+    distance with equal attention to all patches."""
     figure = _style.figure(height=3.9, width=9.5)
     panels = figure.subplots(1, len(states), sharey=True, squeeze=False)[0]
     table = []
@@ -160,7 +163,7 @@ def distances(states: States, *, model: str, uniform: float, images: int, data: 
 
 @_style.context()
 def rollouts(states: States, images_BHWC: np.ndarray, *, model: str, labels: list[str], data: str) -> Drawing:
-    """Attention roll-out (B, R, S) over the images that it is of, as in Figure 6. 1 is the mean over patches."""
+    """Draw the attention roll-out (B, R, S) of images over the images, as in Figure 6. 1 is the mean over patches."""
     number = len(images_BHWC)
     figure = _style.figure(height=1.45 * (1 + len(states)) + 0.5)
     panels = figure.subplots(1 + len(states), number, squeeze=False)

@@ -1,5 +1,5 @@
-"""Accuracy against x, drawn by seaborn: one panel for the average of the headline tasks, a second figure for the tasks;
-baselines, published points, caption."""
+"""Draws accuracy against x with seaborn: one panel for the average of the headline tasks, and a second figure for the
+tasks; with baselines, published points and the caption."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 SHORTER = {"flowers102": "flowers"}  # names of data sets that the paper's tables shorten
 TITLE_WIDTH = 34  # characters that fit above a panel
 COLUMNS = 3  # panels beside each other
-LETTERS_BELOW = 44  # that fit below a panel of three in a row
-MAX_NAME_SHARE = 0.4  # A name that would take more of a figure's width is broken.
-MAX_NAMED = 14  # lines whose names are written beside them
-LETTER_INCHES = 0.085  # of such a name
+LETTERS_BELOW = 44  # letters that fit below a panel of three in a row
+MAX_NAME_SHARE = 0.4  # fraction of a figure's width; a name that would take more is broken
+MAX_NAMED = 14  # number of lines up to which their names are written beside them
+LETTER_INCHES = 0.085  # inches per letter of such a name
 CROWDED = 300  # points of a panel above which they are small, and a bitmap in the SVG
 NOT_BEGUN = "not begun"  # the kind of a trained point whose network has not begun to learn: it is drawn hollow
-PLOTTED = ("trained", NOT_BEGUN, "published")  # kinds of rows that are points
+PLOTTED = ("trained", NOT_BEGUN, "published")  # kinds of rows that are drawn as points
 HOLLOW = (
     "Hollow: the network has not begun to learn there (a training loss within a tenth of that of guessing, or a score "
     "that is not above the untrained network's): in no comparison and no law."
 )
-UNTRAINED = (0, (4, 2.5))  # the dash of their lines
+UNTRAINED = (0, (4, 2.5))  # dashes of the lines of untrained networks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,9 @@ class ModelPoints:
 
     Attributes:
         label: the model's name.
-        family: gives colour and marker.
-        points: in order of x.
-        x: of each point, in the axis' units.
+        family: its family, which gives colour and marker.
+        points: points in order of x.
+        x: the x of each point, in the axis' units.
     """
 
     label: str
@@ -66,11 +66,12 @@ class XAxis:
     """The x axis of the panels.
 
     Attributes:
-        label: with its unit.
-        column: of x in the CSV.
-        ticks: names of the places 0, 1, …; x is no number then, lines stand a little apart and are not joined.
+        label: text of the axis, with its unit.
+        column: name of the column of x in the CSV.
+        ticks: names of the places 0, 1, …, for an x that is no number: points of a line are then drawn a little apart
+            from those of others, and are not joined.
         trend: whether the line through a model's points is what the figure shows; it is strong then, with a band.
-        linear: from zero; the axis is logarithmic else.
+        linear: whether the axis is linear, from zero; else it is logarithmic.
     """
 
     label: str
@@ -81,7 +82,7 @@ class XAxis:
 
 
 def measures_of(evidence: Evidence) -> list[str]:
-    """The average of the headline tasks first, then every task, upstream accuracy last."""
+    """Return the measures to draw: the average of the headline tasks first, then every task, upstream accuracy last."""
     return ([HEADLINE] if len(evidence.headline) > 1 else []) + list(evidence.measures)
 
 
@@ -95,12 +96,12 @@ def draw(
     measures: Sequence[str] = (),
     reference: Sequence[ModelPoints] = (),
 ) -> Drawing:
-    """The first measure that any point was scored on in a panel of its own; the others beside each other in a second
-    figure, with the same data.
+    """Draw the first measure that any point was scored on in a panel of its own, and the others beside each other in a
+    second figure, with the same data.
 
     Args:
-        caption: sentences; those on tasks, n and intervals follow.
-        measures: which to draw, `measures_of` by default.
+        caption: its first sentences; those on tasks, n and intervals follow.
+        measures: the measures to draw, those of `measures_of` by default.
         reference: lines of `evidence.reference`: published points, drawn hollow under the measured ones.
     """
     points = [p for line in lines for p in line.points]
@@ -144,7 +145,7 @@ def draw(
 def _trained(
     evidence: Evidence, lines: Sequence[ModelPoints], measure: str, estimates: list[Estimate]
 ) -> list[dict[str, Any]]:
-    """A row per point, families in order."""
+    """Return a row per point that has a score, families in order, and append the points' estimates to `estimates`."""
     kind = "published" if evidence.published else "trained"
     rows = []
     for family in dict.fromkeys(line.family for line in lines):
@@ -160,7 +161,7 @@ def _trained(
 
 
 def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e: Estimate, x: float) -> dict[str, Any]:
-    """The place of a point, and what is said of it."""
+    """Return the place of a point, its cells, and a function that gives the text of its tooltip."""
     cells = () if evidence.published else evidence.cells.get(p.variant, ())
     return {
         "x": x,
@@ -171,7 +172,8 @@ def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e:
 
 
 def _baselines(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
-    """Baselines of a panel: the same probe on raw pixels; per family the mean over its untrained networks."""
+    """Return the rows of a panel's baselines: the same probe on raw pixels, and per family the mean over its untrained
+    networks."""
     nowhere = {"x": math.nan, "at": math.nan, "cells": (), "explained": ""}
     pixels = evidence.estimate(evidence.pixels, measure)
     rows = []
@@ -189,7 +191,7 @@ def _baselines(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -
 
 
 def _quoted(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
-    """Published points of the same measure."""
+    """Return the rows of published points by the same measure."""
     theirs, published = counterpart(evidence, measure), evidence.reference
     if not theirs or not published:
         return []
@@ -202,7 +204,8 @@ def _quoted(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> l
 
 
 def counterpart(evidence: Evidence, measure: str) -> str | None:
-    """The published measure that belongs beside a measured one: the average beside the average, else the same set."""
+    """Return the published measure that is drawn beside a measured one: the average beside the average, else one of the
+    same data set. None where there is none."""
     published = evidence.reference
     if published is None:
         return None
@@ -222,7 +225,7 @@ def _picture(
     families: Sequence[str],
     points: Sequence[Point],
 ) -> tuple[Figure, dict[str, Axes]]:
-    """A figure of one panel, or of several beside each other; its panels by measure."""
+    """Draw a figure of one panel, or of several beside each other. Return it and measure -> panel."""
     single = len(measures) == 1
     columns = _style.columns(2 if sum(map(len, axis.ticks)) > LETTERS_BELOW else COLUMNS)
     rows = -(-len(measures) // columns)
@@ -251,12 +254,12 @@ def _picture(
 
 
 def points_of(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The rows that are this study's own points, in percent."""
+    """Return the rows that are this study's own points, in percent."""
     return in_percent(table[table["kind"].isin(["published"] if evidence.published else ["trained", NOT_BEGUN])])
 
 
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the columns that `seaborn_panels` draws."""
+    """Return the table with further columns in percent, which `seaborn_panels` draws."""
     return table.assign(**{f"{name}_percent": 100 * table[name] for name in ("accuracy", "low", "high")})
 
 
@@ -272,11 +275,11 @@ def seaborn_panels(
     columns: int = COLUMNS,
     hollow: bool = False,
 ) -> dict[str, Axes]:
-    """A panel per measure with points, their intervals, and the lines that join some.
+    """Draw a panel per measure with points, their intervals, and the lines that join some. Return measure -> panel.
 
     Args:
-        table: `in_percent`, with columns measure and at, the place on the x axis.
-        looks: colour and marker by the values of column `by`.
+        table: a table of `in_percent`, with columns `measure` and `at`, the place on the x axis.
+        looks: value of column `by` -> (colour, marker).
         line: the column whose values have a line each.
     """
     crowded = len(table) > CROWDED * len(measures)
@@ -315,7 +318,8 @@ def seaborn_panels(
 
 
 def apart(table: pd.DataFrame, by: str) -> np.ndarray:
-    """Places 0, 1, … moved sideways by the value of a column, so that no interval hides another."""
+    """Return the places 0, 1, … of the points, moved sideways by the value of a column, so that no interval hides
+    another."""
     names = [name for name in dict.fromkeys(table[by]) if (table.loc[table[by] == name, "x"].notna()).any()]
     moved = {name: 0.6 * (number - (len(names) - 1) / 2) / max(2, len(names)) for number, name in enumerate(names)}
     return table["x"].to_numpy() + table[by].map(moved).to_numpy()
@@ -324,7 +328,8 @@ def apart(table: pd.DataFrame, by: str) -> np.ndarray:
 def limit(
     axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], *, by: str, also: Sequence[float] = ()
 ) -> None:
-    """Limits of y around the points and what lies beside them (percent); an arrow where an interval goes on."""
+    """Set the limits of y around the points and the values `also` (percent), and draw an arrow where an interval goes
+    beyond them."""
     low, values, high = (table[f"{name}_percent"] for name in ("low", "accuracy", "high"))
     bottom, top = _style.percent_range(low, values, high)
     room = 0.05 * (max([top, *also]) - min([bottom, *also]))
@@ -335,7 +340,8 @@ def limit(
 def scale_x(
     axes: Axes, axis: XAxis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None
 ) -> None:
-    """The places 0, 1, … with their names; a linear axis from zero; or a logarithmic one."""
+    """Set up the x axis: the places 0, 1, … with their names; or linear from zero; or logarithmic. `room`: fraction of
+    the width that is left free at the right."""
     if axis.ticks:
         axes.set_xticks(range(len(axis.ticks)), axis.ticks)
         axes.set_xlim(-0.5, len(axis.ticks) - 0.5 + 2 * room)
@@ -348,7 +354,8 @@ def scale_x(
 
 
 def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> None:
-    """Raw pixels with their interval; untrained networks, written at the foot where they are far below the panel."""
+    """Draw baselines as lines: raw pixels with their interval, and untrained networks. Those that are far below the
+    panel are written at its foot instead."""
     for row in table[table["kind"] == "raw pixels"].itertuples():
         axes.axhspan(100 * row.low, 100 * row.high, color="#000000", alpha=0.06, linewidth=0, zorder=0)
         axes.axhline(100 * row.accuracy, **_style.PIXELS, zorder=1)
@@ -391,7 +398,7 @@ def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
 
 
 def _room(table: pd.DataFrame, axis: XAxis) -> float:
-    """The share of the width that names of lines take, at the right."""
+    """Return the fraction of the width that names of lines take at the right."""
     if not axis.trend or table["series"].nunique() > MAX_NAMED:
         return 0.14
     lines = "\n".join(map(_narrow, table["series"])).split("\n")
@@ -399,13 +406,13 @@ def _room(table: pd.DataFrame, axis: XAxis) -> float:
 
 
 def _narrow(name: str) -> str:
-    """A hybrid's name in two lines, where in one it would take much of the width."""
+    """Break a hybrid's name into two lines, where in one it would take much of the width."""
     share = LETTER_INCHES * len(name) / _style.current().single[0]
     return name if share < MAX_NAME_SHARE else name.replace("+", "+\n", 1)
 
 
 def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: XAxis) -> None:
-    """Every model's name beside its last point, off what is drawn, or nothing where there are too many."""
+    """Write every model's name beside its last point, clear of what is drawn; write none where there are too many."""
     if table["series"].nunique() > MAX_NAMED:
         return
     last = table.groupby("series", sort=False).tail(1)
@@ -430,7 +437,7 @@ def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: 
 def _handles(
     evidence: Evidence, table: pd.DataFrame, families: Sequence[str], quoted: pd.DataFrame, *, untrained: bool
 ) -> list[Any]:
-    """Entries of the legend: families; what is not measured; baselines."""
+    """Return the entries of the legend: families, published points, baselines."""
     grey: dict[str, Any] = {"color": _style.GREY}
     hollow = grey | {"linestyle": "", "markersize": 6, "markerfacecolor": "none"}
     pixels = Line2D([], [], **_style.PIXELS, label="pixel baseline")
@@ -449,7 +456,7 @@ def _handles(
 
 
 def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, label: str) -> str:
-    """The run: model, size, data, compute; then its score with interval and n. Lines of plain text."""
+    """Return lines of plain text on a point: model, size, data and compute; then its score with interval and n."""
     size = f" ({short_count(point.params)} parameters)" if point.params == point.params else ""
     lines = [
         f"{label}{size}",
@@ -466,14 +473,14 @@ def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, l
 def annotation(
     evidence: Evidence, axes: Axes, point: Point, measure: str, e: Estimate, *, label: str, x: float
 ) -> Annotation:
-    """The tooltip of a point at (x, its accuracy), with links to its records."""
+    """Return the tooltip of a point at (x, its accuracy), with links to its records."""
     text = partial(point_text, evidence, point, measure, e, label=label)
     cells = () if evidence.published else evidence.cells.get(point.variant, ())
     return Annotation(axes=axes, x=x, y=100 * e.value, text=text, cells=cells)
 
 
 def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
-    """A panel's title, broken where it is wider than the panel."""
+    """Return a panel's title, broken where it is wider than the panel."""
     parts = evidence.parts(measure)
     named = Measure.parse(parts[0] if len(parts) == 1 else measure)
     name = evidence.with_kind(named.set_text, str(named)) if named.how else evidence.name(measure, points)
@@ -482,7 +489,7 @@ def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
 
 
 def y_label(evidence: Evidence, measure: str, *, quantity: str = "accuracy") -> str:
-    """The label of an axis of accuracies, or of errors: which task gave the scores."""
+    """Return the label of an axis of accuracies, or of errors, which names the task that gave the scores."""
     shown = evidence.scores["measure"].isin(evidence.parts(measure))
     tasks = {Measure.of_score(str(task)).task for task in evidence.scores.loc[shown, "task"].unique()}
     how = {UPSTREAM: "Test ", FINETUNE: "Fine-tuned ", "linear": "Linear-probe "}
@@ -521,7 +528,7 @@ def _what_is_shown(
     estimates: Sequence[Estimate],
     lines: Sequence[ModelPoints],
 ) -> list[str]:
-    """Sentences: images, tasks, n, and what the intervals contain."""
+    """Return sentences of the caption on images, tasks, n, and what the intervals contain."""
     names = map(_set if evidence.published else measure_text, evidence.headline)
     average = f"The average is over {', '.join(names)}." if HEADLINE in measures else ""
     if evidence.published:
@@ -548,7 +555,8 @@ def _what_is_shown(
 
 
 def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[ModelPoints]) -> list[str]:
-    """A sentence: the source of the published points under the measured ones."""
+    """Return a sentence of the caption on the source of the published points under the measured ones, if there are
+    any."""
     published = evidence.reference
     shown = [m for m in measures if counterpart(evidence, m)] if lines else []
     if published is None or not shown:
@@ -559,13 +567,15 @@ def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence
 
 
 def _set(measure: str) -> str:
-    """The data set of a measure, whatever size its images are stored at, as the paper's tables call it."""
+    """Return the data set of a measure, without the size that its images are stored at, as the paper's tables call
+    it."""
     name = re.sub(r":\d+px", "", measure).rpartition(":")[2].replace("-", "")
     return SHORTER.get(name, name)
 
 
 def _tuned(measure: str) -> bool:
-    """Whether a network was fine-tuned for it: such a published accuracy does not belong beside that of a probe."""
+    """Return whether networks are fine-tuned for a measure: such a published accuracy does not belong beside that of a
+    probe."""
     return Measure.parse(measure).task == FINETUNE
 
 

@@ -41,11 +41,11 @@ OTHER_FAMILIES = (
     (COLOURS[8], "X"),
     (COLOURS[7], "<"),
 )
-VARIANTS = tuple(zip((COLOURS[n] for n in (4, 9, 5, 7, 1)), "Dvh<>", strict=True))  # none of a family
-LOOKS = (*FAMILIES.values(), *OTHER_FAMILIES)  # of groups beside which no family is, in order
+VARIANTS = tuple(zip((COLOURS[n] for n in (4, 9, 5, 7, 1)), "Dvh<>", strict=True))  # none is a family's
+LOOKS = (*FAMILIES.values(), *OTHER_FAMILIES)  # looks of groups, in order, where no family is drawn beside them
 INK, GREY = "#333333", "#767676"
 PIXELS: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.1}
-EXTRAPOLATED = (0, (4, 2))  # the dash of what lies beyond every measured point
+EXTRAPOLATED = (0, (4, 2))  # dashes of what lies beyond every measured point
 THEME = {
     **sns.axes_style("whitegrid"),
     **sns.plotting_context("notebook"),
@@ -81,13 +81,13 @@ TEXT_SIZES = (
     "legend.fontsize",
     "legend.title_fontsize",
 )
-SENTENCE_SIZE = 11.5  # points on the page, of the sentence above a figure
-LETTER_WIDTH = 0.66  # of its size, of a bold letter
-LABEL_SIZE = 8.5  # points on the page, of a name beside a point
-MIN_LINE_LETTERS = 8  # letters of a line, where labels are broken
+SENTENCE_SIZE = 11.5  # points on the page: size of the sentence above a figure
+LETTER_WIDTH = 0.66  # width of a bold letter over its size
+LABEL_SIZE = 8.5  # points on the page: size of a name beside a point
+MIN_LINE_LETTERS = 8  # least letters of a line, where labels are broken
 BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
-NAME_GAP = 3  # pixels between two names
-LINE_HEIGHT = 1.25  # times its size, of text
+NAME_GAP = 3  # least pixels between two names
+LINE_HEIGHT = 1.25  # height of a line of text over its size
 ON_LINE = 5  # pixels: half of what a marker is wide
 PLACES: tuple[Any, ...] = (
     "lower left",
@@ -96,26 +96,26 @@ PLACES: tuple[Any, ...] = (
     "lower right",
     "center right",
     "center left",
-)  # of a key
-MARKER = 10  # points of a line that are no worse to cover than a marker
-MAX_LARGE_NAMES = 4  # names up to which they are as large as in a legend
+)  # places of a legend inside a panel
+MARKER = 10  # points of a line that are as bad to cover as one marker
+MAX_LARGE_NAMES = 4  # number of names up to which they are as large as in a legend
 NEAR, FAR, FARTHER = 6, 26, 46  # points between a plotted point and its name; beyond NEAR a line joins them
 DIRECTIONS = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1), (-1, -1))  # in which a name may stand
 ALIGNED = {1: ("left", "bottom"), 0: ("center", "center"), -1: ("right", "top")}
-COVERS_POINT, COVERS_LINE, STANDS_FAR = 30, 3, 0.5  # faults of a place for a name; STANDS_FAR per point
+COVERS_POINT, COVERS_LINE, STANDS_FAR = 30, 3, 0.5  # penalties of a place for a name; STANDS_FAR per point of distance
 
 
 _current = ContextVar("style", default=PAGE)
 
 
 def current() -> Style:
-    """The sizes that figures have now."""
+    """Return the style, with its sizes, in which figures are drawn at present."""
     return _current.get()
 
 
 @contextmanager
 def drawn_as(style: Style) -> Iterator[None]:
-    """Figures have these sizes in the block."""
+    """Context in which figures are drawn in this style."""
     before = _current.set(style)
     try:
         yield
@@ -124,13 +124,14 @@ def drawn_as(style: Style) -> Iterator[None]:
 
 
 def theme() -> dict[str, Any]:
-    """matplotlib's settings, with text of the current style."""
+    """Return matplotlib's settings, with text sizes of the current style."""
     return THEME | {name: text(float(THEME[name])) for name in TEXT_SIZES}
 
 
 @contextmanager
 def context() -> Iterator[None]:
-    """The project's settings on top of matplotlib's defaults, regardless of the user's own configuration."""
+    """Context with the project's settings on top of matplotlib's defaults, regardless of the user's own
+    configuration."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         for name, value in theme().items():
@@ -139,8 +140,8 @@ def context() -> Iterator[None]:
 
 
 def say(figure: Figure, sentence: str) -> Bbox:
-    """A sentence above a figure, at its left edge, in as many lines as its width takes. Returns what is to be saved, in
-    inches: the figure stays as it was arranged, and the sentence is on a strip above it."""
+    """Write a sentence above a figure, at its left edge, in as many lines as its width takes. Return the box that is to
+    be saved, in inches: the figure stays as it was arranged, and the sentence is on a strip above it."""
     size, (width, height) = text(SENTENCE_SIZE), figure.get_size_inches()
     lines = textwrap.wrap(sentence, round(width * 72 / (LETTER_WIDTH * size)), break_on_hyphens=False)
     strip = (len(lines) * LINE_HEIGHT + 1) * size / 72
@@ -148,7 +149,7 @@ def say(figure: Figure, sentence: str) -> Bbox:
     wrap_labels(figure)
     figure.draw_without_rendering()  # arranges it
     figure.set_layout_engine("none")
-    for key in figure.legends:  # else at the top of what is saved
+    for key in figure.legends:  # else they move to the top of what is saved
         key.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
     figure.text(0.012, top, "\n".join(lines), ha="left", va="top", fontsize=size, fontweight="bold")
     return Bbox([[0, 0], [width, height + strip]])
@@ -163,18 +164,18 @@ def arrange(figure: Figure) -> None:
 
 
 def text(points: float) -> float:
-    """The size of text that has this size on the page, in the current style."""
+    """Return the font size in the current style of a text that has `points` on the page."""
     return current().text(points)
 
 
 def columns(panels: int) -> int:
-    """How many of so many panels stand beside each other in the current style."""
+    """Return how many of `panels` panels stand beside each other in the current style."""
     return min(current().columns, panels)
 
 
 def figure(*, height: float | None = None, width: float | None = None, columns: int = 2) -> Figure:
-    """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches, as the style allows them; by
-    default those of `columns` panels beside each other."""
+    """Return an empty figure that arranges its panels so that nothing overlaps. Sizes are in inches, as far as the
+    style allows them; by default those of `columns` panels beside each other."""
     size = current().size(width or current().width_of(columns), height or current().single[1])
     made = Figure(figsize=size, layout="constrained")
     made.get_layout_engine().set(h_pad=0.08, w_pad=0.08)  # type: ignore[union-attr,call-arg]
@@ -182,7 +183,7 @@ def figure(*, height: float | None = None, width: float | None = None, columns: 
 
 
 def mark(figure: Figure, words: str) -> None:
-    """Write words across a picture, behind nothing: whoever copies the picture copies them."""
+    """Write words across a picture, in front of all else, so that every copy of the picture shows them."""
     width, height = figure.get_size_inches()
     size = min(72 * height / 4, 1.6 * 72 * width / max(1, len(words)))
     written = figure.text(
@@ -192,7 +193,8 @@ def mark(figure: Figure, words: str) -> None:
 
 
 def look(family: str, families: Iterable[str]) -> tuple[str, str]:
-    """Colour and marker of a family. `families` are all families shown: unknown ones take the other looks in order."""
+    """Return colour and marker of a family. `families` are all families shown: unknown ones take the other looks in
+    order."""
     if (kind := kind_of(family)) is not None:
         return FAMILIES[kind]
     unknown = sorted(f for f in set(families) if kind_of(f) is None)
@@ -200,18 +202,18 @@ def look(family: str, families: Iterable[str]) -> tuple[str, str]:
 
 
 def shades(colour: str, members: int) -> list[Any]:
-    """The colours of a family's members, from the smallest, light, to the largest, dark."""
+    """Return the colours of a family's members, from the smallest, light, to the largest, dark."""
     mixed = sns.blend_palette(["white", colour, "black"], as_cmap=True)
     return [mixed(place) for place in np.linspace(0.3, 0.78, members)] if members > 1 else [colour]
 
 
 def family_handles(families: Sequence[str], *, hollow: bool = False) -> list[Line2D]:
-    """The families' entries in a legend; published points are hollow."""
+    """Return the families' entries in a legend; those of published points are hollow."""
     return handles({family: look(family, families) for family in families}, hollow=hollow)
 
 
 def handles(looks: Mapping[str, tuple[str, str]], *, hollow: bool = False, joined: bool = False) -> list[Line2D]:
-    """Entries of a legend, by name: (colour, marker)."""
+    """Return the entries of a legend. `looks`: name -> (colour, marker); `joined`: whether a line joins the points."""
     return [
         Line2D(
             [],
@@ -230,7 +232,7 @@ def handles(looks: Mapping[str, tuple[str, str]], *, hollow: bool = False, joine
 
 
 def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
-    """A legend in rows above the panels, no wider than the figure."""
+    """Draw a legend in rows above the panels, no wider than the figure."""
     for beside in range(min(columns, len(handles)), 0, -1):
         made = figure.legend(
             handles=list(handles),
@@ -246,7 +248,8 @@ def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
 
 
 def key(axes: Axes, colours: Mapping[str, Any]) -> None:
-    """The lines of a panel by name, where they cover least; matplotlib's own "best" does not see intervals."""
+    """Draw a legend of a panel's lines inside the panel, where it covers least; matplotlib's own place "best" ignores
+    intervals. `colours`: name -> colour."""
     made = axes.legend(
         handles=[Line2D([], [], color=colour, linewidth=1.8, label=name) for name, colour in colours.items()],
         loc="lower left",
@@ -270,8 +273,8 @@ def key(axes: Axes, colours: Mapping[str, Any]) -> None:
 
 
 def wrap_labels(figure: Figure) -> None:
-    """Break titles and labels that are longer than their panel; where ticks' names touch, leave out some of numbers,
-    and write others smaller. On the page they all fit."""
+    """Break titles and labels that are longer than their panel. Where names of ticks touch, leave out every second
+    number, or write names smaller. In the style of the page all of them fit, and nothing is done."""
     if current() is PAGE:
         return
     figure.draw_without_rendering()
@@ -294,9 +297,9 @@ def wrap_labels(figure: Figure) -> None:
 
 
 def name_toggles(figure: Figure) -> None:
-    """Give the legend's entries, or, where none has a colour, the labels beside what they name, an id in the SVG:
-    "toggle.", the colour, and the quoted name. By these the page hides and shows what is drawn in that colour; a
-    bitmap, or a colour that means two things, has none."""
+    """Give the legend's entries (or, where none has a colour, the labels beside what they name) an id in the SVG:
+    "toggle.", the colour, and the quoted name. The page uses these ids to hide and show what is drawn in that colour.
+    Bitmaps, and colours that mean two things, get none."""
     if any(artist.get_rasterized() for artist in figure.findobj()):
         return
     entries = [pair for legend in figure.legends for pair in zip(legend.legend_handles, legend.texts, strict=True)]
@@ -310,7 +313,7 @@ def name_toggles(figure: Figure) -> None:
 
 
 def _hue(artist: Any) -> str:
-    """Six hexadecimal digits; "" for black and grey, which are no family's."""
+    """Return an artist's colour as six hexadecimal digits; "" for black and grey, which are no family's."""
     colour = artist.get_facecolor() if hasattr(artist, "get_facecolor") else artist.get_color()
     return to_hex(colour)[1:] if len({*to_rgb(colour)}) > 1 else ""
 
@@ -326,7 +329,7 @@ def name_points(
 
     Args:
         named: (x, y, text, colour) in data coordinates.
-        curves: what else is drawn: points (x, y) in order, joined by lines.
+        curves: what else is drawn: each curve is a list of points (x, y) in order, joined by lines.
     """
     size = LABEL_SIZE if len(named) > MAX_LARGE_NAMES else float(THEME["legend.fontsize"])
     figure: Any = axes.get_figure(root=True)
@@ -410,13 +413,13 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> list
 
 
 def _between(curve: np.ndarray) -> np.ndarray:
-    """Points, two pixels apart, of a line through points."""
+    """Return points, two pixels apart, along a line through points."""
     parts = [np.linspace(a, b, 2 + int(math.dist(a, b) / 2)) for a, b in pairwise(curve)]
     return np.concatenate([curve, *parts])
 
 
 def _box(label: Any, direction: tuple[int, int], distance: int) -> Bbox:
-    """Move a label to a place beside its point; what it then covers."""
+    """Move a label to a place beside its point; return the box that it then covers, in pixels."""
     (right, up), short = direction, distance * 0.75
     offset = (distance * right, distance * up) if 0 in direction else (short * right, short * up)
     label.set(position=offset, horizontalalignment=ALIGNED[right][0], verticalalignment=ALIGNED[up][1])
@@ -429,7 +432,7 @@ def _covered(box: Bbox, points: np.ndarray) -> int:
 
 
 def _crossed(start: np.ndarray, label: Any, points: np.ndarray) -> int:
-    """How many points lie on the line that joins a label to its own point."""
+    """Return how many points lie on the line that joins a label to its own point."""
     end = label.get_transform().transform(label.get_position())
     way, off = end - start, points - start
     along = off @ way / (way @ way)
@@ -440,8 +443,8 @@ def _crossed(start: np.ndarray, label: Any, points: np.ndarray) -> int:
 def plain_log_x(
     axes: Axes, values: Sequence[float], *, text: Callable[[float], str] | None = None, room: float = 0.0
 ) -> None:
-    """A logarithmic x axis around `values` with plain numbers (`tick_text`, or `text`): at the values themselves if
-    they are few and spaced, else at 1, 2, 5 or 1, 3 or powers of ten. `room`: to the right, as a share of the axis."""
+    """Make x logarithmic around `values`, with plain numbers (`tick_text`, or `text`): at the values themselves if they
+    are few and spaced, else at 1, 2, 5 or 1, 3 or powers of ten. `room`: fraction of the axis free at the right."""
     span = max(values) / min(values)
     margin = max(1.3, span**0.04)  # 4 % of a long axis
     low, high = min(values) / margin, max(values) * margin
@@ -454,7 +457,7 @@ def plain_log_x(
 
 
 def plain_log_y(axes: Axes, *, text: Callable[[float], str] | None = None) -> None:
-    """A logarithmic y axis with plain numbers, at 1, 2, 5, or coarser or finer where it spans more or less."""
+    """Make y logarithmic, with plain numbers at 1, 2, 5, or coarser or finer where it spans more or less."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     steps = (1,) if high > 200 * low else (1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)
@@ -463,7 +466,7 @@ def plain_log_y(axes: Axes, *, text: Callable[[float], str] | None = None) -> No
 
 
 def _plain(axis: Any, ticks: Sequence[float], text: Callable[[float], str] | None) -> None:
-    """Numbers as sentences write them, or `tick_text` where one has five digits."""
+    """Set the ticks of an axis, with numbers as sentences write them, or by `tick_text` where one has five digits."""
     shown = text or (tick_text if max(ticks, default=0) >= 1e4 else lambda value: significant(value, 4))
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
@@ -472,7 +475,8 @@ def _plain(axis: Any, ticks: Sequence[float], text: Callable[[float], str] | Non
 
 
 def _round_ticks(low: float, high: float, values: Sequence[float]) -> list[float]:
-    """Round numbers, of those that fit the ones at which most of `values` lie; the finest where that is even."""
+    """Return round numbers for ticks: of the series that fit, the one that most of `values` lie at; the finest among
+    equals."""
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     tried = [
         [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
@@ -485,7 +489,7 @@ def _round_ticks(low: float, high: float, values: Sequence[float]) -> list[float
 
 
 def tick_text(value: float) -> str:
-    """A short plain number: 0.3, 10, 3k, 30M, 1E."""
+    """Format a short plain number: 0.3, 10, 3k, 30M, 1E."""
     for scale, unit in ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= scale:
             return f"{significant(value / scale, 2 if value < 100 * scale else 3)}{unit}"
@@ -493,8 +497,8 @@ def tick_text(value: float) -> str:
 
 
 def percent_range(low: Sequence[float], values: Sequence[float], high: Sequence[float]) -> tuple[float, float]:
-    """Limits of an axis of percent: all values, and their intervals as far as these are not much wider than the values
-    are apart, so that one wide interval does not flatten the others."""
+    """Return limits of an axis of percent that hold all values, and their intervals unless these are much wider than
+    the values are apart, so that one wide interval does not flatten the others."""
     least, most = min(values), max(values)
     reach = max(0.4 * (most - least), 12.0)
     bottom, top = max(min(low), least - reach), min(max(high), most + reach)
@@ -505,7 +509,7 @@ def percent_range(low: Sequence[float], values: Sequence[float], high: Sequence[
 def arrows_where_cut(
     axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], colours: Sequence[Any]
 ) -> None:
-    """An arrow head at the edge for every interval that goes on beyond the axis."""
+    """Draw an arrow head at the edge for every interval that goes beyond the axis."""
     bottom, top = axes.get_ylim()
     for place, least, most, colour in zip(x, low, high, colours, strict=True):
         for cut, edge, head in ((least < bottom, bottom, "v"), (most > top, top, "^")):

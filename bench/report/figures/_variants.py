@@ -1,4 +1,4 @@
-"""Panels that hold variants of one model beside each other: accuracy with its interval, a panel per measure."""
+"""Draws variants of one model beside each other: accuracy with its interval, in a panel per measure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bench.report.figures import _panels, _style
 from bench.report.figures.figure import Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
-PLACE_LINE_LETTERS = 13  # of a place's name on one line
-LETTERS_BELOW = 100  # beside each other below a row of panels
+PLACE_LINE_LETTERS = 13  # letters of a place's name that stand on one line
+LETTERS_BELOW = 100  # letters that fit beside each other below a row of panels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class Curve:
 
 
 def judged_by(evidence: Evidence, points: Iterable[Point]) -> tuple[str, ...]:
-    """The mean of the study's main tasks, or where these are of other runs the first task that all points were judged
-    by; beside it accuracy on the pre-training set."""
+    """Return the measures to draw: the mean of the study's main tasks, or, where not all points have it, the first task
+    that all of them were evaluated on; and accuracy on the pre-training set."""
     compared = list(points)
     tasks = (m for m in (HEADLINE, *evidence.measures) if m != UPSTREAM)
     return next((m for m in tasks if all(evidence.estimate(p, m) for p in compared)), HEADLINE), UPSTREAM
@@ -51,8 +51,9 @@ def draw(
     """Draw one panel for each measure.
 
     Args:
-        ticks: names of the places 0, 1, …: x is no number then, and no line joins points; otherwise its axis is
-            logarithmic, unless it is `linear`, from zero.
+        x_name: name of the column of x in the CSV.
+        ticks: names of the places 0, 1, …, for an x that is no number, so that no line joins points; without them the x
+            axis is logarithmic, or, if `linear`, linear from zero.
 
     Raises:
         NothingToDraw: no point was scored on any of these measures.
@@ -90,14 +91,14 @@ def draw(
         for measure, axes in panels.items():
             mine = drawn[drawn["measure"] == measure]
             _panels.limit(axes, mine, looks, by="curve")
-            shared = mine[mine.duplicated(["at", "accuracy"])]  # a point of several curves is none's
+            shared = mine[mine.duplicated(["at", "accuracy"])]  # a point of several curves has the colour of none
             axes.scatter(shared["at"], shared["accuracy_percent"], s=60, color=_style.INK, zorder=4)
             _panels.scale_x(axes, axis, list(table["x"]), text=_plain)
             axes.set_title(_panels.title(evidence, measure, [p for c in curves for _, p in c.points]), loc="left")
             axes.set_ylabel(_panels.y_label(evidence, measure))
             axes.yaxis.label.set_visible(True)
             axes.xaxis.set_tick_params(labelbottom=True)
-            if crowded:  # Beside each other names would run into each other.
+            if crowded:  # level names would run into each other
                 axes.set_xticks(axes.get_xticks(), axis.ticks, rotation=30, ha="right", rotation_mode="anchor")
             if len(curves) == 1:
                 named = [

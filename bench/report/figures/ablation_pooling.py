@@ -1,5 +1,5 @@
-"""Class token against mean pooling: over epochs at each learning rate, as the paper's Figure 9 has it; across learning
-rates where runs were read at their end alone."""
+"""Class token against mean pooling: over epochs at each learning rate, as in the paper's Figure 9; across learning
+rates where runs were evaluated only at their end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LABELS = {"cls": "Class token", "mean": "Mean over patch tokens"}
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A line per way to pool, or per way and rate."""
+    """Draw a line per way to pool, or per way to pool and learning rate."""
     ablations = Ablations(evidence)
     if any(len(setting.series.points) > 1 for setting in ablations.on(POOLING)):
         return _over_epochs(ablations)
@@ -37,7 +37,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _over_epochs(ablations: Ablations) -> Drawing:
-    """A line per training, which was read on its way."""
+    """Draw a line per training that was evaluated several times along its way."""
     settings = ablations.on(POOLING)
     curves = {}
     for setting in settings:

@@ -19,7 +19,7 @@ PLACES = {"stem": "At the stem", "every-layer": "At every layer, each its own", 
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A point per encoding and place."""
+    """Draw a point per encoding of positions and place at which it is added."""
     ablations = Ablations(evidence)
     at = ablations.positions()
     if not at:

@@ -19,7 +19,7 @@ DIMENSIONS = {
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A line per dimension through the network that all of them change."""
+    """Draw a line per dimension that was changed, through the network that was changed."""
     ablations = Ablations(evidence)
     by = by_key((ablations.dimension(setting), setting.point) for setting in ablations.on(SHAPE))
     if "" not in by or len(by) < 2:

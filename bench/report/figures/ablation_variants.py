@@ -14,7 +14,7 @@ OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A point per variant, the worst first."""
+    """Draw a point per variant, the worst first."""
     ablations = Ablations(evidence)
     stems = sorted(
         (s.point for s in ablations.on(STEM)), key=lambda p: (p.family, ModelName.parse(p.model).base, p.model)

@@ -1,4 +1,5 @@
-"""Accuracy of adapted models against the number of labelled images: each model in its best way."""
+"""Accuracy of adapted models against the number of labelled images; each model is adapted in the way that suits it
+best."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ MAX_MODELS = 8
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per data set, a line per model."""
+    """Draw a panel per data set, with a line per model."""
     metric = (metrics(evidence) or [ACCURACY])[0]
     every = adapted(evidence, metric)
     best = best_of_models(probes(every))

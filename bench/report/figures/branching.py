@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SPENT_COLUMN = "compute of branches over own"
-SIDEWAYS = 1.05  # so that intervals of several models at one budget lie beside each other
+SIDEWAYS = 1.05  # factor on x from one model to the next, so that intervals at one budget lie beside each other
 TITLE = "Cool-down branches against models trained on their own"
 
 
 @_style.context()
 def draw(evidence: Evidence) -> Drawing:
-    """One panel per schedule of the own trainings with any difference, and one of what was spent."""
+    """Draw a panel for each schedule by which models were trained on their own, if branches differ from it at all; and
+    one of the compute that was spent."""
     measures = branches.measures(evidence)
     if not measures:
         raise NothingToDraw("nothing was scored")
@@ -84,7 +85,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _differences(axes: Axes, differences: list[PairedDifference], looks: dict[str, tuple[str, str]]) -> None:
-    """Points with their intervals; those of several models at one budget lie beside each other."""
+    """Draw differences as points with their intervals; those of several models at one budget lie beside each other."""
     axes.axhline(0.0, color="#444444", linewidth=1.0)
     place = {model: SIDEWAYS**number for number, model in enumerate(dict.fromkeys(c.pair.model for c in differences))}
     table = pd.DataFrame(

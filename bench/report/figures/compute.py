@@ -10,12 +10,12 @@ from bench.report.figures import _panels
 from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Performance versus pre-training compute"
-ONE_UNIT = 1e6  # largest over smallest compute, up to which one unit suits a study and what is quoted beside it
-LEAST_SPAN = 4.0  # largest over smallest compute, below which there is nothing to see along the axis
+ONE_UNIT = 1e6  # largest over smallest compute up to which one unit suits a study and published points beside it
+LEAST_SPAN = 4.0  # largest over smallest compute below which there is nothing to see along the axis
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A model's points are its horizons; x is each point's own full compute, as if trained alone."""
+    """Draw a point for each horizon of a model; x is the full compute of the horizon, as if it were trained alone."""
     series = _with_compute(evidence)
     if not series:
         raise NothingToDraw("no trained model with a compute count")
@@ -38,7 +38,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def counted(evidence: Evidence) -> str:
-    """A sentence: the operations that the axis of compute counts."""
+    """Return a sentence on the operations that the axis of compute counts."""
     convention = "convolutions without zero-padded taps" if evidence.convention == "paper" else "dense convolutions"
     ended = "" if evidence.published else "; learning rates end at zero"
     return f"Compute: forward and backward, 2 FLOPs per multiply-add, {convention}{ended}."
@@ -49,7 +49,7 @@ def _with_compute(evidence: Evidence) -> list[Series]:
 
 
 def _lines(series: Sequence[Series], scale: float) -> list[_panels.ModelPoints]:
-    """Lines with x in units of `scale` FLOP."""
+    """Return a line per series, with x in units of `scale` FLOP."""
     lines = []
     for s in series:
         points = tuple(p for p in s.points if p.train_flops > 0)

@@ -27,7 +27,8 @@ TITLE = "Accuracy versus number of pre-training images"
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One line per model; every point of a line has seen equally many images, only fewer or more distinct ones."""
+    """Draw a line per model. All points of a line have seen equally many images, but different numbers of distinct
+    ones."""
     curves = size_curves(evidence, every=True)
     if not curves:
         raise NothingToDraw("no model was trained on two or more numbers of images")
@@ -59,7 +60,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _mark(axes: Axes, f: Finding, curves: Sequence[SizeCurve]) -> dict[str, Any]:
-    """Marks where another run of a family reaches an accuracy: hollow on a dotted line, with its interval; its row."""
+    """Mark where another run of a family would reach an accuracy: hollow, on a dotted line, with its interval. Return
+    the row of the figure's table."""
     family, (left, right), y = f.subject[0], axes.get_xlim(), 100 * wording.every(f, AccuracyTarget)[0].accuracy
     colour, marker = _style.look(family, [curve.family for curve in curves])
     x, low, high = (float(f"{end:.6g}") for end in (f.estimate or left, f.low or left, f.high or right))
@@ -71,7 +73,7 @@ def _mark(axes: Axes, f: Finding, curves: Sequence[SizeCurve]) -> dict[str, Any]
 
 
 def _name_marks(figure: Canvas, target: str) -> None:
-    """Add what is hollow to the figure's legend."""
+    """Add an entry for the hollow marks to the figure's legend."""
     named = figure.legends.pop()
     handles = [handle for handle in named.legend_handles if handle is not None]
     for handle, text in zip(handles, named.texts, strict=True):

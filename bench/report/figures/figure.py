@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from bench.analysis.evidence import Evidence
 
-MAX_HOVER_POINTS = 2_000  # of one figure
-HOVER_AREA = 14.0  # points of diameter around a plotted point that answer to the pointer
+MAX_HOVER_POINTS = 2_000  # points of one figure that can be pointed at
+HOVER_AREA = 14.0  # points: diameter of the area around a plotted point that reacts to the pointer
 MAX_NARROW_INCHES = 7.5  # inches up to which a figure stands beside a page's answers
-CSV_DIGITS = 8  # significant; further ones differ between processors
+CSV_DIGITS = 8  # significant digits; further digits differ between processors
 
 
 class NothingToDraw(Exception):
@@ -45,13 +45,13 @@ class NothingToDraw(Exception):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Annotation:
-    """A plotted point that says more when it is pointed at.
+    """A plotted point that shows a text when it is pointed at.
 
     Attributes:
-        axes: where it was drawn.
-        x: in data coordinates.
-        y: in data coordinates.
-        text: lines about the run and its score; a function where there are many points.
+        axes: the panel in which it was drawn.
+        x: its x in data coordinates.
+        y: its y in data coordinates.
+        text: lines about the run and its score, or a function that returns them, where there are many points.
         cells: names of the cells behind it; a click shows their records.
     """
 
@@ -71,15 +71,15 @@ class Drawing:
     """A drawn figure.
 
     Attributes:
-        figure: not yet saved.
+        figure: the figure, not yet saved.
         data: every number that is plotted, one row per point; written beside the figure as CSV.
         caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text, or its sentences:
             one that an earlier figure of a report has is not repeated in report.md.
-        n: seeds, samples and test images behind its numbers, where all have the same: the last sentence of the caption,
-            which a page leaves out where it says so elsewhere.
+        n: seeds, samples and test images behind its numbers, where all have the same. It is the last sentence of the
+            caption, which a page leaves out where it says so elsewhere.
         alt: one sentence for those who cannot see the figure.
-        annotations: what can be pointed at.
-        by_task: the same for single tasks, of the same data: a second picture, or None.
+        annotations: the points that show a text when they are pointed at.
+        by_task: a second picture of the same data, for single tasks; None without one.
     """
 
     figure: Canvas
@@ -97,7 +97,7 @@ class Figure:
 
     Attributes:
         title: one line, shown above the figure.
-        draw: from the evidence of a study; raises NothingToDraw.
+        draw: draws the figure from the evidence of a study; raises NothingToDraw.
     """
 
     title: str
@@ -109,20 +109,20 @@ class RenderedFigure:
     """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside.
 
     Attributes:
-        name: of its files.
-        title: shown above it.
+        name: name of its files, without suffix.
+        title: text shown above it.
         caption: plain text, without `n`.
         n: seeds, samples and test images behind all of its numbers; "" where the caption says them, if any.
-        alt: for those who cannot see it.
-        png: the picture; b"" of one for a phone, which is only shown on the page.
+        alt: one sentence for those who cannot see it.
+        png: the picture; b"" for a picture for a phone, which is only shown on the page.
         svg: the picture; points carry their text, and link to the first record behind them.
         csv: what is plotted; "" for a second picture of the same data.
-        pdf: the picture with its fonts; b"" in a style without.
-        width: in inches.
-        cells: the groups of cells behind its points; a link's fragment is the number of one.
-        points: annotations of the drawing.
-        pointed: how many of them the picture holds.
-        folder: where its files lie, in the study's folder.
+        pdf: the picture with its fonts; b"" in a style without PDF.
+        width: width in inches.
+        cells: the groups of cells behind its points; a link's fragment is the number of a group.
+        points: number of annotations of the drawing.
+        pointed: number of those that the picture holds.
+        folder: folder of its files, in the study's folder.
         stacked: the same figure with its panels below each other, for a phone; None where none is wide.
         titled: the same figure under the sentence that it shows, for the files, which stand alone; on a page the
             sentence is above the figure.
@@ -147,11 +147,11 @@ class RenderedFigure:
 
     @property
     def explained(self) -> str:
-        """The caption with n."""
+        """The caption, with n at its end."""
         return f"{self.caption} n: {self.n}." if self.n else self.caption
 
     def files(self, folder: Path) -> dict[Path, bytes]:
-        """File name to content."""
+        """Return path -> content of the figure's files in a folder."""
         alone = self.titled or self
         pictures = {folder / f"{self.name}.png": alone.png, folder / f"{self.name}.svg": alone.svg.encode()}
         more = {"csv": self.csv.encode(), "pdf": alone.pdf}
@@ -161,11 +161,11 @@ class RenderedFigure:
 def draw(
     name: str, figure: Figure, evidence: Evidence, style: Style, *, says: str = "", mark: str = ""
 ) -> tuple[RenderedFigure, ...]:
-    """A figure's files in a style. On the page, if one of its pictures is wide, each has one for a phone.
+    """Draw a figure, and return its pictures in a style. In the style of the page, each also has a version for a phone.
 
     Args:
-        says: a sentence above the picture.
-        mark: before its title, and across the picture.
+        says: a sentence to write above the picture.
+        mark: words to write before its title, and across the picture.
     """
     from bench.report.figures import _style
 
@@ -178,7 +178,8 @@ def draw(
 
 
 def render(name: str, title: str, drawing: Drawing, *, says: str = "", mark: str = "") -> tuple[RenderedFigure, ...]:
-    """PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one."""
+    """Return PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one.
+    `says` and `mark` are those of `draw`."""
     from bench.report.figures import _style
 
     csv = frame_csv(drawing.data, digits=CSV_DIGITS)
@@ -197,7 +198,7 @@ def render(name: str, title: str, drawing: Drawing, *, says: str = "", mark: str
 def _render(
     name: str, title: str, figure: Canvas, drawing: Drawing, csv: str, *, box: Bbox | None = None
 ) -> RenderedFigure:
-    """A picture's files. box: what is saved, in inches; None: the figure."""
+    """Render one picture. `box`: the area to save, in inches; None: the whole figure."""
     from bench.report.figures import _style
 
     mine = [item for item in drawing.annotations if item.axes.get_figure(root=True) is figure]
@@ -241,8 +242,8 @@ def _render(
 
 
 def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[tuple[str, ...], ...], list[Artist]]:
-    """Lay an invisible disc with a link over every annotated point. Returns the groups of cells that they link to, and
-    the discs."""
+    """Lay an invisible disc with a link over every annotated point. Return the groups of cells that the discs link to,
+    and the discs."""
     groups: dict[tuple[str, ...], int] = {}
     by_axes: dict[Axes, list[tuple[Annotation, str]]] = {}
     for number, item in enumerate(annotations):
@@ -263,7 +264,7 @@ def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[tuple[str, ...], 
 
 
 def _explained(svg: str, annotations: list[Annotation]) -> str:
-    """Every link gets the text of its point, as a title that browsers show under the pointer."""
+    """Give every link of an SVG the text of its point, as a title that browsers show under the pointer."""
 
     def link(match: re.Match[str]) -> str:
         target = f' xlink:href="{match[1]}"' if match[1] else ""
@@ -273,8 +274,8 @@ def _explained(svg: str, annotations: list[Annotation]) -> str:
 
 
 def _short(svg: str) -> str:
-    """The SVG without comments; coordinates in hundredths of a point: further digits differ between processors, and
-    with them matplotlib's names of clip paths, which are numbered instead."""
+    """Return the SVG without comments, with coordinates in hundredths of a point. Further digits differ between
+    processors, and with them matplotlib's names of clip paths, which are numbered instead."""
     text = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     text = re.sub(
         r'(?<=\s)(?:d|x|y|x1|x2|y1|y2)="[^"]*"|translate\([^)]*\)',

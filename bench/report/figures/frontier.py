@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Best accuracy within a compute budget"
-TITLE_LINE_LETTERS = 66  # of a line of the title
-LINE_POINTS = 80  # of a line, beside those at its budgets
-ROUNDING = 1e-8  # of the values of a line
-Scored = tuple[Point, str, Estimate]  # with the name of its series
+TITLE_LINE_LETTERS = 66  # letters of a line of the title
+LINE_POINTS = 80  # points of a family's line, besides those at its budgets
+ROUNDING = 1e-8  # rounding error of the values of a line
+Scored = tuple[Point, str, Estimate]  # a point, the name of its series, its score
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One panel: per family a line through its best points, with their intervals; every other point faint."""
+    """Draw one panel: for each family a line through its best points, with their intervals, and every other point
+    faintly."""
     sides = by_key((series.family, series) for series in evidence.on_axis("compute", every=True))
     scored_by = by_key(
         (family, (p, series.label, e))
@@ -143,13 +144,14 @@ def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
 
 
 def _best(evidence: Evidence, points: list[Scored], line: Mapping[float, float]) -> list[int]:
-    """Numbers of the points that no other model of the family is better than within their compute."""
+    """Return the indices of the points within whose compute no other model of the family is better. `line`: compute ->
+    accuracy of the family's best model."""
     begun = [(n, p, e) for n, (p, _, e) in enumerate(points) if p.key not in evidence.not_begun]
     return [number for number, p, e in begun if e.value >= line[p.train_flops] - ROUNDING]
 
 
 def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str], *, hollow: bool) -> None:
-    """Every point; faint where another of its family is better within its budget."""
+    """Draw every point, faintly where another of its family is better within its budget."""
     looks = {family: _style.look(family, families) for family in families}
     dull = table[~table["begun"]]
     for family, mine in dull.groupby("family", sort=False):
@@ -178,7 +180,7 @@ def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str
 
 
 def _line(evidence: Evidence, side: Sequence[Series], flops: Sequence[float]) -> list[tuple[float, float]]:
-    """(compute, accuracy) of a family's best model, at and just below each budget and between them."""
+    """Return (compute, accuracy) of a family's best model, at and just below each budget and between budgets."""
     if not len(flops):
         return []
     at_X = np.unique([*np.geomspace(min(flops), max(flops), LINE_POINTS), *flops, *(0.999 * x for x in flops)])
@@ -194,8 +196,8 @@ def _draw_line(
     family: str,
     families: Sequence[str],
 ) -> tuple[tuple[float, float, str, str], list[list[tuple[float, float]]]]:
-    """A family's line, and the intervals of its best points. Returns where it ends, the family's name and its colour;
-    and the lines that it consists of."""
+    """Draw a family's line, and the intervals of its best points. Return (x, y, family, colour) of the line's end, and
+    the lines that were drawn."""
     colour, _ = _style.look(family, families)
     at, line = zip(*path, strict=True)
     low, high = (100 * best[name] for name in ("low", "high"))

@@ -1,4 +1,4 @@
-"""How far a model of one family is ahead of one of another at equal compute, against distinct pre-training images."""
+"""The lead of a model of one family over a model of another at equal compute, against distinct pre-training images."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Who is ahead at equal compute, by number of pre-training images"
-MAX_PANELS = 2  # pairs of models: the best of the families widest apart, then the next
+MAX_PANELS = 2  # pairs of models that are drawn: the best of the families widest apart, then the next
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One panel; a line per pair of models and budget."""
+    """Draw one panel, with a line per pair of models and budget."""
     lines = gap_series(evidence)
     pairs = list(dict.fromkeys(line.models for line in lines))[:MAX_PANELS]
     if not pairs:
@@ -68,7 +68,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _one_rival(lines: Sequence[GapSeries]) -> bool:
-    """Whether every line compares with the same model."""
+    """Return whether every line compares with the same model."""
     return len({line.names[1] for line in lines}) == 1
 
 
@@ -78,7 +78,7 @@ def _name(line: GapSeries, shown: Sequence[GapSeries]) -> str:
 
 
 def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
-    """Each line has the colour of the family whose lead is drawn; lines of one family are shades of it."""
+    """Return the colour of each line: that of the family whose lead is drawn; lines of one family are shades of it."""
     families = [s.family for s in evidence.series]
     base = [_style.look(line.families[0], families)[0] for line in lines]
     made = {colour: iter(_style.shades(colour, base.count(colour))) for colour in base}
@@ -86,7 +86,7 @@ def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
 
 
 def _shade_behind(axes: Axes, families: set[tuple[str, str]]) -> None:
-    """The half in which the second family is ahead, and both halves' names."""
+    """Shade the half of a panel in which the second family is ahead, and write both halves' names."""
     first, second = next(iter(families)) if len(families) == 1 else ("first", "second")
     low, high = axes.get_ylim()
     low, high = min(low, -0.1 * (high - low)), max(high, 0.1 * (high - low))

@@ -1,4 +1,5 @@
-"""Gain against compute: rungs with their intervals, the line with its band, the forecast, and zero."""
+"""The gain of each change against compute: the budgets of the ladder (rungs) with their intervals, the trend with its
+band, the forecast, and zero."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PLACES = 60  # points of a line
 
 @_style.context()
 def draw(evidence: Evidence) -> Drawing:
-    """A panel for each change."""
+    """Draw a panel for each change."""
     found = arms(evidence)
     if not found:
         raise NothingToDraw("no change has three rungs of two pairs of runs each")

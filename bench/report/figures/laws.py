@@ -1,4 +1,5 @@
-"""A fitted law per family on its frontier: solid where there are points, dashed beyond, with its interval and slope."""
+"""The law fitted to each family's frontier: solid where there are points, dashed beyond, with its interval and
+slope."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Scaling laws fitted to the frontiers"
-BAND_OPACITY = 0.13  # opacity
-MAX_SPAN = 1.5  # a factor: as long as the interval of an extrapolation spans less, it is drawn
+BAND_OPACITY = 0.13
+MAX_SPAN = 1.5  # upper over lower end of an interval: an extrapolation is drawn as long as its interval spans less
 BAND_COLUMNS = ("within_low", "within_high", "total_low", "total_high")
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per axis (compute, distinct images). Error on a logarithmic axis, so that a power law is straight."""
+    """Draw a panel per axis (compute, distinct images), with error on a logarithmic axis, so that a power law is
+    straight."""
     cards = fits.cards(evidence)
     if not cards:
         raise NothingToDraw(" ".join(fits.missing(evidence)) or "no law could be fitted")
@@ -87,7 +89,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _fitted(cards: Sequence[dict[str, Any]]) -> str:
-    """The lines in words: "against compute, the form power for ViT (20 runs) and Hybrid (14 runs)"."""
+    """Return the lines in words: "against compute, the form power for ViT (20 runs) and Hybrid (14 runs)"."""
     groups = by_key(
         ((card["axis"], card["card"]["form"]), f"{card['family']} ({card['card']['points']} runs)")
         for card in cards
@@ -99,7 +101,8 @@ def _fitted(cards: Sequence[dict[str, Any]]) -> str:
 
 
 def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
-    """A sentence: whose line misses its group means, and by how much of their error."""
+    """Return a sentence on laws that miss the means of repeated runs, and by which fraction of their error; nothing
+    where none does."""
     missing = [
         f"{card['family']} against {fits.AXES[card['axis']]} by up to {card['lack_of_fit']['worst']:.0%}"
         for card in cards
@@ -121,7 +124,7 @@ def _panel(
     *,
     hollow: bool,
 ) -> None:
-    """Points, laws and their bands, with each law's exponent."""
+    """Draw points, laws and their bands, and a legend with each law's exponent."""
     rejected = {card["family"] for card in cards if card["lack_of_fit"] and card["lack_of_fit"]["fails"]}
     table = table[~(table["family"].isin(rejected) & table["kind"].isin(["fitted", "extrapolated"]))]
     table = _worth_drawing(table.assign(x=table["x"] / scale, percent=100 * table["error"]))
@@ -157,7 +160,7 @@ def _panel(
         axes.fill_between(curve["x"], low, high, color=looks[str(family)][0], alpha=BAND_OPACITY, linewidth=0, zorder=1)
     points = table[~table["kind"].isin(["fitted", "extrapolated"])]["percent"]
     least = min([points.min(), *curves.loc[curves["kind"] == "extrapolated", "percent"]])
-    top = points.max() * max(1.25, (points.max() / least) ** 0.3)  # the key has room above the points
+    top = points.max() * max(1.25, (points.max() / least) ** 0.3)  # so the legend has room above the points
     axes.set_ylim(0.9 * least, min(100.0, top))
     if points.max() > 1.5 * points.min():
         _style.plain_log_y(axes)
@@ -166,8 +169,8 @@ def _panel(
 
 
 def _worth_drawing(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows, without those of a law that are no possible error, and without those of an extrapolation from where its
-    interval spans `MAX_SPAN` or more."""
+    """Return the rows without values of laws above 100 %, which are no errors, and without extrapolations from where
+    their interval spans `MAX_SPAN` or more."""
     table = table[(table["percent"] <= 100) | ~table["kind"].isin(["fitted", "extrapolated"])]
     wide = (table["kind"] == "extrapolated") & (table["total_high"] >= MAX_SPAN * table["total_low"])
     first = table[wide].groupby("family")["x"].min()
@@ -176,7 +179,7 @@ def _worth_drawing(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """The rows of a kind of line; what is extrapolated begins where what is fitted ends."""
+    """Return the rows of a kind of line, "fitted" or "extrapolated"; extrapolated lines begin where fitted ones end."""
     rows = table[table["kind"] == kind]
     if kind == "fitted":
         return rows
@@ -184,8 +187,8 @@ def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _exponent(card: dict[str, Any]) -> str:
-    """A family with the slope of its law in the middle of its points, over the forms that were weighed; or that its
-    points contradict the law, which is not drawn then."""
+    """Return in words a family and the slope of its law in the middle of its points, averaged over forms; or that no
+    law fits its points, so that none is drawn."""
     lack, slope = card["lack_of_fit"], card["over_forms"].get("slope")
     if lack and lack["fails"]:
         return f"{card['family']}: no smooth law fits"
@@ -196,7 +199,7 @@ def _exponent(card: dict[str, Any]) -> str:
 
 
 def _two_digits(value: float) -> str:
-    """A number with two decimals, its minus sign where it is not zero then."""
+    """Format a number with two decimals, without a minus sign where it is rounded to zero."""
     text = f"{value:.2f}"
     return "0.00" if text == "-0.00" else text.replace("-", "−")
 

@@ -1,4 +1,5 @@
-"""Training loss against images seen: each run's trunk, and the cool-downs that branch from it."""
+"""Training loss against images seen: each run's trunk (its shared part, at constant learning rate), and the cool-downs
+that branch from it."""
 
 from __future__ import annotations
 
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
 
 TITLE = "Learning curves"
 LOOKS: dict[str, Any] = {"trunk": "", "cool-down": (3, 1.2)}  # dashes
-WIDTHS = {True: 1.3, False: 0.7}  # points: of the first run of a model, and of others
-Member = tuple[Series, list[tuple[str, LearningCurve]]]
-MAX_MODELS = 6  # of a family, from the smallest to the largest
+WIDTHS = {True: 1.3, False: 0.7}  # points: width of the lines of a model's first run, and of its others
+Member = tuple[Series, list[tuple[str, LearningCurve]]]  # a model, and the name and curve of each of its cells
+MAX_MODELS = 6  # models of a family that are drawn, from the smallest to the largest
 MAX_CURVES = 200  # trunks and cool-downs in all: more cannot be told apart, and take minutes to draw
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per family; darker lines are larger models; solid trunks, dashed cool-downs to zero rate."""
+    """Draw a panel per family. Darker lines are larger models; trunks are solid, cool-downs to a learning rate of zero
+    are dashed."""
     everything = _curves(evidence)
     if not everything:
         raise NothingToDraw("the records hold no learning curves")
@@ -106,7 +108,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _curves(evidence: Evidence) -> dict[str, list[Member]]:
-    """Series of the compute axis with the curves of their cells, by family."""
+    """Return, by family, the series of the compute axis with the curves of their cells."""
     records = {record.directory: record for record in evidence.records.records}
     members = (
         (s, [(name, curve) for name in evidence.cells.get(s.variant, ()) if (curve := records[name].curve) is not None])
@@ -123,7 +125,7 @@ def _rows(series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterat
 
 
 def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterator[Annotation]:
-    """The last point of every part."""
+    """Yield a tooltip for the last point of the trunk and of every cool-down."""
     for name, curve in curves:
         for horizon, images, losses in curve.parts():
             part = "trunk" if horizon is None else f"cool-down at {count(horizon)} images"
@@ -132,8 +134,8 @@ def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, Learnin
 
 
 def _chosen(everything: dict[str, list[Member]]) -> dict[str, list[Member]]:
-    """The curves that are drawn, at most `MAX_CURVES`: `MAX_MODELS` of each family and as many runs of each as fit, or
-    fewer models where not even one run of each does."""
+    """Choose the curves that are drawn, at most `MAX_CURVES`: of `MAX_MODELS` models of each family as many runs as
+    fit, or of fewer models where not even one run of each fits."""
     for models in range(MAX_MODELS, 0, -1):
         spread = {family: _spread(members, models) for family, members in everything.items()}
         lines = [
@@ -148,7 +150,7 @@ def _chosen(everything: dict[str, list[Member]]) -> dict[str, list[Member]]:
 
 
 def _spread(members: list[Any], most: int) -> list[Any]:
-    """So many, evenly from the first to the last."""
+    """Return at most `most` members, spread evenly from the first to the last."""
     if len(members) <= most:
         return members
     return [members[round(place)] for place in np.linspace(0, len(members) - 1, most)]

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 TITLE = "Accuracy on the pre-training set against learning rate"
 SHORTEST, LONGEST = "shortest budget", "longest budget"
 MAX_FAMILIES = 6  # rows of panels that a page holds
-CURVE_POINTS = 60  # points draw a curve through the runs
+CURVE_POINTS = 60  # points by which a curve through the runs is drawn
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per family, and per budget where sweeps were read at two; a line per model. The best rate and its
-    interval are a mark and a bar on the curve through the runs; an arrow marks a sweep that ends too early."""
+    """Draw a panel per family (and per budget, where sweeps were evaluated at two), with a line per model. The best
+    rate and its interval are a ring and a bar on the curve through the runs; an arrow marks a sweep that ends too
+    early."""
     longest = lr_sweep.sweeps(evidence)
     if not longest:
         raise NothingToDraw("no model was trained at several learning rates")
@@ -66,7 +67,7 @@ def draw(evidence: Evidence) -> Drawing:
     drawn = _panels.in_percent(table.rename(columns={"panel": "measure"}).assign(at=table["learning_rate"]))
     axis = _panels.XAxis(label="Learning rate", column="learning_rate")
     diverged = any(tried.diverged for sweep in sweeps for tried in sweep.tried)  # a cross at 0
-    lowest = -3.0 if diverged else max(-3.0, 100 * table["low"].min() - 25.0)  # the key has room below the points
+    lowest = -3.0 if diverged else max(-3.0, 100 * table["low"].min() - 25.0)  # room for the legend below
     annotations: list[Annotation] = []
     with _style.context():
         columns = _style.columns(2 if several else len(families))
@@ -98,13 +99,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def plain(rate: float) -> str:
-    """A rate without an exponent: 0.00001."""
+    """Format a learning rate without an exponent: 0.00001."""
     return np.format_float_positional(float(f"{rate:g}"), trim="-")
 
 
 def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
-    """The curve, a ring at the best rate with a bar for its interval; an arrow at an open end, a cross where a run
-    diverged."""
+    """Draw a sweep's curve, a ring at the best learning rate and a bar for its interval; an arrow where the best lies
+    at an end of the sweep, and a cross where a run diverged."""
     best = sweep.best
     assert best.accuracy
     if sweep.optimum is not None:
@@ -153,7 +154,7 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
 
 
 def _covers(sweep: Sweep, low: float, high: float) -> bool:
-    """Whether an interval holds every rate that was tried."""
+    """Return whether an interval holds every learning rate that was tried."""
     return low <= sweep.tried[0].rate and high >= sweep.tried[-1].rate
 
 
@@ -181,7 +182,8 @@ def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
 
 
 def _labels(evidence: Evidence, sweeps: Sequence[Sweep]) -> list[str]:
-    """Models by their names elsewhere, which include other differences between sweeps; the rate is left out."""
+    """Return a label for each sweep: the model's name as other figures show it, which includes other differences
+    between sweeps, without the learning rate."""
     horizons = (evidence.swept or evidence).horizons
     horizons = horizons[horizons["directory"].isin([name for s in sweeps for name in s.chosen.cells])]
     others = [replace(recipe, lr=0.0) for recipe in horizons["recipe"]]

@@ -9,7 +9,7 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
-TARGETS = {"mean": "mean colour", "small": "4 × 4 colours", "pixels": "pixels"}  # that are predicted (appendix B.1.2)
+TARGETS = {"mean": "mean colour", "small": "4 × 4 colours", "pixels": "pixels"}  # what is predicted (appendix B.1.2)
 UNTRAINED = (
     "Fine-tuned at equal compute: without pre-training, fine-tuning takes longer by as many images. The few-shot probe "
     "trains no network: there “None” is the untrained one."
@@ -18,7 +18,7 @@ TRAINED = "“None” is trained on the labels of the target set alone, and then
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A point per way to pre-train, judged by the mean, or else by fine-tuning."""
+    """Draw a point per way to pre-train: its mean over the main tasks, or else its accuracy after fine-tuning."""
     by = ways(evidence)
     if not {"scratch", "masked"} <= by.keys():
         raise NothingToDraw("no masked patch prediction beside training from scratch")

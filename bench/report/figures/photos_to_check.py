@@ -1,4 +1,5 @@
-"""Labelled photos that are worth a look: copies with different labels, and the surest errors on the test images."""
+"""Labelled photos that are worth a look: copies with different labels, and test images that the best model is surest
+of and gets wrong."""
 
 from __future__ import annotations
 
@@ -19,12 +20,13 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Photos to check"
 MAX_PER_ROW = 6  # pictures in a row, at most
-WIDTH, ROW = 9.5, 1.95  # inches
+WIDTH, ROW = 9.5, 1.95  # inches: width of the figure, height of a row
 MAX_CLASS_LETTERS = 20  # letters of a class's name
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Photos of the first data set, with the best choice's errors. Pairs of copies come first, each side by side."""
+    """Draw photos of the first data set that has any to check: pairs of copies, side by side, then errors of the best
+    adapted model."""
     best = next((one for one in adapted(evidence) if one.pairs or one.surest), None)
     if best is None:
         raise NothingToDraw("no test image is misjudged, and no copies have different labels")
@@ -76,7 +78,8 @@ def _pixels(picture: Mapping[str, Any]) -> np.ndarray:
 
 
 def _short(name: str) -> str:
-    """A class's name in the width of a picture; a dollar sign begins no formula."""
+    """Return a class's name, cut to the width of a picture, with dollar signs escaped, so that none begins a
+    formula."""
     return (name if len(name) <= MAX_CLASS_LETTERS else f"{name[: MAX_CLASS_LETTERS - 1]}…").replace("$", r"\$")
 
 

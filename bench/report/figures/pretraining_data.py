@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 TITLE = "Accuracy versus pre-training data set"
 MAX_PANELS = 8
-BAND_OPACITY = 0.12  # opacity
+BAND_OPACITY = 0.12
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One place per upstream set, small sets first; a point per model at its longest run there. The range that several
-    ResNets span is a band, as in the paper."""
+    """Draw accuracy by upstream set, small sets first, with a point per model at its longest run on each set. The range
+    that several ResNets span is a band, as in the paper."""
     longest = _longest(evidence)
     several = {model for model, _ in longest if sum(other == model for other, _ in longest) > 1}
     points = {key: point for key, point in longest.items() if key[0] in several}
@@ -89,7 +89,7 @@ def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panel
 
 
 def _longest(evidence: Evidence) -> dict[tuple[str, str], Point]:
-    """The longest run on most images of every model and upstream set."""
+    """Return, for every model and upstream set, the longest of its runs on the most images."""
     by_set: dict[tuple[str, str], Point] = {}
     for point in (series.last for series in evidence.series):
         known = by_set.setdefault((point.model, point.data), point)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Inference speed and largest batch versus input size"
-AXIS_REACH = 1.6  # a factor: as far as the axis goes beyond the points; an arrow marks an interval that goes on
+AXIS_REACH = 1.6  # factor by which the axis extends beyond the points; an arrow marks an interval that goes further
 NOT_ENOUGH = "out of memory"
 Round = tuple[Record, SpeedResult]
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One line per model; each point is the fastest of all batch sizes, with the extremes of its windows."""
+    """Draw a line per model. Each point is the fastest batch size, with its slowest and fastest timed window."""
     measured = [(record, record.speed) for record in evidence.records.records if record.speed is not None]
     rows = [_row(group) for group in _grouped(measured)]
     done = [row for row in rows if row["images_per_second"] is not None]
@@ -53,7 +53,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _grouped(measured: Sequence[Round]) -> list[list[Round]]:
-    """The rounds (seeds) of each model at each input size on each device."""
+    """Group measurements into the rounds (seeds) of each model at each input size on each device."""
     groups = by_key(
         ((r.cell.model, r.cell.image_size, speed.conditions.device, r.execution.threads, r.execution.dtype), (r, speed))
         for r, speed in measured
@@ -62,7 +62,8 @@ def _grouped(measured: Sequence[Round]) -> list[list[Round]]:
 
 
 def _row(rounds: Sequence[Round]) -> dict[str, Any]:
-    """One point: medians over rounds, extremes over all windows of all rounds. A missing number is None."""
+    """Return the row of one point: medians over rounds, extremes over all windows of all rounds. A missing number is
+    None."""
     first = rounds[0][0]
     speeds = [speed for _, speed in rounds]
     kind = first.execution.device
@@ -113,7 +114,7 @@ def _row(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def _get(value: Any, path: str) -> Any:
-    """An attribute by its path; None where a part of it is missing."""
+    """Return an attribute by its dotted path; None where a part of the path is None."""
     for name in path.split("."):
         value = None if value is None else getattr(value, name)
     return value
@@ -125,7 +126,8 @@ def _order(name: str, rows: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
 
 
 def _panel(axes: Axes, table: pd.DataFrame, names: Sequence[str], value: str) -> None:
-    """A line per model, named at its end; hollow where a point is predicted, not measured."""
+    """Draw a line per model, named at its end; points that are predicted, not measured, are hollow. `value`: the column
+    that is drawn."""
     table = table[table[value].notna() & (table[value] != 0)].sort_values("image_size")
     families = list(dict.fromkeys(table["family"]))
     colours: dict[str, Any] = {}
@@ -188,7 +190,7 @@ def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], uni
 
 
 def _machines(rows: Sequence[dict[str, Any]], unit: str) -> str:
-    """Hardware and versions; says so where they are mixed."""
+    """Return sentences on hardware and versions, and on whether they are mixed."""
     kinds = sorted(
         {f"{r['device']}, {plural(r['threads'] or 1, 'thread')}, {r['dtype']}, torch {r['torch']}" for r in rows}
     )

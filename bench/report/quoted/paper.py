@@ -1,4 +1,4 @@
-"""The paper's own tables of results."""
+"""A source of quoted numbers: the paper's own tables of results."""
 
 from bench.analysis import published
 from bench.analysis.evidence import Evidence
@@ -6,13 +6,14 @@ from bench.report.quoted.source import QuotedSource
 
 
 def read() -> tuple[Evidence, dict[str, Evidence]]:
-    """Table 6, and every figure that is drawn from one of the tables."""
+    """Return the evidence of Table 6; and, for each figure that one of the tables allows, its name -> evidence."""
     figures = published.figures()
     return figures["compute"], {"frontier": figures["compute"], **figures}
 
 
 def beside(study: Evidence) -> Evidence:
-    """Table 5 beside networks that were trained on several sets, else Table 6."""
+    """Return the evidence that is drawn beside a study: Table 5 for networks that were trained on several sets, else
+    Table 6."""
     return published.figures()["pretraining-data"] if study.suite == "transfer" else published.evidence()
 
 

@@ -1,4 +1,4 @@
-"""A source of published numbers, as a report takes them."""
+"""The class of a source of published numbers that a report can quote."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ class QuotedSource:
     """Numbers that others published: a suite of which nothing is run. A file in this folder exports one as `QUOTED`.
 
     Attributes:
-        read: the numbers as evidence, and the figures that they allow, besides those of questions, each with its own.
-        beside: what of them is laid beside a study; None where nothing is comparable.
-        page: a folder -> links to a page of all numbers, and its files; without one they stand in the report's tables.
-        table: the numbers of one of its tables by name, for `bench.api.published`.
-        check_recipe: a network of its tables -> its training as it is known, for `vit-bench check recipe:NAME`;
-            UserError where something is wrong with it.
+        read: returns the numbers as evidence, and name of a figure -> evidence for the figures that they allow besides
+            those of questions.
+        beside: a study -> the evidence that is drawn beside it; None where nothing is comparable.
+        page: a folder -> links to a page of all numbers, and its files; without one, numbers are in the report's
+            tables.
+        table: name of one of its tables -> its numbers, for `bench.api.published`.
+        check_recipe: a network of its tables -> what is known of its training, in words, for `vit-bench check
+            recipe:NAME`; raises UserError where something is wrong with it.
     """
 
     read: Callable[[], tuple[Evidence, dict[str, Evidence]]]

@@ -1,4 +1,4 @@
-"""Half of the images as negatives."""
+"""An augmentation that turns half of the images into negatives."""
 
 import random
 

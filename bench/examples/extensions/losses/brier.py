@@ -1,4 +1,4 @@
-"""The Brier score: squared distance of probabilities from the label."""
+"""The Brier score as a loss: squared distance between the predicted probabilities and the label."""
 
 from bench.train.losses.loss import Loss, targets_of
 

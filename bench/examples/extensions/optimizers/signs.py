@@ -1,4 +1,4 @@
-"""Steps of one length for every weight, in the direction of the gradient's signs; decoupled weight decay."""
+"""Sign descent: every weight moves by the learning rate against the sign of its gradient; decoupled weight decay."""
 
 from bench.train.optimizers.optimizer import Optimizer
 

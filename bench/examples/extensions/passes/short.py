@@ -1,4 +1,4 @@
-"""Cells of at most 1,000 images alone."""
+"""A pass that keeps only cells of at most 1,000 training images."""
 
 from dataclasses import replace
 

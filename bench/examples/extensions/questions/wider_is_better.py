@@ -6,7 +6,7 @@ from bench.analysis.question import Question
 from bench.analysis.table import Column, Table
 
 NAME = "wider is better"  # the file's name with spaces
-TWO_WIDTHS = "two widths"  # a reason: no trend over widths can be seen
+TWO_WIDTHS = "two widths"  # a reason to say "inconclusive": no trend can be seen
 
 
 def widths(evidence):

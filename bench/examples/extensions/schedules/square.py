@@ -1,4 +1,4 @@
-"""A parabola from the peak to zero."""
+"""A schedule: the learning rate falls from its peak to zero along a parabola."""
 
 from bench.train.schedules.schedule import Schedule
 

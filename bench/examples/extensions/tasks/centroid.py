@@ -1,4 +1,4 @@
-"""Nearest class mean on frozen features."""
+"""A task: classify by the nearest class mean of frozen features."""
 
 import numpy as np
 
