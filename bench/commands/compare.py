@@ -147,7 +147,15 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("a", metavar="A", help="a study's folder, a model, a family, or a commit")
     p.add_argument("b", metavar="B", help="what is compared with it")
     p.add_argument("--suite", help="the study whose models or commits are meant: its folder's name")
-    p.add_argument("--results", type=folder, default=Path("results"), help="where it is (default: results)")
+    p.add_argument(
+        "--results",
+        "--output-dir",
+        "-o",
+        metavar="DIR",
+        type=folder,
+        default=Path("results"),
+        help="where it is (default: results)",
+    )
     p.add_argument(
         "--at", choices=AXES_AT, help="what is equal for two models: training compute (default) or images seen"
     )

@@ -137,7 +137,9 @@ def main(argv: list[str] | None = None) -> int:
     p = parser("vit-bench status", __doc__ or "", EXAMPLES, plugins=registry.add_plugins)
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="a single study (default: all)")
-    p.add_argument("--results", type=folder, help="folder with results (default: results)")
+    p.add_argument(
+        "--results", "--output-dir", "-o", metavar="DIR", type=folder, help="folder with results (default: results)"
+    )
     p.add_argument("--watch", action="store_true", help="show it again and again, until everything is done")
     p.add_argument(
         "--exit-code",

@@ -72,7 +72,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="which study: its folder's name (default: scaling)")
-    p.add_argument("--results", type=folder, help="where results are (default: results)")
+    p.add_argument(
+        "--results", "--output-dir", "-o", metavar="DIR", type=folder, help="where results are (default: results)"
+    )
     p.add_argument(
         "--reference",
         choices=registry.names("quoted source"),

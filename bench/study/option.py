@@ -101,6 +101,7 @@ class Alias:
         read: parses one word into the option's value; None: the option's own `read` does.
         value: value that the option gets if the alias is a flag without a value; None if it takes a value.
         help: help text; "" hides the alias from --help.
+        letter: a second flag of one letter, such as "-o"; "" for none.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Alias:
     read: Callable[[str], Any] | None = None
     value: Any = None
     help: str = ""
+    letter: str = ""
 
     @property
     def flag(self) -> str:
@@ -135,10 +137,12 @@ def add_flags(p: argparse._ActionsContainer, options: Iterable[Option], aliases:
                 how: dict[str, Any] = {"dest": option.name, "help": shown, "default": argparse.SUPPRESS}
                 p.add_argument(alias.flag, action="store_const", const=alias.value, **how)
             else:
-                _add_flag(p, option, alias.flag, alias.read or option.read, shown)
+                _add_flag(p, option, alias.flag, alias.read or option.read, shown, alias.letter)
 
 
-def _add_flag(p: argparse._ActionsContainer, option: Option, flag: str, read: Callable[[str], Any], shown: str) -> None:
+def _add_flag(
+    p: argparse._ActionsContainer, option: Option, flag: str, read: Callable[[str], Any], shown: str, letter: str = ""
+) -> None:
     how: dict[str, Any] = {"dest": option.name, "help": shown, "default": argparse.SUPPRESS}
     if option.kind is Kind.FLAG:
         p.add_argument(flag, action="store_true", **how)
@@ -147,7 +151,7 @@ def _add_flag(p: argparse._ActionsContainer, option: Option, flag: str, read: Ca
         how["action"] = "append"
     if option.choices:
         how["choices"] = option.choices
-    p.add_argument(flag, type=read, metavar=option.metavar, **how)
+    p.add_argument(flag, *([letter] if letter else []), type=read, metavar=option.metavar, **how)
 
 
 def given(arguments: argparse.Namespace, options: Iterable[Option]) -> Values:

@@ -371,7 +371,7 @@ ALIASES = (
     ),
     Alias(name="nnodes", option="nodes"),
     Alias(name="num_seeds", option="seeds"),
-    Alias(name="output_dir", option="results"),
+    Alias(name="output_dir", option="results", letter="-o"),
     Alias(name="report_to", option="track"),
     Alias(name="retry_failed", option="retry", value="failed"),
     Alias(name="lr", option="set", read=lambda text: ("lr", text), help="--set lr=…"),

@@ -29,6 +29,7 @@ def typed(*words: str) -> StudyOptions:
         ("--nproc-per-node 4 --nnodes 2", "--ranks 8 --nodes 2"),
         ("--num-seeds 3", "--seeds 3"),
         ("--output-dir there", "--results there"),
+        ("-o there", "--results there"),
         ("--report-to none", "--track none"),
         ("--retry-failed", "--retry failed"),
         ("--share nvidia-mps", "--share mps"),
